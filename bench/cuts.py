@@ -1,10 +1,10 @@
 """What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, with masks as bits.
 
 Of small functions of the form that PyTorch's own tests of its partitioner have (`partitioning.py`),
-and of samples at a batch of 8 with 128 tokens, or their own size. PyTorch's figures are with
-Inductor's decompositions: by default, and at its best, with `activation_memory_budget` 0.8. Ends
-with 1 where a function's gradient is wrong or it keeps more than PyTorch by default, or where a
-sample keeps more than `MOST` of PyTorch's best.
+and of samples at a batch of 8 with 128 tokens, of one with 14, or at their own size; also with
+masks that are drawn again. PyTorch's figures are with Inductor's decompositions: by default, and at
+its best, with `activation_memory_budget` 0.8. Ends with 1 where a function's gradient is wrong or
+it keeps more than PyTorch by default, or where a sample keeps more than `MOST` of PyTorch's best.
 """
 
 import sys
@@ -26,8 +26,8 @@ from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import build
 
-SAMPLES = {n: (8, 128) for n in ("bert_layer", "gpt2_block", "llama_block")}
-SAMPLES |= dict.fromkeys(("vit", "resnet", "mobilenet_v2"), (None, None))
+_SIZES = dict.fromkeys(("bert_layer", "gpt2_block", "llama_block"), ((8, 128), (1, 14)))
+SAMPLES = _SIZES | dict.fromkeys(("vit", "resnet", "mobilenet_v2"), ((None, None),))
 MOST = 0.95
 _OWN = f"{CODE}:{Path(partitioning.__file__).resolve()}:"
 
@@ -42,9 +42,12 @@ def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
     for gradient in gradients(ir):
         given = replace(source, gradient=gradient)
         pipeline = Pipeline((*default_pipeline(ir, True, gradient), Step("masks_as_bits")))
-        found = cut(joint_of(client.call, given, pipeline))
-        row = {"engine": ir, "gradient": gradient, "sample": name, "captures": len(found.ids)}
-        row |= {"bytes": found.bytes, "of them masks": found.mask_bytes}
+        joint = joint_of(client.call, given, pipeline)
+        found = cut(joint)
+        drawn = cut(joint, recompute=["dropout_mask_*"] if joint.draws else ())
+        row = {"engine": ir, "gradient": gradient, "sample": name, "tokens": source.tokens}
+        row |= {"captures": len(found.ids), "bytes": found.bytes}
+        row |= {"of them masks": found.mask_bytes, "masks drawn again": drawn.bytes}
         row |= {"PyTorch's": len(theirs), "PyTorch's bytes": sum(theirs), "at best": sum(best)}
         row["net %"] = round(100 * found.net_share, 1)
         if name != source.model:
@@ -69,8 +72,8 @@ def main() -> int:
     """Print the table, and what misses its bar."""
     args = options(__doc__, repeats=0).parse_args()
     functions = (ModelSource(_OWN + n, training=True) for n in partitioning.FUNCTIONS)
-    sizes = SAMPLES.items()
-    samples = (ModelSource(n, batch=b, tokens=t, training=True) for n, (b, t) in sizes)
+    sizes = ((n, *size) for n, given in SAMPLES.items() for size in given)
+    samples = (ModelSource(n, batch=b, tokens=t, training=True) for n, b, t in sizes)
     return finish(args, measured(args, (*functions, *samples), _rows), _missed)
 
 

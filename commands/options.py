@@ -208,8 +208,10 @@ def by_hand(command: ArgumentParser) -> None:
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
         about = f"{does} this node of the joint graph, or those of a pattern such as "
-        about += "'layer.*.mlp :: matmul' (modules :: operator), and choose the rest around them; "
-        about += "repeatable"
+        about += (
+            "'layer.*.mlp :: matmul' (modules :: operator) or 'dropout_mask_*', and choose the "
+        )
+        about += "rest around them; repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 

@@ -26,7 +26,7 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
-from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure.compare import comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.session import silent
@@ -356,16 +356,18 @@ class _Mode:
         device = inputs[0].device if inputs else torch.get_default_device()
         if self.pairs:
             tensors = {n: as_pairs(t) for n, t in tensors.items()}
-        masks = draw_masks(self.live.masks, None, device, self.room)
-        if wanted:
-            step = self.live.step(wanted)
+        step = self.live.step(wanted) if wanted else None
+        again = step.drawn_again if step else ()
+        masks = draw_masks(self.live.masks, None, device, self.room, again)
+        if step:
             for name in self.live.program.updates:
                 if name in step.read_by_backward:  # the backward reads what was there before
                     tensors[name] = tensors[name].clone()
             self.reached = self._reached() if self.reached is None else self.reached
             kept = [found & set(wanted) for found in self.reached]
             names = tuple(n if any(n in k for k in kept) else None for n in tensors)
-            about = step, self.name, self._update, names, tuple(tensors), masks
+            redraw = partial(drawn_again, again, device=device, room=self.room)
+            about = step, self.name, self._update, names, tuple(tensors), masks, redraw
             results = _TvmFunction.apply(*about, [*map(bool, kept)], *tensors.values())
         else:
             results = self._update(self.live.forward({**tensors, **masks}))
@@ -611,6 +613,7 @@ class _TvmFunction(torch.autograd.Function):
         differentiated: tuple[str | None, ...],
         names: tuple[str, ...],
         masks: dict[str, torch.Tensor],
+        redraw: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
         flowing: list[bool],
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
@@ -620,6 +623,7 @@ class _TvmFunction(torch.autograd.Function):
         saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
         ctx.save_for_backward(*saved.values())
         ctx.step, ctx.name, ctx.names, ctx.saved = step, name, differentiated, tuple(saved)
+        ctx.redraw = redraw
         still = (o for o, flows in zip(outputs, flowing, strict=True) if not flows)
         ctx.mark_non_differentiable(*still)
         ctx.floating = [o.is_floating_point() for o in outputs]
@@ -632,13 +636,13 @@ class _TvmFunction(torch.autograd.Function):
         values = dict(zip(ctx.saved, saved, strict=True))
         values.update(zip(step.grad_outs, given, strict=True))
         with torch.no_grad():
-            gradients = step.backward(values)
+            gradients = step.backward({**values, **ctx.redraw(values)})
         if torch.is_grad_enabled():  # create_graph: a second derivative may follow
             leaves = [t for t in saved if t.requires_grad]
             read = *given, *leaves
             again = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
             gradients = dict(zip(gradients, again, strict=True))
-        return (*[None] * 7, *(gradients.get(n) for n in ctx.names))
+        return (*[None] * 8, *(gradients.get(n) for n in ctx.names))
 
 
 class _NotTwice(torch.autograd.Function):

@@ -42,6 +42,11 @@ class Mask:
         return replace(self, name=f"{self.name}_bits", bits=True)
 
     @property
+    def state(self) -> str:
+        """The name of the generator's state before it is drawn, from which it is drawn again."""
+        return f"state of {self.name}"
+
+    @property
     def elements(self) -> int:
         """How many random numbers are drawn."""
         return prod(self.shape)

@@ -8,7 +8,7 @@ import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.passes.program import Program
+from relascope.passes.program import Mask, Program
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -20,6 +20,8 @@ class Executable(Protocol):
     """Something that was built and runs on torch tensors, all by name."""
 
     has_backward: bool
+    drawn_again: tuple[Mask, ...]
+    """Masks that the caller draws for the forward and again for the backward."""
 
     def own_memory(self, values: Tensors, backward: bool) -> "OwnMemory | None":
         """What TVM holds for a run, beside PyTorch's tensors; None where that cannot be told.
@@ -106,6 +108,8 @@ class WholeExecutable(Executable):
     Its forward hands any gradients to its backward, which only tells them apart.
     """
 
+    drawn_again = ()
+
     def __init__(self, program: Program, build: Build) -> None:
         self._gradients, self._parameters = program.gradients, tuple(program.params)
         self.has_backward = bool(program.gradients)
@@ -136,7 +140,10 @@ class TrainingExecutable(Executable):
         self.parameters = tuple(program.params)
         self._forward = build(split.forward, name="forward")
         self._backward = build(split.backward, name="backward")
-        self.read_by_backward = frozenset(self._backward.used)
+        again = {split.cut.joint.graph.by_id[i].name for i in split.cut.drawn_again}
+        self.drawn_again = tuple(m for m in program.masks if m.name in again)
+        states = (m.state for m in self.drawn_again)
+        self.read_by_backward = frozenset(self._backward.used).difference(again).union(states)
 
     def own_memory(self, values: Tensors, backward: bool) -> OwnMemory | None:
         first = self._forward.own_memory(values)

@@ -1,6 +1,6 @@
 """Dropout masks, drawn as PyTorch draws them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ import torch
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.pytorch.draws import filled
-from relascope.engine.pytorch.model import seeded
+from relascope.engine.pytorch.model import generator_states, seeded
 from relascope.passes.program import Mask
 
 _FEW = 1 << 15
@@ -43,6 +43,7 @@ def draw_masks(
     seed: int | None,
     device: torch.device | str = "cpu",
     room: BufferPool | None = None,
+    again: Collection[Mask] = (),
 ) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
@@ -50,13 +51,39 @@ def draw_masks(
         seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
         room: masks of earlier calls, to reuse their memory; None allocates.
+        again: of the masks, those that are to be drawn again by `drawn_again`.
 
     Returns:
         By name, 0 and 1 as uint8 in the mask's shape, or its bits, by the model's own dropout on
-        ones; of other random operators, what they return.
+        ones; of other random operators, what they return. By `Mask.state` of those in `again`, the
+        generator's state before they were drawn.
     """
+    device, room, drawn = torch.device(device), room or BufferPool(), dict[str, torch.Tensor]()
+    named = {m.name for m in again}
     with nullcontext() if seed is None else seeded(seed):
-        return {m.name: _mask(m, torch.device(device), room or BufferPool()) for m in masks}
+        for mask in masks:
+            if mask.name in named:
+                drawn[mask.state] = generator_states(device)[-1]
+            drawn[mask.name] = _mask(mask, device, room)
+    return drawn
+
+
+def drawn_again(
+    masks: Collection[Mask],
+    values: Mapping[str, torch.Tensor],
+    device: torch.device | str = "cpu",
+    room: BufferPool | None = None,
+) -> dict[str, torch.Tensor]:
+    """Draw masks from their states, which are among some values by name, a second time. PyTorch's
+    generators are then where they were."""
+    found, device = dict[str, torch.Tensor](), torch.device(device)
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else [], enabled=bool(masks)):
+        for mask in masks:
+            state = values[mask.state]
+            torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)
+            found[mask.name] = _mask(mask, device, room or BufferPool())
+    return found
 
 
 def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:

@@ -12,7 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
-from relascope.engine.cpu_kernels.dropout_masks import draw_masks
+from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure import timing
 from relascope.engine.measure.difference import Deviation, scale_of
 from relascope.engine.measure.memory import torch_peak, waited, waiting
@@ -62,7 +62,8 @@ class Built:
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
         """Dropout masks, drawn as PyTorch draws them on the model's device."""
-        return draw_masks(self.program.masks, seed, self.model.device, self.room)
+        about = seed, self.model.device, self.room, self.step.drawn_again
+        return draw_masks(self.program.masks, *about)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The model's outputs, then the program's `updates`; and the captures by name."""
@@ -70,7 +71,8 @@ class Built:
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the name of what they are of."""
-        return self.step.backward({**self.values, **masks, **captures})
+        drawn = drawn_again(self.step.drawn_again, masks, self.model.device, self.room)
+        return self.step.backward({**self.values, **masks, **captures, **drawn})
 
 
 def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
@@ -225,6 +227,8 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
     def forward_backward() -> object:
         masks = built.masks(None)
         _, captures = built.forward(masks)
+        for mask in built.step.drawn_again:
+            del masks[mask.name]
         return built.backward(masks, captures)
 
     return forward_backward if backward else forward

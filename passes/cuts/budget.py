@@ -1,32 +1,13 @@
-"""The least time within a budget of bytes: a mixed-integer program, solved by HiGHS.
-
-Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
-(Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). The frontier's cut
-below the budget counts, too. There is no time limit, so a budget gives the same cut everywhere.
-"""
+"""The least time within a budget of bytes: as a program solves it, or the frontier's cut below."""
 
 import re
-from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from relascope.passes.cuts.flow import Answer
+from relascope.passes.cuts.exact import exact
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.problem import CutProblem, Wish
-
-if TYPE_CHECKING:
-    from scipy.sparse import coo_matrix
+from relascope.passes.cuts.problem import Wish
 
 HALF = 0.5  # the budget where none is given: a fraction of the bytes of everything that crosses
-GAP = 5e-3  # how far the time may be above the least, as a share, when the solver may stop
-NODES = 20  # of the search tree, after which the solver stops with the best it has
-
-LARGE = 6_000
-"""Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
-
-_TIE = 1e-6  # of all bytes, beside all time: decides between cuts of equal time only
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
@@ -38,12 +19,13 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     """
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
-    if len(given.ids) + len(given.sources) <= LARGE:
-        forced = joint.kept(wish.save).items()
-        answer = _exact(given, allowed - sum(b for i, b in forced if i not in joint.masks))
-        exact = found if answer is None else prices.point(answer)
-        if exact.bytes <= allowed and exact.seconds <= found.seconds:
-            found = exact
+    forced = joint.kept(wish.save).items()
+    most = allowed - sum(b for i, b in forced if i not in joint.masks)
+    answer = exact(given, (given.carry, given.redo), (given.save, given.held), most)
+    if answer is not None:
+        best = prices.point(answer)
+        if best.bytes <= allowed and best.seconds <= found.seconds:
+            found = best
     return found.saved
 
 
@@ -107,59 +89,6 @@ def parse_budget(text: str) -> float | int:
             raise ValueError(f"a budget of {text} is more than everything; for bytes write a unit")
         return fraction
     return int(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB").index(unit))
-
-
-def _exact(given: CutProblem, allowed: int) -> Answer | None:
-    """The best answer that the solver finds, or None where it finds none."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
-
-    count = len(given.ids)
-    can_save, can_redo = np.isfinite(given.save), np.isfinite(given.redo)
-    save = np.where(can_save, given.save, 0.0)
-    redo = np.where(can_redo, given.redo, 0.0)
-    whole = redo.sum() + given.carry.sum()
-    if not whole:
-        return None
-    tie = _TIE * save / max(save.sum(), 1.0)
-    cost = np.concatenate([given.carry / whole + tie, redo / whole])
-    fits = can_save & (save <= allowed)  # the rest is out at once, which the solver likes
-    matrix, low = _rows(given, save / max(allowed, 1))
-    high = np.full(len(low), np.inf)
-    low[-1], high[-1] = -np.inf, allowed / max(allowed, 1)
-    answer = milp(
-        cost,
-        constraints=LinearConstraint(matrix, low, high),
-        integrality=np.concatenate([np.ones(count), np.zeros(count)]),
-        bounds=Bounds(np.zeros(2 * count), np.concatenate([fits, can_redo]).astype(float)),
-        options={"mip_rel_gap": GAP, "node_limit": NODES},
-    )
-    if answer.x is None:
-        return None
-    saved = answer.x[:count] > 0.5
-    if save[saved].sum() > allowed:  # within the solver's tolerance, but not within ours
-        return None
-    saved[list(given.forced)] = True
-    return Answer(saved, answer.x[count:] > 0.5)
-
-
-def _rows(
-    given: CutProblem, weight: NDArray[np.float64]
-) -> "tuple[coo_matrix, NDArray[np.float64]]":
-    """Needed values are there; what is read to compute another is there; the bytes, last."""
-    from scipy.sparse import coo_matrix
-
-    count = len(given.ids)
-    need = np.flatnonzero(given.needed)
-    edges = len(given.sources)
-    one, more = np.arange(len(need)), len(need) + np.arange(edges)
-    last = len(need) + edges
-    rows = np.concatenate([one, one, more, more, more, np.full(count, last)])
-    sources, targets = given.sources, given.targets
-    read = [sources, sources + count, targets + count]
-    columns = np.concatenate([need, need + count, *read, np.arange(count)])
-    values = np.concatenate([np.ones(2 * len(need)), np.ones(2 * edges), -np.ones(edges), weight])
-    low = np.concatenate([np.ones(len(need)), np.zeros(edges), [0.0]])
-    return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
 
 
 def _by_price(joint: Joint, prices: Prices, allowed: int, wish: Wish) -> FrontierPoint:

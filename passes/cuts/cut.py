@@ -6,7 +6,8 @@ parameters.
 
 Inputs and parameters are never captures. Both functions have constants and what depends on them
 alone. Both get dropout masks, which live for one step: those that the backward reads are held for
-it, a byte an element, and every total counts them (`Joint.kept`).
+it, a byte an element, or drawn again, where the state of PyTorch's generator is what is captured.
+Every total counts them (`Joint.kept`).
 """
 
 import math
@@ -20,7 +21,7 @@ from relascope.core.graph import Graph, Node, Role
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
 from relascope.passes.cuts.frontier import FrontierPoint
-from relascope.passes.cuts.joint import DRAW_PREFIX, Joint
+from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.peak import peak, peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
@@ -78,7 +79,8 @@ class Cut:
 
     Args:
         strategy: its name, or "by_hand".
-        ids: of the captures, in graph order.
+        ids: of the captures, in graph order; that of a mask stands for the state of the generator
+            from which the backward draws it again.
         recomputed: ids of the forward's nodes that the backward recomputes, in graph order, but of
             constants alone.
         forward_flops, recomputed_flops: estimates for the whole forward, and for what is
@@ -99,6 +101,16 @@ class Cut:
     wish: Wish = field(repr=False)
     joint: Joint = field(repr=False, compare=False)
     budget: int | None = None
+
+    @property
+    def handed(self) -> tuple[str, ...]:
+        """Ids of the captures that the forward returns."""
+        return tuple(i for i in self.ids if i not in self.joint.draws)
+
+    @property
+    def drawn_again(self) -> tuple[str, ...]:
+        """Ids of the masks that the backward draws again."""
+        return tuple(i for i in self.ids if i in self.joint.draws)
 
     @property
     def share(self) -> float:
@@ -145,6 +157,10 @@ class Cut:
         found = []
         for node_id in self.ids:
             node, base = joint.graph.by_id[node_id], owner[node_id]
+            if node_id in joint.draws:
+                state = replace(node, outputs=(STATE,))
+                found.append(self._capture(state, "the backward draws the mask again from it"))
+                continue
             shares = base if base in joint.free else holders.setdefault(base, node_id)
             shares = "" if shares == node_id else shares
             path, instead = self.reasons.path(node_id), self.reasons.instead(node_id)
@@ -157,8 +173,12 @@ class Cut:
     @cached_property
     def masks(self) -> tuple[Capture, ...]:
         """Dropout masks that the backward reads: inputs, so the forward does not return them."""
-        kept = (self.joint.graph.by_id[i] for i in self.joint.masks if i in self._kept)
+        kept = (self.joint.graph.by_id[i] for i in self._masks)
         return tuple(self._capture(n, f"{_numbers(n)}, drawn before the forward") for n in kept)
+
+    @property
+    def _masks(self) -> tuple[str, ...]:
+        return tuple(i for i in self.joint.masks if i in self._kept and i not in self.ids)
 
     @cached_property
     def spared(self) -> tuple[Spared, ...]:
@@ -195,11 +215,13 @@ class Cut:
 
     def _price(self, saved: Collection[str]) -> tuple[int, float]:
         """Bytes that are kept, and estimated seconds of what is computed again."""
-        again, seconds = self.joint.computed_again(saved), self.joint.work.again
-        return self.joint.bytes_of(saved), math.fsum(seconds[i] for i in again)
+        return self.joint.bytes_of(saved), self.joint.again_seconds(saved)
 
     def _idle(self, node_id: str, without: Collection[str]) -> str:
         joint, owner = self.joint, self.joint.work.owner
+        if node_id in joint.draws:
+            does = "draws the mask again" if node_id in self.ids else "keeps the mask"
+            return f"The strategy {does} without that, too."
         views = [i for i in self.ids if i != node_id and owner[i] == owner[node_id]]
         if owner[node_id] in joint.free:
             given = joint.graph.by_id[owner[node_id]].title
@@ -233,7 +255,7 @@ class Cut:
 
     @property
     def mask_bytes(self) -> int | None:
-        return _sum(self._kept[i] for i in self.joint.masks if i in self._kept)
+        return _sum(self._kept[i] for i in self._masks)
 
     @cached_property
     def _inside(self) -> frozenset[str]:
@@ -370,7 +392,8 @@ def cut(
         budget: as of `Wish`, for a strategy that has one.
         save, recompute: tensors that must, and must not, be saved: ids, or patterns of the shell
             such as "layer.*.mlp :: matmul", which stand for all that the backward needs and that
-            an operator of that name, the framework's or the graph's, makes in such a module.
+            an operator of that name, the framework's or the graph's, makes in such a module, or
+            such as "dropout_mask_*", which stand for masks; one that is not saved is drawn again.
 
     Raises:
         ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
@@ -390,7 +413,7 @@ def cut(
         raise ValueError(f"{min(both)} is to be saved and to be computed again")
     for node_id in sorted(wish.save | wish.recompute):
         check_capture(joint, node_id)
-    if idle := wish.save.difference(joint.behind(joint.needed)):
+    if idle := wish.save.difference(joint.behind(joint.needed), joint.draws):
         title = joint.graph.by_id[min(idle)].title
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
     limit = None if rule.limit is None else rule.limit(joint, wish)
@@ -401,7 +424,8 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
     """Ids of what a wish's text names: one node, or by a pattern several."""
     module, pattern, operator = (part.strip() for part in text.partition("::"))
     if not pattern:
-        return (text,)
+        named = [m for m in joint.draws if fnmatchcase(joint.graph.by_id[m].name, text)]
+        return named or (text,)
     nodes = [joint.graph.by_id[i] for i in joint.behind(joint.needed) if joint.may_be_captured(i)]
     there = [n for n in nodes if fnmatchcase(n.scope, module)]
     names = [(n.id, n.op, n.source.rpartition("::")[2]) for n in there]
@@ -424,7 +448,8 @@ def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     chosen = frozenset(captured)
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
-    return _cut(joint, "by_hand", chosen, Wish(save=chosen))
+    drawn = chosen.intersection(joint.draws)
+    return _cut(joint, "by_hand", chosen, Wish(save=chosen - drawn, recompute=drawn))
 
 
 def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
@@ -443,6 +468,8 @@ def check_capture(joint: Joint, node_id: str) -> None:
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
     if node_id not in joint.forward:
         raise ValueError(f"node {title} belongs to the backward; only the forward is captured")
+    if node_id in joint.draws:
+        return
     if node_id in joint.free:
         what = "an input, a parameter or a constant, which the backward is given"
         raise ValueError(f"node {title} is {what}")
@@ -453,8 +480,8 @@ def check_capture(joint: Joint, node_id: str) -> None:
 def _cut(
     joint: Joint, strategy: str, chosen: Collection[str], wish: Wish, budget: int | None = None
 ) -> Cut:
-    saved, work = frozenset(chosen), joint.work
-    again = joint.computed_again(saved)
+    again, work = joint.computed_again(chosen), joint.work
+    saved = frozenset(chosen).difference(joint.draws).union(joint.drawn_again(chosen))
     for node in (joint.graph.by_id[i] for i in again):
         if is_random(node) and node.is_tensor:
             why = "computed again, it would draw other random numbers than the forward"
@@ -473,7 +500,7 @@ def _cut(
         forward_flops=sum(work.flops[i] for i in own_forward),
         recomputed_flops=sum(work.flops[i] for i in again),
         forward_seconds=joint.forward_seconds,
-        recomputed_seconds=sum(work.again[i] for i in again),
+        recomputed_seconds=joint.again_seconds(saved),
         wish=wish,
         joint=joint,
         budget=budget,

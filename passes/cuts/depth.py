@@ -94,6 +94,10 @@ def lives(joint: Joint, captured: tuple[str, ...], recomputed: tuple[str, ...]) 
         for base in home.get(node_id, ()):
             begin.setdefault(base, step)
     end = dict.fromkeys(kept, len(forward) + 1)
+    for mask in joint.drawn_again(captured):
+        home[mask] = (f"{mask} again",)
+        sizes[home[mask][0]], begin[home[mask][0]] = joint.work.bytes[mask], len(forward) + 1
+        end[mask] = len(forward) + 1
     for step, node_id in enumerate(backward, len(forward) + 1):
         node = by_id[node_id]
         found = [b for e in joint.graph.edges[node_id] for b in home.get(e, ())]

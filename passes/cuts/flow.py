@@ -27,10 +27,16 @@ class Answer:
     saved: NDArray[np.bool_]
     again: NDArray[np.bool_]
 
+    def named(self, given: CutProblem) -> frozenset[str]:
+        """Ids of the captures: of what is saved, and of masks that are drawn again."""
+        first = len(given.ids) - given.masks
+        kept = np.concatenate([self.saved[:first], self.again[first:]])
+        return frozenset(given.ids[k] for k in np.flatnonzero(kept))
+
 
 def cheapest(given: CutProblem, price: float) -> Answer:
     """The answer with the least bytes plus `price` (bytes a second) times the seconds of what it
-    computes again and of the traffic of what it saves; of equal ones, that which recomputes fewest
+    makes again and of the traffic of what it saves; of equal ones, that which recomputes fewest
     values.
 
     Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
@@ -46,6 +52,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     save = given.save + price * given.carry
     redo = given.redo.copy()
     redo[np.isfinite(redo)] *= price
+    redo += given.held
     bound = save[known.saved].sum() + redo[known.again].sum()
     if not np.isfinite(bound):
         raise ValueError("a wish leaves a value that is neither saved nor computed again")

@@ -38,7 +38,7 @@ class Frontier(tuple[FrontierPoint, ...]):
 
 class Prices:
     """The cuts of a joint graph that one price for all time makes best. Matrix products may be
-    recomputed, what draws random numbers may not."""
+    recomputed and masks drawn again; what draws random numbers in the graph may not."""
 
     def __init__(self, joint: Joint, wish: Wish) -> None:
         self._joint, self._wish = joint, wish
@@ -66,9 +66,10 @@ class Prices:
 
     def point(self, answer: Answer) -> FrontierPoint:
         """What an answer keeps, and computes again."""
-        joint, saved = self._joint, self.problem.named(answer.saved)
+        joint, saved = self._joint, answer.named(self.problem)
         again, edges = joint.computed_again(saved), joint.graph.edges
         read = {e for i in again for e in edges[i]} | set(joint.needed) | self._wish.save
+        read.update(joint.masks_read())
         used = saved & read
         return FrontierPoint(joint.bytes_of(used), joint.extra_seconds(used), used)
 

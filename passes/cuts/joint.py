@@ -7,12 +7,18 @@ from functools import cached_property
 from math import fsum
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, reached
+from relascope.core.graph import Graph, Kind, TensorType, reached
 from relascope.core.operators import BROADCASTS
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 """How the names of mask inputs begin, and of those that other random operators became."""
+
+STATE = TensorType((5056,), "uint8")
+"""The state of PyTorch's generator on the CPU, of which a mask is drawn again."""
+
+_DRAWN = 100
+"""How many FLOPs take as long as drawing an element of a mask: about 1 ns."""
 
 
 @dataclass(eq=False)
@@ -60,16 +66,38 @@ class Joint:
         return net / self.forward_seconds if self.forward_seconds else 0.0
 
     def extra_seconds(self, captured: Collection[str]) -> float:
-        """Estimated time of what is computed again, and of the traffic of what is saved."""
-        again, carried = self.computed_again(captured), self.carried
-        moved = (carried.get(base, 0.0) for base in self.kept(captured))
-        return fsum((*(self.work.again[i] for i in again), *moved))
+        """Estimated time of what is made again, and of the traffic of what is saved."""
+        moved = (self.carried.get(base, 0.0) for base in self.kept(captured))
+        return fsum((self.again_seconds(captured), *moved))
+
+    def again_seconds(self, captured: Collection[str]) -> float:
+        """Estimated time of what is computed again, and of masks that are drawn again."""
+        nodes = (self.work.again[i] for i in self.computed_again(captured))
+        return fsum((*nodes, *(self.draws[m] for m in self.drawn_again(captured))))
 
     @cached_property
     def masks(self) -> tuple[str, ...]:
         """Ids of the dropout masks and other random numbers, which are inputs."""
         named = (n for n in self.graph.nodes if n.kind is Kind.INPUT)
         return tuple(n.id for n in named if n.name.startswith((MASK_PREFIX, DRAW_PREFIX)))
+
+    @cached_property
+    def draws(self) -> dict[str, float]:
+        """Estimated seconds of drawing each dropout mask again; of other random numbers, none is
+        known, and they are kept."""
+        named = [
+            n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
+        ]
+        counts = [(n.bytes or 0) * (8 if n.name.endswith("_bits") else 1) for n in named]
+        taken = (self.work.machine.seconds(_DRAWN * count, 0) for count in counts)
+        return dict(zip((n.id for n in named), taken, strict=True))
+
+    def drawn_again(self, captured: Collection[str]) -> tuple[str, ...]:
+        """Ids of the masks that the backward draws again, those it reads among `captured`: what is
+        captured of them is the state of the generator before they were drawn."""
+        named = self.draws.keys() & captured
+        read = self.masks_read(self.computed_again(captured)) if named else ()
+        return tuple(m for m in read if m in named)
 
     @cached_property
     def sought(self) -> dict[str, str]:
@@ -131,18 +159,19 @@ class Joint:
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.
 
-        Storages of the captures, and of dropout masks that the backward reads, which are drawn for
-        one step and never again. Other inputs and parameters live on. Unknown dimensions count as
-        none.
+        Storages of the captures, and of dropout masks that the backward reads, or `STATE` where it
+        draws one again. Other inputs and parameters live on. Unknown dimensions count as none.
         """
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
-        for node_id in captured:
+        drawn = self.drawn_again(captured)
+        for node_id in (i for i in captured if i not in self.draws):
             base = owner[node_id]
             if base not in self.free or base in self.masks:
                 largest[base] = max(largest.get(base, 0), held[node_id])
         again = self.computed_again(captured) if self.masks else ()
-        return largest | {m: held[m] for m in self.masks_read(again)}
+        read = {m: held[m] for m in self.masks_read(again)}
+        return read | dict.fromkeys(drawn, STATE.bytes or 0) | largest
 
     def masks_read(self, again: Iterable[str] = ()) -> tuple[str, ...]:
         """Ids of the masks that the backward reads, where it computes some nodes again."""

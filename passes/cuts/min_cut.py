@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relascope.passes.cost import is_product, is_random, is_reduction
+from relascope.passes.cuts.exact import exact
 from relascope.passes.cuts.flow import Answer, cheapest, saving
+from relascope.passes.cuts.frontier import SAME
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import CutProblem, Wish, problem
 
@@ -24,44 +26,49 @@ MOST_PRICE = 1e4  # from here on recomputing is as good as forbidden
 _TIE = 1e3
 """Bytes that a second is worth: it only decides between cuts of equal bytes."""
 
-_STEPS = 8  # of halving the price's logarithm once it is known between two powers of eight
+_STEPS = 32  # of looking for the two cuts on both sides of the limit; some five are taken
 
 
 def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE) -> frozenset[str]:
     """What to save so that bytes plus `price` times the time that recomputing takes are least.
 
-    While that makes a step longer by more than `share` of the forward's estimated time, the price
-    is raised; then as much of the last cut too long as `share` allows is taken. Recomputation by
-    wish may exceed it.
+    That may make a step longer by at most `share` of the forward's estimated time: of the cuts that
+    do, the best is taken that the solver finds, or that lies between the two which a higher price
+    makes best, just within that limit and just beyond it. Recomputation by wish may exceed it.
     """
-    banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}
+    banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}.union(joint.masks)
     given = problem(joint, banned, wish)
-    everything = given.named(saving(given).saved)
-    limit = joint.extra_seconds(everything) + share * joint.forward_seconds
-
-    def at(asked: float) -> tuple[Answer, bool]:
-        answer = cheapest(given, asked * joint.work.machine.bandwidth)
-        return answer, _taken(given, answer) <= limit
-
-    low = price
-    first, fits = best, _ = at(price)
-    if fits:
-        return given.named(best.saved)
-    beyond = first
-    while not fits and price < MOST_PRICE:
-        low, price = price, price * 8
-        best, fits = at(price)
-        beyond = beyond if fits else best
-    for _ in range(_STEPS if fits else 0):
-        middle = (low * price) ** 0.5
-        answer, fits = at(middle)
-        if fits:
-            best, price = answer, middle
-        else:
-            beyond, low = answer, middle
+    everything = saving(given)
+    limit = joint.extra_seconds(everything.named(given)) + share * joint.forward_seconds
+    unit = price * joint.work.machine.bandwidth
+    first = beyond = cheapest(given, unit)
+    if _taken(given, first) <= limit:
+        return first.named(given)
+    within = cheapest(given, MOST_PRICE * joint.work.machine.bandwidth)
+    if _taken(given, within) > limit:
+        within = everything
+    for _ in range(_STEPS):
+        longer = _taken(given, beyond) - _taken(given, within)
+        fewer = _cost(given, within) - _cost(given, beyond)
+        worth = max(unit, fewer / longer) if longer > 0 else unit
+        third = cheapest(given, worth)
+        if _cost(given, third, worth) >= _cost(given, within, worth) * (1 - SAME):
+            break
+        within, beyond = (third, beyond) if _taken(given, third) <= limit else (within, third)
     for other in (beyond, first):
-        best = _filled(given, best, other, limit)
-    return given.named(best.saved)
+        within = _filled(given, within, other, limit)
+    carry, redo = given.carry, given.redo
+    price_of = given.save + unit * carry, given.held + unit * redo
+    solved = exact(given, price_of, (carry, redo), limit)
+    if solved is not None and _cost(given, solved, unit) < _cost(given, within, unit):
+        within = solved
+    return within.named(given)
+
+
+def _cost(given: CutProblem, answer: Answer, unit: float = 0.0) -> float:
+    """Bytes of an answer, and its seconds at `unit` bytes."""
+    kept = given.save[answer.saved].sum() + given.held[answer.again].sum()
+    return float(kept) + unit * _taken(given, answer)
 
 
 def _taken(given: CutProblem, answer: Answer) -> float:
@@ -102,5 +109,6 @@ def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Ans
 def recompute_pointwise(joint: Joint, wish: Wish) -> frozenset[str]:
     """The fewest bytes that need no more than pointwise operators and views computed again."""
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)}
+    banned.update(joint.masks)
     given = problem(joint, banned, wish)
-    return given.named(cheapest(given, _TIE).saved)
+    return cheapest(given, _TIE).named(given)

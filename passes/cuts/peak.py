@@ -21,6 +21,7 @@ def peak(joint: Joint, captured: Collection[str]) -> int:
     kept, results = joint.kept(captured), _storages(joint, joint.outputs)
     nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
     forward = [i for i in nodes if i in joint.forward]
+    kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
     masks = {i: kept[i] for i in joint.masks if i in kept}
     held = kept | {b: joint.work.bytes[b] for b in results}
     backward = backward_order(joint, joint.computed_again(captured))

@@ -3,7 +3,7 @@
 Each value of the forward that may be needed is *available* to the backward or not, and *computed
 again* or not. Available and not computed again is saved, and costs bytes; computed again costs
 work, and needs all that it reads. Views are free, so values of one storage are saved as the first
-of them. Dropout masks are saved where anything reads them, and are no captures.
+of them. A dropout mask that anything reads is saved, or drawn again from what its state takes.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.joint import STATE, Joint
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class CutProblem:
         save: bytes to save each; infinite where it cannot be saved.
         redo: seconds to compute each again; infinite where that is not allowed.
         carry: seconds of the memory traffic that saving each adds: see `Work.carried`.
+        held: bytes to keep where each is computed again: the state that a mask is drawn from.
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
@@ -49,39 +50,39 @@ class CutProblem:
     save: NDArray[np.float64]
     redo: NDArray[np.float64]
     carry: NDArray[np.float64]
+    held: NDArray[np.float64]
     needed: NDArray[np.bool_]
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]
     forced: tuple[int, ...] = field(default=())
     masks: int = 0
 
-    def named(self, chosen: NDArray[np.bool_]) -> frozenset[str]:
-        return frozenset(self.ids[k] for k in np.flatnonzero(chosen[: len(chosen) - self.masks]))
-
 
 def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     """State the choice for one joint graph.
 
     Args:
-        banned: ids of nodes not to be computed again, but for those that the backward reads and
-            that cannot be saved, as their result is a tuple.
+        banned: ids of nodes not to be computed again, and masks not to be drawn again, but by
+            wish, and those that the backward reads and that cannot be saved, as their result is a
+            tuple.
     """
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}
     count = len(values)
-    save, redo, carry = np.full(count, np.inf), np.zeros(count), np.zeros(count)
+    save, redo = np.full(count, np.inf), np.zeros(count)
+    carry, state = np.zeros(count), np.zeros(count)
     needed = np.zeros(count, dtype=np.bool_)
-    banned = {*banned, *joint.masks}
-    needs = {*joint.needed, *wish.save, *joint.masks_read()}
+    by_hand = wish.save.difference(joint.masks)
+    needs = {*joint.needed, *by_hand, *joint.masks_read()}
     owner = joint.work.owner
     unsaved = {*_inside_log1p(joint), *joint.sought}
-    held = {owner[i] for i in wish.save}  # storages that are kept anyway, by a view or its base
+    held = {owner[i] for i in by_hand}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):
         needed[k] = node_id in needs
         savable = graph.by_id[node_id].is_tensor and node_id not in unsaved
         stuck = needed[k] and not savable
-        if node_id in wish.save:
+        if node_id in by_hand:
             save[k], redo[k] = 0.0, np.inf
             continue
         if savable and node_id not in wish.recompute:
@@ -89,11 +90,16 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
             save[k] = 0.0 if kept else joint.work.bytes[node_id] or _unknown(joint, node_id)
             carry[k] = 0.0 if kept else joint.carried.get(owner[node_id], 0.0)
         barred = node_id in banned and not stuck and node_id not in wish.recompute
-        redo[k] = np.inf if barred else joint.work.again[node_id]
+        seconds = joint.work.again[node_id]
+        if node_id in joint.masks:
+            state[k], seconds = STATE.bytes or 0, joint.draws.get(node_id, np.inf)
+            barred |= node_id in wish.save or save[k] <= state[k]
+        redo[k] = np.inf if barred else seconds
     pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.graph.edges[i] if s in at]
     sources, targets = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    forced = tuple(at[i] for i in values if i in wish.save)
-    return CutProblem(values, save, redo, carry, needed, sources, targets, forced, len(joint.masks))
+    forced = tuple(at[i] for i in values if i in by_hand)
+    prices, masks = (save, redo, carry, state), len(joint.masks)
+    return CutProblem(values, *prices, needed, sources, targets, forced, masks)
 
 
 def _inside_log1p(joint: Joint) -> set[str]:

@@ -128,11 +128,14 @@ class Reasons:
         joint, node = self._joint, self._joint.graph.by_id[node_id]
         if node_id not in joint.forward:
             return Standing("backward", "The backward computes it.")
-        if node_id in joint.free:
-            return Standing("given", "The backward is given it as the forward was.")
-        kind, reason = self._kind(node)
         forced = "save" if node_id in self._wish.save else ""
         forced = "recompute" if node_id in self._wish.recompute else forced
+        if node_id in joint.free:
+            able = node_id in joint.draws and node_id in joint.masks_read(self._again)
+            given = "The backward is given it as the forward was."
+            drawn = "The backward draws it again from the generator's state."
+            return Standing("given", drawn if node_id in self._saved else given, forced, able, able)
+        kind, reason = self._kind(node)
         able = joint.may_be_captured(node_id) and kind != "not needed"
         return Standing(kind, reason, forced, able, able and not is_random(node))
 

@@ -40,7 +40,7 @@ class SplitProgram:
             backward=replace(
                 backward, inputs=(*backward.inputs, *names), outputs=len(joint.gradients)
             ),
-            captures=cut.ids,
+            captures=cut.handed,
             capture_names=names,
             cut=cut,
         )
@@ -62,7 +62,7 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
 
 def capture_names(cut: Cut) -> tuple[str, ...]:
     """The backward's names for what it is handed."""
-    return tuple(f"saved_{i}".replace("#", "_") for i in cut.ids)
+    return tuple(f"saved_{i}".replace("#", "_") for i in cut.handed)
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:

@@ -62,6 +62,41 @@ def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
     assert (by_hand.bytes, by_hand.uncapped_bytes) == (32, 32)
 
 
+def test_a_mask_is_kept_or_drawn_again_at_its_price():
+    """x and t take 40,000 bytes, the mask 10,000, a generator's state 5,056."""
+    graph = graph_of(
+        "x; m=dropout_mask_0 :100x100/uint8; g; h sigmoid x; t multiply h m; y sum t :1;"
+        " e exp g; dt multiply e m; dx multiply dt x",
+        "y",
+        gradients="dx",
+        of="100x100",
+    )
+    joint = Joint(graph)
+    for strategy in ("min_cut", "keep_all", "recompute_pointwise"):
+        assert cut(joint, strategy).bytes == 10_000
+    found = cut(joint, recompute=["dropout_mask_*"])
+    assert found.ids == found.drawn_again == ("m",) and not (found.handed or found.masks)
+    (state,) = found.captures
+    assert (state.bytes, state.shape, state.readers) == (5056, (5056,), ("dt",))
+    assert (found.bytes, found.mask_bytes, found.recomputed) == (5056, 0, ())
+    assert found.recomputed_seconds == joint.draws["m"] == pytest.approx(10_000 * 1e-9)
+    assert found.net_share == pytest.approx(found.share) and found.share > 0
+    held = depth(joint, found.ids, found.recomputed).changes
+    assert [h.bytes for h in held] == [5056, 10_000, 0]  # the mask alone, while it is read
+    assert found.peak_bytes == cut(joint, "keep_all").peak_bytes
+    for strategy in ("budget", "frontier"):
+        assert cut(joint, strategy, 9_999).ids == ("m",)
+        assert cut(joint, strategy, 10_000).ids == ()
+        with pytest.raises(ValueError, match="less than 5,056, of which 5,056 are dropout masks"):
+            cut(joint, strategy, 5_055)
+        with pytest.raises(ValueError, match="less than 10,000"):
+            cut(joint, strategy, 9_999, save=["m"])
+    assert [p.bytes for p in frontier(joint)] == [10_000, 5_056]
+    assert cut(joint, save=["m"]).idle == {"m": "The strategy keeps the mask without that, too."}
+    assert cut_at(graph, ["m"]).bytes == 5056 and cut_at(graph, []).bytes == 10_000
+    assert cut(small(), "budget", 32).masks  # whose state would take more than it
+
+
 def test_a_view_of_a_mask_is_the_mask():
     graph = graph_of(
         "x; m=dropout_mask_0; g; v reshape m; y multiply x v; dx multiply g v", "y", gradients="dx"

@@ -29,7 +29,7 @@ def split(
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)
     outputs, gradients = returned[: program.outputs], returned[program.outputs :]
-    saved = [exprs[i] for i in cut.ids]
+    saved = [exprs[i] for i in cut.handed]
     names = capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}

@@ -28,7 +28,7 @@ def split(
     main = program.main
     results = list(main.body.fields)
     outputs, gradients = results[: program.outputs], results[program.outputs :]
-    saved = [exprs[i] for i in cut.ids]
+    saved = [exprs[i] for i in cut.handed]
     names = capture_names(cut)
     variables = [relay.var(n, e.checked_type) for n, e in zip(names, saved, strict=True)]
     instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}

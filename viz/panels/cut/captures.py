@@ -122,7 +122,7 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
     if len(path) > 2:
         way = " → ".join(graph.by_id[i].title for i in path)
         lines.append(f"The way on which the backward needs it: {way}.")
-    if standing.can_save:
+    if standing.can_save and standing.kind != "given":
         instead = cut.reasons.instead(node_id)
         nodes = formats.counted(len(instead.computed), "node")
         more = "" if instead.whole else "at least "

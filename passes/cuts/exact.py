@@ -1,0 +1,100 @@
+"""The cheapest cut within a limit of the whole: a mixed-integer program, solved by HiGHS.
+
+Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
+(Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). There is no time limit,
+so one question has the same answer everywhere.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relascope.passes.cuts.flow import Answer
+from relascope.passes.cuts.problem import CutProblem
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_matrix
+
+Prices = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""For each value what saving it takes, and what making it again takes."""
+
+GAP = 5e-3  # how far the cost may be above the least, as a share, when the solver may stop
+NODES = 20  # of the search tree, after which the solver stops with the best it has
+
+LARGE = 6_000
+"""Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
+
+_TIE = 1e-6  # of all that is limited, beside all cost: decides between answers of equal cost only
+
+
+def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answer | None:
+    """The cheapest answer that the solver finds with at most `most` of what is limited; None where
+    it finds none, and of a graph that is `LARGE`."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+
+    count = len(given.ids)
+    if count + len(given.sources) > LARGE:
+        return None
+    able = np.isfinite(np.concatenate([given.save, given.redo]))
+    price, weight = (np.where(able, np.concatenate(p), 0.0) for p in (cost, limited))
+    whole = price.sum()
+    if not whole:
+        return None
+    matrix, low = _rows(given, weight / (most or 1.0))
+    high = np.full(len(low), np.inf)
+    low[-1], high[-1] = -np.inf, float(most > 0)
+    with _apart():
+        answer = milp(
+            price / whole + _TIE * weight / (weight.sum() or 1.0),
+            constraints=LinearConstraint(matrix, low, high),
+            integrality=np.concatenate([np.ones(count), given.held > 0]),
+            # What is too much by itself is out at once, which the solver likes.
+            bounds=Bounds(np.zeros(2 * count), (able & (weight <= most)).astype(float)),
+            options={"mip_rel_gap": GAP, "node_limit": NODES},
+        )
+    if answer.x is None:
+        return None
+    chosen = answer.x > 0.5
+    if weight[chosen].sum() > most:  # within the solver's tolerance, but not within ours
+        return None
+    saved, again = chosen.reshape(2, count)
+    saved[list(given.forced)] = True
+    return Answer(saved, again)
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Send to stderr what HiGHS prints unasked, which would stand in a command's JSON."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _rows(
+    given: CutProblem, weight: NDArray[np.float64]
+) -> "tuple[coo_matrix, NDArray[np.float64]]":
+    """Needed values are there; what is read to compute another is there; what is limited, last."""
+    from scipy.sparse import coo_matrix
+
+    count = len(given.ids)
+    need = np.flatnonzero(given.needed)
+    edges = len(given.sources)
+    one, more = np.arange(len(need)), len(need) + np.arange(edges)
+    last = len(need) + edges
+    rows = np.concatenate([one, one, more, more, more, np.full(2 * count, last)])
+    sources, targets = given.sources, given.targets
+    read = [sources, sources + count, targets + count]
+    columns = np.concatenate([need, need + count, *read, np.arange(2 * count)])
+    values = np.concatenate([np.ones(2 * len(need)), np.ones(2 * edges), -np.ones(edges), weight])
+    low = np.concatenate([np.ones(len(need)), np.zeros(edges), [0.0]])
+    return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
