@@ -3,6 +3,7 @@
 For memory that is fresh, the system gives every page when it is first written to.
 """
 
+import threading
 import weakref
 from collections.abc import Hashable, Sequence
 
@@ -16,6 +17,7 @@ class BufferPool:
     def __init__(self) -> None:
         self._arrays: dict[Hashable, np.ndarray] = {}
         self._lent: dict[Hashable, weakref.ref[np.ndarray]] = {}
+        self._turn = threading.Lock()  # or two threads' calls may get the same memory
 
     @property
     def nbytes(self) -> int:
@@ -23,7 +25,8 @@ class BufferPool:
 
     def again(self, key: Hashable) -> torch.Tensor | None:
         """The tensor that `fresh` gave last under this name; None if it is still in use."""
-        return self._lend(key) if key in self._lent and self._lent[key]() is None else None
+        with self._turn:
+            return self._lend(key) if key in self._lent and self._lent[key]() is None else None
 
     def fresh(
         self, key: Hashable, shape: Sequence[int], dtype: torch.dtype, device: torch.device
@@ -33,8 +36,9 @@ class BufferPool:
         small = made.nbytes < _LARGE or not hasattr(np, str(dtype).removeprefix("torch."))
         if device.type != "cpu" or small:
             return made
-        self._arrays[key] = made.numpy()
-        return self._lend(key)
+        with self._turn:
+            self._arrays[key] = made.numpy()
+            return self._lend(key)
 
     def _lend(self, key: Hashable) -> torch.Tensor:
         view = self._arrays[key].view()  # every tensor on this memory keeps it alive

@@ -21,8 +21,6 @@ SHARE = 0.05
 """How much longer a step may be at most for what is computed again, as a share of the forward's
 time: the work again, less the memory traffic of what need not be saved."""
 
-MOST_PRICE = 1e4  # from here on recomputing is as good as forbidden
-
 _TIE = 1e3
 """Bytes that a second is worth: it only decides between cuts of equal bytes."""
 
@@ -38,15 +36,12 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     """
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}.union(joint.masks)
     given = problem(joint, banned, wish)
-    everything = saving(given)
-    limit = joint.extra_seconds(everything.named(given)) + share * joint.forward_seconds
+    within = saving(given)
+    limit = joint.extra_seconds(within.named(given)) + share * joint.forward_seconds
     unit = price * joint.work.machine.bandwidth
     first = beyond = cheapest(given, unit)
     if _taken(given, first) <= limit:
         return first.named(given)
-    within = cheapest(given, MOST_PRICE * joint.work.machine.bandwidth)
-    if _taken(given, within) > limit:
-        within = everything
     for _ in range(_STEPS):
         longer = _taken(given, beyond) - _taken(given, within)
         fewer = _cost(given, within) - _cost(given, beyond)

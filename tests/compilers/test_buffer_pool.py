@@ -1,5 +1,9 @@
 """Memory is used again once nobody has it, and never before."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -32,6 +36,27 @@ def test_one_that_is_held_is_replaced():
     assert held.eq(1).all()
     assert other.eq(2).all()
     assert room.nbytes == 400_000
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_threads_never_get_the_same_memory(known, monkeypatch):
+    room, lend, met = BufferPool(), BufferPool._lend, threading.Barrier(2)
+
+    def both(pool, key):
+        with suppress(threading.BrokenBarrierError):
+            met.wait(0.2)  # until both are here, if they can be
+        return lend(pool, key)
+
+    def taken(_):
+        found = room.again("a") if known else None
+        return room.fresh("a", (50_000,), torch.float64, CPU) if found is None else found
+
+    if known:
+        taken(None)
+    monkeypatch.setattr(BufferPool, "_lend", both)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(taken, range(2))
+    assert one.data_ptr() != other.data_ptr()
 
 
 @pytest.mark.parametrize(("count", "dtype"), [(100, torch.float32), (100_000, torch.bfloat16)])
