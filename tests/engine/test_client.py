@@ -620,11 +620,6 @@ def test_an_unknown_engine_is_refused():
         EngineClient("nnvm")
 
 
-def test_the_environment_is_passed_on(client, monkeypatch):
-    monkeypatch.setenv("RELASCOPE_TEST", "carried")
-    assert client.call("environment", "RELASCOPE_TEST") == "carried"
-
-
 def test_the_client_imports_no_compiler():
     code = (
         "import sys, relascope.engine.client\n"
