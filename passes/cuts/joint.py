@@ -17,8 +17,9 @@ MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 STATE = TensorType((5056,), "uint8")
 """The state of PyTorch's generator on the CPU, of which a mask is drawn again."""
 
-_DRAWN = 100
-"""How many FLOPs take as long as drawing an element of a mask: about 1 ns."""
+_DRAWN, _DRAWN_BY_PYTORCH, _FEW = 100, 500, 1 << 15
+"""How many FLOPs take as long as drawing an element of a mask, some 1 or 5 ns: by our kernel, and
+by PyTorch, which draws masks of up to so many elements."""
 
 
 @dataclass(eq=False)
@@ -89,7 +90,8 @@ class Joint:
             n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
         ]
         counts = [(n.bytes or 0) * (8 if n.name.endswith("_bits") else 1) for n in named]
-        taken = (self.work.machine.seconds(_DRAWN * count, 0) for count in counts)
+        flops = (n * (_DRAWN if n > _FEW else _DRAWN_BY_PYTORCH) for n in counts)
+        taken = (self.work.machine.seconds(each, 0) for each in flops)
         return dict(zip((n.id for n in named), taken, strict=True))
 
     def drawn_again(self, captured: Collection[str]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
     (state,) = found.captures
     assert (state.bytes, state.shape, state.readers) == (5056, (5056,), ("dt",))
     assert (found.bytes, found.mask_bytes, found.recomputed) == (5056, 0, ())
-    assert found.recomputed_seconds == joint.draws["m"] == pytest.approx(10_000 * 1e-9)
+    assert found.recomputed_seconds == joint.draws["m"] == pytest.approx(10_000 * 5e-9)
     assert found.net_share == pytest.approx(found.share) and found.share > 0
     held = depth(joint, found.ids, found.recomputed).changes
     assert [h.bytes for h in held] == [5056, 10_000, 0]  # the mask alone, while it is read
