@@ -37,7 +37,9 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}.union(joint.masks)
     given = problem(joint, banned, wish)
     within = saving(given)
-    limit = joint.extra_seconds(within.named(given)) + share * joint.forward_seconds
+    most = within.named(given)
+    by_wish = sum(joint.draws[m] for m in joint.drawn_again(most))
+    limit = joint.extra_seconds(most) - by_wish + share * joint.forward_seconds
     unit = price * joint.work.machine.bandwidth
     first = beyond = cheapest(given, unit)
     if _taken(given, first) <= limit:

@@ -93,6 +93,7 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
         seconds = joint.work.again[node_id]
         if node_id in joint.masks:
             state[k], seconds = STATE.bytes or 0, joint.draws.get(node_id, np.inf)
+            seconds = 0.0 if node_id in wish.recompute else seconds  # it is not to be weighed
             barred |= node_id in wish.save or save[k] <= state[k]
         redo[k] = np.inf if barred else seconds
     pairs = [(at[s], k) for k, i in enumerate(values) for s in joint.graph.edges[i] if s in at]

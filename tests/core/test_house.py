@@ -38,7 +38,7 @@ LINES = {
     "commands": 3430,
     "core": 1345,
     "engine": 41393,
-    "passes": 10916,
+    "passes": 10921,
     "recorder": 1489,
     "samples": 585,
     "viz": 25508,

@@ -94,6 +94,15 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
     assert [p.bytes for p in frontier(joint)] == [10_000, 5_056]
     assert cut(joint, save=["m"]).idle == {"m": "The strategy keeps the mask without that, too."}
     assert cut_at(graph, ["m"]).bytes == 5056 and cut_at(graph, []).bytes == 10_000
+    # Of the work d = h * m, only the part that nobody asked for is bounded.
+    other = graph_of(
+        "x; m=dropout_mask_0 :100x100/uint8; g; h . x; d multiply h m; t tanh d; y sum t :1;"
+        " dt multiply g t; dh multiply dt m; dx . dt x",
+        "y",
+        gradients="dh dx",
+        of="100x100",
+    )
+    assert cut(other).bytes - cut(other, recompute=["m"]).bytes == 10_000 - 5056
     assert cut(small(), "budget", 32).masks  # whose state would take more than it
 
 

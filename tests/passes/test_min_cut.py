@@ -149,13 +149,15 @@ def test_a_chain_of_calls_of_the_c_library_is_saved():
 
 def layers(count):
     """As many separate layers, of each of which one large value may be kept, or made again by a
-    softmax that has to be written to memory for the backward's product."""
-    text, sums = "g; w! :64x64", ""
+    softmax that has to be written to memory for the backward's product; and a dropout."""
+    text = "g; w! :64x64; m=dropout_mask_0 :100x100/uint8; o! :100x100; d multiply o m :100x100"
+    sums = "; b multiply g m :100x100"
     for i in range(count):
         text += f"; x{i} :64x64; p{i} nn.softmax x{i} :64x64; h{i} nn.dense p{i} w :64x64"
         sums += f"; b{i} nn.dense g p{i} :64x64"
     outputs = " ".join(f"h{i}" for i in range(count))
-    return graph_of(f"{text}{sums}", outputs, gradients=" ".join(f"b{i}" for i in range(count)))
+    gradients = " ".join(["b", *(f"b{i}" for i in range(count))])
+    return graph_of(f"{text}{sums}", f"d {outputs}", gradients=gradients)
 
 
 def test_the_cap_is_filled_where_one_price_for_all_takes_all_or_nothing():
@@ -166,6 +168,8 @@ def test_the_cap_is_filled_where_one_price_for_all_takes_all_or_nothing():
     assert 0 < most < count
     assert len(found.recomputed) == most
     assert found.net_share <= SHARE
+    by_hand = cut(layers(count), recompute=["m"])  # which takes more, and leaves others their bound
+    assert (len(by_hand.recomputed), by_hand.drawn_again) == (most, ("m",))
 
 
 @pytest.mark.parametrize("strategy", ["recompute_pointwise", "min_cut"])
