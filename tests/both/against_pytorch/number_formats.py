@@ -1,5 +1,6 @@
 """Models in 16 bits, whole or under autocast, and in int8: values and gradients are PyTorch's."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from answers import quiet
 from edge_values import backward, drawn, live_of, program
 from limits import ELEMENTWISE, rounding
 from quick import combinations
+from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model, model_from_module
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
@@ -138,6 +140,15 @@ def saved(module, x, path):
     return with_tensors(source_from_file(path, training=True), [inputs])
 
 
+def runs(path, x):
+    """Whether PyTorch runs its own file. A trace of an LSTM under autocast does not cast weights,
+    and oneDNN, which PyTorch uses where a processor has bfloat16, refuses them."""
+    with torch.no_grad(), suppress(RuntimeError):
+        torch.jit.load(path)(x)
+        return True
+    return False
+
+
 def agree(ours, theirs, limit):
     for a, b in zip(ours, theirs, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
@@ -146,7 +157,13 @@ def agree(ours, theirs, limit):
 
 @pytest.mark.parametrize(("kind", "dtype", "whole", "ending"), combinations(*AXES, relay=1))
 def test_values_and_gradients_in_16_bits(kind, dtype, whole, ending, tmp_path):
-    model = load_model(saved(*case(kind, dtype, whole), tmp_path / f"model{ending}"), quiet)
+    module, x = case(kind, dtype, whole)
+    source = saved(module, x, path := tmp_path / f"model{ending}")
+    if ending == ".pt" and not runs(path, x):
+        with pytest.raises(EngineError, match="does not run with these inputs"):
+            load_model(source, quiet)
+        return
+    model = load_model(source, quiet)
     live = live_of(model)
     assert any("compute in float32 and round" in n for n in model.notes)
     values = dict(zip(model.input_names, model.inputs, strict=True))
