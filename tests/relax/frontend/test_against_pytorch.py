@@ -1,6 +1,8 @@
 """Relax against PyTorch: tables of operators, ONNX node tests, drawn modules, writes, parts, number
 formats."""
 
+import pytest
+
 from complex_pairs import *  # noqa: F403
 from cutting_out import *  # noqa: F403
 from draws import *  # noqa: F403
@@ -9,3 +11,5 @@ from onnx_node_tests import *  # noqa: F403
 from operators_table import *  # noqa: F403
 from random_modules import *  # noqa: F403
 from writes import *  # noqa: F403
+
+pytestmark = pytest.mark.usefixtures("unfolded")
