@@ -53,6 +53,9 @@ from relascope.engine.pytorch.nested import (
 from relascope.engine.pytorch.pairs import as_pairs
 from relascope.engine.registry import ENGINES
 
+_is_graph_kept = torch._C._autograd._get_current_graph_task_keep_graph
+_top_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # no subclasses: what they add would be lost
 
 
@@ -620,7 +623,10 @@ class _TvmFunction(torch.autograd.Function):
         values = {**dict(zip(names, tensors, strict=True)), **masks}
         results, captures = step.forward(values)
         outputs = update(results)
-        saved = {n: v for n, v in {**values, **captures}.items() if n in step.read_by_backward}
+        ctx.spent = {n: v for n, v in {**masks, **captures}.items() if n in step.read_by_backward}
+        saved = {n: v for n, v in values.items() if n in step.read_by_backward - ctx.spent.keys()}
+        if _top_hooks(False) is not None:  # which are to see all that is saved
+            saved, ctx.spent = {**saved, **ctx.spent}, {}
         ctx.save_for_backward(*saved.values())
         ctx.step, ctx.name, ctx.names, ctx.saved = step, name, differentiated, tuple(saved)
         ctx.redraw = redraw
@@ -635,8 +641,10 @@ class _TvmFunction(torch.autograd.Function):
         given = [g for g, floating in zip(grad_outs, ctx.floating, strict=True) if floating]
         values = dict(zip(ctx.saved, saved, strict=True))
         values.update(zip(step.grad_outs, given, strict=True))
+        # What nothing reads after this goes with its last reader.
+        spent = dict(ctx.spent) if _is_graph_kept() else ctx.spent
         with torch.no_grad():
-            gradients = step.backward({**values, **ctx.redraw(values)})
+            gradients = step.backward({**values, **ctx.redraw({**values, **spent})}, spent)
         if torch.is_grad_enabled():  # create_graph: a second derivative may follow
             leaves = [t for t in saved if t.requires_grad]
             read = *given, *leaves

@@ -1,6 +1,8 @@
 """Programs that were built, as `Executable`s; what both runtimes share."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +13,7 @@ from relascope.core.graph import TensorType
 from relascope.passes.program import Mask, Program
 
 Tensors = Mapping[str, torch.Tensor]
+Spent = dict[str, torch.Tensor]
 
 ALIGNMENT = 64
 """Bytes; kAllocAlignment in TVM's runtime."""
@@ -22,6 +25,7 @@ class Executable(Protocol):
     has_backward: bool
     drawn_again: tuple[Mask, ...]
     """Masks that the caller draws for the forward and again for the backward."""
+    functions: tuple["Compiled", ...]
 
     def own_memory(self, values: Tensors, backward: bool) -> "OwnMemory | None":
         """What TVM holds for a run, beside PyTorch's tensors; None where that cannot be told.
@@ -31,11 +35,22 @@ class Executable(Protocol):
             backward: the run goes on to the gradients.
         """
 
+    @contextmanager
+    def counting(self) -> Iterator[bool]:
+        """Where it holds PyTorch's memory alone, which its allocator counts; False where it cannot,
+        and PyTorch's count leaves out `own_memory`."""
+        with ExitStack() as stack:
+            yield all([stack.enter_context(f.counting()) for f in self.functions])
+
     def forward(self, values: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """From inputs, parameters and masks to the outputs, and the captures by name."""
 
-    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        """From those, grad_outs and captures to the gradients, by what they are of."""
+    def backward(self, values: Tensors, spent: Spent | None = None) -> dict[str, torch.Tensor]:
+        """From those, grad_outs and captures to the gradients, by what they are of.
+
+        Args:
+            spent: more values, which may be taken out of it and given up after their last reader.
+        """
 
 
 Pools = Mapping[Hashable, int]
@@ -51,12 +66,14 @@ class OwnMemory:
         results: the part of it that the results keep.
         pools: bytes that stay when all is done, for the next call.
         results_of: the part of them that is in the results.
+        given: the part of the pools that arguments have at first, and that the call gives up.
     """
 
     peak: int
     results: int = 0
     pools: Pools = field(default_factory=dict)
     results_of: Pools = field(default_factory=dict)
+    given: Pools = field(default_factory=dict)
 
     @property
     def kept(self) -> int:
@@ -64,12 +81,15 @@ class OwnMemory:
 
     def followed_by(self, other: "OwnMemory") -> "OwnMemory":
         """Both calls, the second while the first's results are held."""
-        peak = max(self.peak, self.results + other.peak)
+        held = self.results - sum(other.given.values())
+        peak = max(self.peak, held + other.peak)
+        left = Counter(self.results_of)
+        left.subtract(other.given)
         pools = {
-            pool: max(self.pools.get(pool, 0), self.results_of.get(pool, 0) + size)
+            pool: max(self.pools.get(pool, 0), left[pool] + size)
             for pool, size in {**dict.fromkeys(self.pools, 0), **other.pools}.items()
         }
-        return OwnMemory(peak, self.results + other.results, pools)
+        return OwnMemory(peak, held + other.results, pools)
 
 
 class Compiled(Protocol):
@@ -79,6 +99,15 @@ class Compiled(Protocol):
 
     def own_memory(self, values: Tensors) -> OwnMemory | None:
         """What TVM holds for a call; None where it cannot be told."""
+
+    def spend(self, values: Tensors, keep: Iterable[str], spent: Spent) -> tuple[torch.Tensor, ...]:
+        """Run once on `spent`, too; what is taken out of it goes after its last reader, unless
+        somebody else has it."""
+        return self.run({**values, **spent}, keep)
+
+    def counting(self) -> AbstractContextManager[bool]:
+        """See `Executable.counting`."""
+        return nullcontext(False)
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
         """Run once.
@@ -114,6 +143,7 @@ class WholeExecutable(Executable):
         self._gradients, self._parameters = program.gradients, tuple(program.params)
         self.has_backward = bool(program.gradients)
         self._whole = build(program, name="main")
+        self.functions = (self._whole,)
 
     def own_memory(self, values: Tensors, backward: bool) -> OwnMemory | None:
         return self._whole.own_memory(values)
@@ -124,7 +154,8 @@ class WholeExecutable(Executable):
         gradients = zip(self._gradients, results[count:], strict=True)
         return results[:count], {f"gradient of {n}": g for n, g in gradients}
 
-    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
+    def backward(self, values: Tensors, spent: Spent | None = None) -> dict[str, torch.Tensor]:
+        values = {**values, **(spent or {})}
         return {n: values[f"gradient of {n}"] for n in self._gradients}
 
 
@@ -140,6 +171,7 @@ class TrainingExecutable(Executable):
         self.parameters = tuple(program.params)
         self._forward = build(split.forward, name="forward")
         self._backward = build(split.backward, name="backward")
+        self.functions = self._forward, self._backward
         again = {split.cut.joint.graph.by_id[i].name for i in split.cut.drawn_again}
         self.drawn_again = tuple(m for m in program.masks if m.name in again)
         states = (m.state for m in self.drawn_again)
@@ -158,8 +190,8 @@ class TrainingExecutable(Executable):
         captures = dict(zip(self.captures, results[self.outputs :], strict=True))
         return results[: self.outputs], captures
 
-    def backward(self, values: Tensors) -> dict[str, torch.Tensor]:
-        results = self._backward.run(values, keep=self.parameters)
+    def backward(self, values: Tensors, spent: Spent | None = None) -> dict[str, torch.Tensor]:
+        results = self._backward.spend(values, self.parameters, {} if spent is None else spent)
         return dict(zip(self.gradients, results, strict=True))
 
 

@@ -12,6 +12,8 @@ Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[i
 """Strides, padding, dilation, whether it is transposed, output padding and groups, as PyTorch."""
 _CONVOLUTION = torch.ops.aten.convolution.out
 _BACKWARD = torch.ops.aten.convolution_backward.default
+_BACKEND = torch._C._select_conv_backend
+_SLOW = ("_ConvBackend.SlowTranspose2d", "_ConvBackend.SlowTranspose3d")
 _LARGE = 1 << 20  # bytes
 _PIXELS = 16  # of an image, from which a product of its own for each image is faster
 
@@ -39,6 +41,10 @@ def convolution(
             _CONVOLUTION(data, weight, None, *options, out=out)
         else:
             out.flatten(2).copy_(made)
+    elif transposed and str(_BACKEND(data, weight, None, *options)) in _SLOW:
+        # As a gradient it is oneDNN's: up to 70 times as fast, and without columns of all windows.
+        plain = *options[:3], False, [0] * len(options[0]), options[5]
+        out.copy_(_BACKWARD(data, out, weight, None, *plain, (True, False, False))[0])
     else:
         _CONVOLUTION(data, weight, None, *options, out=out)
 

@@ -76,8 +76,8 @@ class Point:
             fewer bytes.
         measured_share: the same, measured.
         ratio: forward and backward to PyTorch eager's, in turns.
-        estimated_peak_bytes, peak_bytes: the most memory that a step takes for what its kernels
-            write and for masks; see `engine.protocol.profile.Profile`.
+        estimated_peak_bytes: see `passes.cuts.peak`.
+        peak_bytes: the most memory that a step takes; None where that cannot be told.
         max_abs_error: of outputs and gradients, against PyTorch's.
     """
 
@@ -90,7 +90,7 @@ class Point:
     forward_backward_ms: float
     ratio: float
     estimated_peak_bytes: int
-    peak_bytes: int
+    peak_bytes: int | None
     max_abs_error: float
 
 
@@ -113,14 +113,13 @@ def measure(
 
     for title, one in cuts:
         base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
-        profile: Profile = ask("profile", request.split_at(one.ids))
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # Of ratios, so that what slowed the machine between two timings is none of the cut's.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms
         shares = one.net_share, more / _ours(base, "forward").median_ms
         took = _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine)
-        peaks = profile.estimated_peak_bytes, profile.peak_bytes
-        error = max(c.max_abs for c in profile.comparisons)
+        peaks = one.peak_bytes, _ours(mine, _WHOLE).peak_bytes
+        error = max(c.max_abs for c in mine.comparisons)
         points.append(Point(title, len(one.ids), one.bytes, *shares, *took, *peaks, error))
         tell(points[-1])
     return tuple(points)

@@ -196,14 +196,16 @@ def measure(
         step = part(progress, start + share * index, start + share * (index + 1))
         words = phase.replace("_", " and ")
         measured = timing.interleave(runs, repeats, waiting(model.device), step, f"{words}, ")
-        peaks = {name: torch_peak(run, model.device) for name, run in runs.items()}
+        peaks = {n: torch_peak(runs[n], model.device) for n in (model.baseline, *modules)}
         eager, name = measured[model.baseline], model.baseline
         rows.append(timing.row(name, phase, eager, None, None, peaks[name]))
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
             own = built.step.own_memory({**built.values, **built.masks(None)}, backward)
-            peak = None if own is None else own.peak + built.room.nbytes + peaks[one.what]
+            with built.step.counting() as in_torchs:
+                most = torch_peak(runs[one.what], model.device) + built.room.nbytes
+            peak = None if own is None else most + (0 if in_torchs else own.peak)
             kept = None if own is None else own.kept + built.room.nbytes
             known = {**built.facts, "target": one.target, "kept_bytes": kept}
             taken = measured[one.what]
@@ -225,11 +227,14 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
         return built.forward(built.masks(None))
 
     def forward_backward() -> object:
-        masks = built.masks(None)
-        _, captures = built.forward(masks)
+        spent = built.masks(None)
+        _outputs, captures = built.forward(spent)  # held while PyTorch's backward runs, too
         for mask in built.step.drawn_again:
-            del masks[mask.name]
-        return built.backward(masks, captures)
+            del spent[mask.name]
+        about = spent, built.model.device, built.room
+        spent |= captures | drawn_again(built.step.drawn_again, *about)
+        del captures
+        return built.step.backward(built.values, spent)
 
     return forward_backward if backward else forward
 

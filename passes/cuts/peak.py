@@ -1,17 +1,18 @@
 """The peak of a step: the most bytes of tensors that are alive at one time, and cuts that lower it.
 
 Counted are captures, masks, results, what the backward computes again, and what forward and
-backward write on the way, in the order in which they run. Captures are held until the backward
-ends, as a call's arguments are. Storages are not packed, and no kernel has two nodes.
+backward write on the way, in the order in which they hold least, as engines run them. In Relax,
+captures are given up after their last reader; in Relay they are held until the backward ends.
+Storages are not packed, no kernel has two nodes, and what libraries take inside of one is left out.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from relascope.passes.cuts.depth import backward_order
 from relascope.passes.cuts.frontier import frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
+from relascope.passes.held_memory import KernelLives
 
 MOST = 32  # how many minimum cuts may be asked for the cuts to choose from
 
@@ -23,11 +24,12 @@ def peak(joint: Joint, captured: Collection[str]) -> int:
     forward = [i for i in nodes if i in joint.forward]
     kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
     masks = {i: kept[i] for i in joint.masks if i in kept}
-    held = kept | {b: joint.work.bytes[b] for b in results}
+    given = kept | {b: joint.work.bytes[b] for b in results}
+    held = results if joint.graph.ir == "relax" else given.keys()
     backward = backward_order(joint, joint.computed_again(captured))
     return max(
         _most(joint, forward, results | kept.keys(), masks),
-        _most(joint, backward, _storages(joint, joint.gradients), held),
+        _most(joint, backward, _storages(joint, joint.gradients) | held, given),
     )
 
 
@@ -39,20 +41,24 @@ def _most(
     joint: Joint, order: list[str], results: Collection[str], given: Mapping[str, int]
 ) -> int:
     """The most bytes while some nodes run; `given` are the storages that are there before."""
-    sizes, storages = joint.work.bytes, joint.storages
-    made = {i for i in order if storages[i] == (i,) and i not in given}
-    last = {
-        b: k for k, i in enumerate(order) for e in (i, *joint.graph.edges[i]) for b in storages[e]
-    }
-    freed: Counter[int] = Counter()
-    for base in made.intersection(last).difference(results):
-        freed[last[base]] += sizes[base]
-    most = live = sum(given.values())
-    for step, node_id in enumerate(order):
-        live += sizes[node_id] if node_id in made else 0
-        most = max(most, live)
-        live -= freed[step]
-    return most
+    storages, edges = joint.storages, joint.graph.edges
+    place = {node_id: index for index, node_id in enumerate(order)}
+    made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in order}
+    number = {i: place[i] for i in order if made[i]} | {b: -1 - k for k, b in enumerate(given)}
+    sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
+    kernels = KernelLives(
+        order=range(len(order)),
+        sources={place[i]: {place[e] for e in edges[i] if e in place} for i in order},
+        read={
+            place[i]: {number[b] for e in edges[i] for b in storages[e] if b in number}
+            for i in order
+        },
+        made={place[i]: made[i] for i in order},
+        sizes=sizes,
+        kept={number[b] for b in results if b in number},
+        given={number[b] for b in given},
+    )
+    return kernels.peak(kernels.least_held)
 
 
 def peak_limit(joint: Joint, wish: Wish) -> int | None:

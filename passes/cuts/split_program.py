@@ -9,6 +9,8 @@ from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut, cut_at
 from relascope.passes.program import Program
 
+_CAPTURE = "saved_"
+
 AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 
@@ -62,7 +64,12 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
 
 def capture_names(cut: Cut) -> tuple[str, ...]:
     """The backward's names for what it is handed."""
-    return tuple(f"saved_{i}".replace("#", "_") for i in cut.handed)
+    return tuple(f"{_CAPTURE}{i}".replace("#", "_") for i in cut.handed)
+
+
+def is_capture(name: str) -> bool:
+    """Whether a backward's argument is what it is handed, or an input of such a name."""
+    return name.startswith(_CAPTURE)
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from limits import GRADIENT, OUTPUT
 from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
 from relascope.engine import dispatch
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.dispatch import remove_tvm_dispatch
 from relascope.engine.in_process import LiveProgram
 
@@ -289,6 +291,32 @@ def test_a_second_derivative_is_refused_in_words(net):
     (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
     with pytest.raises(EngineError, match="differentiated twice"):
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_graph_that_is_kept_has_its_captures_for_every_backward(net, hooked):
+    """Where it is not kept, they may go while the backward runs. Hooks see all that is saved."""
+    plain, packed = copy.deepcopy(net), []
+    ours = f"llvm {SCHEDULES}"
+    add_tvm_dispatch(net, sample(), captures="keep_all", verify=False, target=ours)
+    pack, found = lambda t: packed.append(t) or t, []
+    for module in (plain, net):
+        packed.clear()
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(pack, pack) if hooked else nullcontext():
+            x = sample().requires_grad_()
+            loss = module(x)["y"].pow(2).sum()
+        wanted = [x, module.a.weight]
+        found += [torch.autograd.grad(loss, wanted, retain_graph=k) for k in (True, True, False)]
+        with pytest.raises(RuntimeError, match="a second time"):
+            torch.autograd.grad(loss, wanted)
+    assert all(
+        torch.allclose(g, e, atol=GRADIENT)
+        for gs in found
+        for g, e in zip(gs, found[0], strict=True)
+    )
+    (step,) = net.forward.routes[0].mode().live._steps.values()
+    assert not hooked or len(packed) >= len(step.read_by_backward - {*step.grad_outs})
 
 
 def test_a_parameter_changed_before_the_backward_is_noticed(net):
@@ -643,8 +671,8 @@ class Off:
     def __getattr__(self, name):
         return getattr(self.own, name)
 
-    def backward(self, values):
-        found = self.own.backward(values)
+    def backward(self, values, spent):
+        found = self.own.backward(values, spent)
         return {n: g * 1.1 if n == "a.weight" else g for n, g in found.items()}
 
 
@@ -702,8 +730,8 @@ def test_values_of_other_kinds_are_verified(monkeypatch, kind):
     forward = LiveProgram.step
 
     class Wrong(Off):
-        def backward(self, values):
-            return self.own.backward(values)
+        def backward(self, values, spent):
+            return self.own.backward(values, spent)
 
         def forward(self, values):
             outputs, captures = self.own.forward(values)

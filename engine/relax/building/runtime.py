@@ -5,8 +5,8 @@ not contiguous, and results that are an argument as it is.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -20,17 +20,18 @@ from tvm import relax, te, tirx
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
-from relascope.engine.building.executables import Tensors
+from relascope.engine.building.executables import Spent, Tensors
 from relascope.engine.building.options import Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.cpu_kernels.openblas import load as load_openblas
 from relascope.engine.protocol.target_text import gpu_index, library
-from relascope.engine.relax.building import apply_records, openmp
+from relascope.engine.relax.building import apply_records, block_memory, openmp
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
-from relascope.engine.relax.building.vm_memory import live_bytes
+from relascope.engine.relax.building.vm_memory import in_torchs_memory, live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
+from relascope.passes.cuts.split_program import is_capture
 from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -48,35 +49,72 @@ def mask_kernel() -> mersenne_twister.Kernel:
 dropout_masks.DRAWING.provide(mask_kernel)
 
 
-class Compiled:
+class Compiled(executables.Compiled):
     """A function that was built (see `executables.Compiled`), on the virtual machine."""
 
     def __init__(self, executable: Any, target: str, function: Any) -> None:
         self.arguments = arguments_of(function)
         self.used = tuple(self.arguments)
+        self._spent = block_memory.spent_by(function) or ()
+        self._plain = [n for n in self.arguments if n not in self._spent]
         kind = str(parse(target).kind.name)
         self.device = tvm.device("cpu" if kind == "llvm" else kind, gpu_index(target))
-        self.machine = relax.VirtualMachine(executable, self.device)
         self._bytecode = executable
-        self._main = self.machine["main"]
         self._held: dict[str, tuple[int, Any]] = {}
         self._turn = Lock()  # the machine runs one call at a time
+        self._is_planned = block_memory.spent_by(function) is not None
+        self._run_on(relax.VirtualMachine(executable, self.device))
+        returned = map(int, self._forget())
+        self._shown = [*self._plain, *(self._spent[place] for place in returned)]
+
+    def _run_on(self, machine: Any) -> None:
+        self.machine, self._main = machine, machine["main"]
+        # The machine keeps what its last call returned: calling another function lets go of it.
+        self._forget = machine[block_memory.RETURNED] if self._is_planned else lambda: ()
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
+        return self.spend(values, keep, {})
+
+    def spend(self, values: Tensors, keep: Iterable[str], spent: Spent) -> tuple[torch.Tensor, ...]:
         kept = frozenset(keep)
+        # An argument that is returned as it is, or twice, must not share its memory.
+        sources = {name: spent if name in spent else values for name in self._shown}
+        seen = {executables.given(source, name).data_ptr() for name, source in sources.items()}
         # Behind what PyTorch queued, in its order, without waiting for it.
         on_cpu = self.device.type == "cpu"
         with self._turn, nullcontext() if on_cpu else tvm_ffi.use_torch_stream():
-            given = [self._array(name, values, name in kept) for name in self.arguments]
+            given = [self._array(n, sources[n], n in kept) for n in self._plain]
+            if self._spent:
+                given.append(self._taken(values, spent))
             made = self._main(*given)
+            self._forget()
         tensors = tuple(map(executables.tensor_of, flat(made)))
-        # An argument that is returned as it is, or twice, must not share its memory.
-        seen = {values[name].data_ptr() for name in self.arguments}
         own = []
         for tensor in tensors:
             own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
             seen.add(tensor.data_ptr())
         return tuple(own)
+
+    def _taken(self, values: Tensors, spent: Spent) -> Any:
+        """The array of `spending`, of which nobody else has those that are taken out of `spent`."""
+        arrays = []
+        for name in self._spent:
+            own = {name: spent.pop(name)} if name in spent else values
+            arrays.append(self._array(name, own, False))
+        return tvm_ffi.convert(arrays)
+
+    @contextmanager
+    def counting(self) -> Iterator[bool]:
+        if self.device.type != "cpu":
+            yield False
+            return
+        own = self.machine
+        with in_torchs_memory():
+            self._run_on(relax.VirtualMachine(self._bytecode, self.device))
+        try:
+            yield True
+        finally:
+            self._run_on(own)
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         sizes: list[int] = []
@@ -90,7 +128,8 @@ class Compiled:
             self.run(values)
         finally:
             self.machine.set_instrument(lambda *_: None)
-        return live_bytes(str(self._bytecode.as_text()), sizes)
+        spent = [values[n].nbytes if is_capture(n) else 0 for n in self._spent]
+        return live_bytes(str(self._bytecode.as_text()), sizes, spent, len(self._plain))
 
     def _array(self, name: str, values: Tensors, keep: bool) -> Any:
         address = executables.given(values, name).data_ptr()
@@ -113,8 +152,20 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
 
 
 def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> executables.Compiled:
-    made = Compiled(executable(program, options, name), options.target, program.mod[name])
+    function = _function(program, options, name)
+    made = Compiled(executable(program, options, name), options.target, function)
     return cuda_graphs.as_target_says(made, options.target)
+
+
+def _function(program: RelaxProgram, options: BuildOptions, name: str) -> Any:
+    """A function of a program, which by our schedules on a CPU gives up captures and masks, if it
+    is a backward."""
+    function, on_cpu = program.mod[name], str(parse(options.target).kind.name) == "llvm"
+    if program.tvm_passes or program.code or not on_cpu or SCHEDULES not in options.target:
+        return function
+    masks, names = {m.name for m in program.masks}, [str(p.name) for p in function.params]
+    spent = [n for n in names if name == "backward" and (n in masks or is_capture(n))]
+    return block_memory.spending(function, spent)
 
 
 def executable(
@@ -130,7 +181,7 @@ def executable(
     Raises:
         EngineError: kind "target"; TVM could not build it; gives TVM's reason.
     """
-    function = program.mod[name]
+    function = _function(program, options, name)
     mod = module_of(program, name, function)
     if program.tvm_passes or program.code:
         options = replace(options, done=program.tvm_passes)

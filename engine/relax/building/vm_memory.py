@@ -5,17 +5,51 @@ Bytecode tells when a register takes a storage, a view of one, or gives it up; a
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import tvm
 
 from relascope.engine.building.executables import OwnMemory
 
+
+@contextmanager
+def in_torchs_memory() -> Iterator[None]:
+    """Where machines are made whose storages are PyTorch's, whose allocator counts them."""
+    view = tvm.get_global_func("runtime.TVMTensorCreateView")
+    at_once = tvm.get_global_func("vm.builtin.ensure_zero_offset")
+
+    def storage(machine: Any, size: Any, *about: Any) -> Any:
+        return tvm.runtime.from_dlpack(torch.empty(int(size[0]), dtype=torch.uint8))
+
+    def tensor(storage: Any, offset: int, shape: Any, dtype: Any, *about: Any) -> Any:
+        return at_once(view(storage, shape, dtype, offset))
+
+    made = {_ALLOCATE: storage, "vm.builtin.alloc_tensor": tensor}
+    known = {name: tvm.get_global_func(name) for name in made}
+    try:
+        for name, function in made.items():
+            tvm.register_global_func(name, function, override=True)
+        yield
+    finally:
+        for name, function in known.items():
+            tvm.register_global_func(name, function, override=True)
+
+
 _CALL = re.compile(r"^\s*call\s+(\S+)\s+in: ?(.*?)\s*dst: (\S+)\s*$")
 _ALLOCATE = "vm.builtin.alloc_storage"
+_MACHINE = "vm.builtin."
+_FIELD = "vm.builtin.tuple_getitem"
+_PLACE = re.compile(r"(%\d+), i(\d+)")
 _FORGET = "vm.builtin.null_value"
 _REGISTER = re.compile(r"%\d+")
 
 
-def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
+def live_bytes(
+    bytecode: str, sizes: Sequence[int], spent: Sequence[int] = (), register: int = 0
+) -> OwnMemory | None:
     """The storages that live at one time, and those that the results keep. TVM's allocator keeps
     one that nobody has any more, for the next of its size. None where the text makes another number
     of storages, as with branches.
@@ -23,10 +57,17 @@ def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
     Args:
         bytecode: the text of an executable.
         sizes: bytes of each storage, in the order in which they are made.
+        spent: bytes of each argument that is given up after its last reader.
+        register: of the array that they are in.
     """
+    sizes = [*sizes, *spent]  # the latter are there already
+    count = len(sizes) - len(spent)
     registers: dict[str, frozenset[int]] = {}
     users: dict[int, int] = {}
     alive: Counter[Hashable] = Counter()  # bytes by the size of the storage
+    for size in spent:
+        alive[size] += size
+    arguments = +alive
     pools: Counter[Hashable] = Counter()
     most = made = 0
     body = bytecode.partition("@main:")[2].partition("\n\n")[0]
@@ -34,27 +75,32 @@ def live_bytes(bytecode: str, sizes: Sequence[int]) -> OwnMemory | None:
         name, given, target = match.groups()
         if target == "%void":
             continue
+        # Of functions, those of the machine give views; others write into what they are given.
+        given = given if name.startswith(_MACHINE) else ""
         if name == _FORGET:
             taken: frozenset[int] = frozenset()
         elif name == _ALLOCATE:
-            if made == len(sizes):
+            if made == count:
                 return None
             taken, made = frozenset({made}), made + 1
+        elif name == _FIELD and (place := _PLACE.fullmatch(given)) and place[1] == f"%{register}":
+            taken = frozenset({count + int(place[2])} if spent else ())
         else:
             taken = frozenset().union(*(registers.get(r, ()) for r in _REGISTER.findall(given)))
         for storage in taken:
             users[storage] = users.get(storage, 0) + 1
-            alive[sizes[storage]] += sizes[storage] if users[storage] == 1 else 0
+            new = users[storage] == 1 and storage < count
+            alive[sizes[storage]] += sizes[storage] if new else 0
         most, pools = max(most, alive.total()), pools | alive
         for storage in registers.get(target, ()):
             users[storage] -= 1
             alive[sizes[storage]] -= 0 if users[storage] else sizes[storage]
         registers[target] = taken
-    if made != len(sizes):
+    if made != count:
         return None
     returned = re.search(r"^\s*ret\s+(%\d+)", body, re.MULTILINE)
     kept = registers.get(returned[1], frozenset()) if returned else frozenset()
     results: Counter[Hashable] = Counter()
     for storage in kept:
         results[sizes[storage]] += sizes[storage]
-    return OwnMemory(most, results.total(), pools, results)
+    return OwnMemory(most, results.total(), pools, results, arguments)

@@ -80,7 +80,7 @@ def mask_kernel() -> mersenne_twister.Kernel:
 dropout_masks.DRAWING.provide(mask_kernel)
 
 
-class Compiled:
+class Compiled(executables.Compiled):
     """A function that was built (see `executables.Compiled`), on the graph executor, whose memory
     of intermediate results serves one call at a time."""
 
@@ -251,7 +251,7 @@ def as_tensor(array: Any) -> torch.Tensor:
         kind.bits = 1
 
 
-class InMachine:
+class InMachine(executables.Compiled):
     """A function with control flow that was built (see `executables.Compiled`)."""
 
     def __init__(self, machine: VmModule, target: str, function: Any) -> None:

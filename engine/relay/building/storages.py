@@ -7,7 +7,7 @@ pointed at elsewhere. It asks for the memory of a storage before, as executors s
 import json
 import mmap
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -24,6 +24,7 @@ import tvm
 from tvm.contrib import graph_executor
 
 from relascope.engine.relay.kernels import blas
+from relascope.passes.held_memory import KernelLives
 
 
 class Workspace:
@@ -154,13 +155,7 @@ def owners_of(layout: Mapping[str, Any]) -> list[int]:
 
 
 def ordered(layout: dict[str, Any]) -> dict[str, Any]:
-    """An executor's plan whose nodes run where they hold least.
-
-    TVM orders nodes depth first: a backward begins with all that is computed again, and ends with
-    the gradients of weights, whose operands wait for them. Here, from the end, what is computed
-    again goes to where it is read; then, from the start, what frees as much as it takes comes
-    first.
-    """
+    """An executor's plan whose nodes run where they hold least (`KernelLives.least_held`)."""
     nodes, rows = layout["nodes"], layout["node_row_ptr"]
     owners, sizes = owners_of(layout), entry_bytes(layout)
     heads = [owners[rows[i] + j] for i, j, *_ in layout["heads"]]
@@ -171,66 +166,9 @@ def ordered(layout: dict[str, Any]) -> dict[str, Any]:
     made = [{owners[e] for e in range(rows[i], rows[i + 1])} for i in range(len(nodes))]
     operators = [i for i, n in enumerate(nodes) if n["op"] != "null"]
     sources = {i: {s for s, *_ in nodes[i]["inputs"]} - {*given} for i in operators}
-    readers: dict[int, set[int]] = {i: set() for i in operators}
-    for index, these in sources.items():
-        for source in these:
-            readers[source].add(index)
-
-    alive = {*heads}.union(*(made[i] for i in given))
-
-    def grows_before(node: int) -> int:
-        return sum(sizes[e] for e in read[node] - alive) - sum(sizes[e] for e in made[node])
-
-    def taken_before(node: int) -> None:
-        alive.difference_update(made[node])
-        alive.update(read[node])
-
-    late = _listed(operators[::-1], readers, sources, grows_before, taken_before)[::-1]
-    left = Counter(entry for i in operators for entry in read[i])
-
-    def grows(node: int) -> int:
-        freed = sum(sizes[e] for e in read[node] if left[e] == 1 and e not in heads)
-        return sum(sizes[e] for e in made[node]) - freed
-
-    order = _listed(late, sources, readers, grows, lambda node: left.subtract(read[node]))
-
-    def peak(nodes: Sequence[int]) -> int:
-        last = {entry: node for node in nodes for entry in read[node] | made[node]}
-        now = most = 0
-        for node in nodes:
-            now += sum(sizes[e] for e in made[node])
-            most = max(most, now)
-            ended = (e for e in read[node] | made[node] if last[e] == node and e not in heads)
-            now -= sum(sizes[e] for e in ended)
-        return most
-
-    return _renumbered(layout, [*given, *min(operators, order, key=peak)])
-
-
-def _listed(
-    order: Sequence[int],
-    before: Mapping[int, set[int]],
-    after: Mapping[int, set[int]],
-    grows: Callable[[int], int],
-    taken: Callable[[int], None],
-) -> list[int]:
-    """Nodes in an order, but before it what shrinks most what is held, and does not grow it."""
-    place = {node: index for index, node in enumerate(order)}
-    missing = {node: len(before[node]) for node in order}
-    ready = {node for node in order if not missing[node]}
-    found: list[int] = []
-    while ready:
-        rest = sorted(ready, key=place.__getitem__)
-        least = min(rest, key=grows)
-        chosen = least if grows(least) <= 0 else rest[0]
-        ready.remove(chosen)
-        found.append(chosen)
-        taken(chosen)
-        for node in after[chosen]:
-            missing[node] -= 1
-            if not missing[node]:
-                ready.add(node)
-    return found
+    of = dict(enumerate(read)), dict(enumerate(made)), dict(enumerate(sizes))
+    kernels = KernelLives(operators, sources, *of, {*heads})
+    return _renumbered(layout, [*given, *kernels.least_held])
 
 
 def _renumbered(layout: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:

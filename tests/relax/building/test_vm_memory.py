@@ -1,14 +1,25 @@
 """What Relax's virtual machine holds in a call, from its bytecode and from runs."""
 
-import torch
+from functools import partial
 
+import torch
+import tvm
+from tvm import relax
+
+from relascope.engine.building.executables import OwnMemory
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.jobs.cut import with_cut
+from relascope.engine.measure.memory import torch_peak
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building import block_memory, runtime
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 
+OURS = f"llvm {SCHEDULES}"
 BYTECODE = """@main:
   call  vm.builtin.check_tensor_info in: %0, i2 dst: %void
   call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %1
@@ -43,9 +54,69 @@ def test_a_storage_lives_as_long_as_something_is_of_it():
     assert live_bytes(BYTECODE, [100, 10, 100]).kept == 110  # and serves again for one of its size
 
 
+GIVEN = """@main:
+  call  vm.builtin.tuple_getitem in: %1, i0 dst: %2
+  call  vm.builtin.tuple_reset_item in: %1, i0 dst: %void
+  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %3
+  call  relascope.first in: %2, %3 dst: %5
+  call  vm.builtin.null_value in:              dst: %2
+  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %4
+  call  vm.builtin.null_value in:              dst: %3
+  ret   %4
+"""
+
+
+def test_an_argument_that_is_given_up_lives_to_its_last_reader():
+    found = live_bytes(GIVEN, [10, 100], [100], 1)
+    assert (found.peak, found.results, found.given) == (110, 100, {100: 100})
+    both = OwnMemory(130, 120, {100: 100, 20: 20}, {100: 100, 20: 20}).followed_by(found)
+    assert (both.peak, both.results, both.kept) == (130, 120, 130)
+
+
 def test_bytecode_of_another_run_is_not_guessed_at():
     assert live_bytes(BYTECODE, [100, 10]) is None
     assert live_bytes(BYTECODE, [100, 10, 1, 1]) is None
+
+
+def test_a_backward_gives_up_what_nobody_else_has():
+    session, source = RelaxSession(), ModelSource("mlp", training=True)
+    pipeline, ask = default_pipeline("relax", True), partial(getattr, session)
+    whole = BuildRequest(source, pipeline, OURS, 1, 2)
+    request = with_cut(lambda name, *args: ask(name)(*args, progress=silent), whole)
+    _, built = session.time.__self__.built(request, silent)
+
+    def run(held):
+        masks = built.masks(0)
+        spent = {**masks, **built.forward(masks)[1]}
+        others = dict(spent) if held else {}
+        del masks
+        return built.step.backward(built.values, spent), others
+
+    gradients, captures = run(True)
+    assert all(torch.equal(g, gradients[n]) for n, g in run(False)[0].items())
+    with built.step.counting() as counted:
+        low, high = (torch_peak(partial(run, held), built.model.device) for held in (False, True))
+    assert counted and high - low >= max(c.nbytes for c in captures.values())
+    assert low >= sum(g.nbytes for g in gradients.values())
+
+
+def test_what_is_given_up_and_returned_shares_no_memory_with_others():
+    kind = relax.TensorType((16,), "float32")
+    x, saved = (relax.Var(n, kind) for n in ("x", "saved_a"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, saved]):
+        with builder.dataflow():
+            made = builder.emit_output((saved, builder.emit(x + saved)))
+        builder.emit_func_output(made)
+    function = block_memory.spending(builder.get()["main"], ["saved_a"])
+    made = runtime.make(tvm.IRModule({"main": function}), BuildOptions(OURS))
+    compiled = runtime.Compiled(made, OURS, function)
+    given = {n: torch.ones(16) for n in ("x", "saved_a")}
+    for spent in ({}, dict(given)):
+        same, total = compiled.spend(given, (), spent)
+        assert same.data_ptr() != given["saved_a"].data_ptr() and same.equal(given["saved_a"])
+        assert total.equal(given["x"] + given["saved_a"])
+    assert spent == {"x": given["x"]}
 
 
 def test_a_chain_needs_two_of_its_tensors_at_a_time():

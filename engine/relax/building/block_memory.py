@@ -1,0 +1,158 @@
+"""The memory of a Relax function of one block whose shapes are static: the order of its kernels,
+and arguments that it gives up after their last reader.
+
+Each tensor has memory from the kernel that writes it to its last reader, from TVM's allocator,
+which keeps it for the next of its size. TVM's own plan, which serves all other functions, makes
+storages that live longer; one storage with places for all that lies between kernels would be there
+beside all results and captures, too, at any time.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.engine.relax.kernels.blas import all_static
+from relascope.passes.held_memory import KernelLives
+from relascope.passes.relax.ir.rewrite import everything, op_name
+
+SPENT = "relascope.spent"
+"""The attribute of a function whose memory is planned so: names of the parameters that it takes as
+one array, last, and out of it, so that their memory goes after their last reader, unless somebody
+else holds it."""
+RETURNED = "relascope_returned"
+"""A function of such a module: of the places in that array of what may be returned."""
+_MAKE = frozenset({"call_tir", "call_dps_packed", "builtin.alloc_tensor"})
+_UNORDERED = frozenset({"call_tir_inplace", "call_inplace_packed"})
+
+
+def spending(function: Any, spent: Sequence[str]) -> Any:
+    """A function with the attribute, if its memory can be planned so."""
+    found = everything(function)
+    (*more, block) = list(function.body.blocks) or [None]
+    plain = not more and isinstance(block, relax.DataflowBlock)
+    if not plain or any(op_name(e) in _UNORDERED or isinstance(e, relax.If) for e in found):
+        return function
+    kinds = [p.ty for p in function.params] + [b.var.ty for b in block.bindings]
+    todo = list(kinds)
+    while todo:
+        kind = todo.pop()
+        if isinstance(kind, relax.TupleType):
+            todo += list(kind.fields)
+        elif (
+            not isinstance(kind, relax.TensorType)
+            or kind.shape is None
+            or not all_static(kind.shape)
+        ):
+            return function
+    return function.with_attr(SPENT, list(spent))
+
+
+def spent_by(function: Any) -> tuple[str, ...] | None:
+    """Names of the parameters; None where its memory is planned by TVM."""
+    attrs = dict(function.attrs or {})
+    return tuple(map(str, attrs[SPENT])) if SPENT in attrs else None
+
+
+def _nbytes(kind: Any) -> int:
+    return sum(t.bytes or 0 for t in tensor_types(kind))
+
+
+class _Block:
+    """The bindings of a function of one block, and in which storages each variable lies; a storage
+    is named by the binding that makes it, an argument's by -1 - its place."""
+
+    def __init__(self, function: Any) -> None:
+        self.bindings = [b for block in function.body.blocks for b in block.bindings]
+        self.of = {p.__chandle__(): {-1 - k} for k, p in enumerate(function.params)}
+        self.sizes = {-1 - k: _nbytes(p.ty) for k, p in enumerate(function.params)}
+        self.read: dict[int, set[int]] = {}
+        self.sources: dict[int, set[int]] = {}
+        at: dict[int, int] = {}
+        for index, binding in enumerate(self.bindings):
+            variables = [v.__chandle__() for v in relax.analysis.free_vars(binding.value)]
+            self.sources[index] = {at[v] for v in variables if v in at}
+            read = set[int]().union(*(self.of.get(v, ()) for v in variables))
+            self.read[index], own = read, set[int]()
+            if op_name(binding.value) in _MAKE:
+                own, self.sizes[index] = {index}, _nbytes(binding.var.ty)
+            # What else a function of the runtime returns may be a view of what it reads.
+            name = binding.var.__chandle__()
+            self.of[name], at[name] = own or read, index
+        returned = (v.__chandle__() for v in relax.analysis.free_vars(function.body.body))
+        self.kept = set[int]().union(*(self.of.get(v, ()) for v in returned))
+
+
+def _with(function: Any, params: Sequence[Any], block: Any) -> Any:
+    body = relax.SeqExpr([block], function.body.body)
+    about = function.ret_ty, function.is_pure, function.attrs
+    return relax.Function(list(params), body, *about)
+
+
+@tvm.transform.module_pass(opt_level=0, name="relascope.least_held")
+def least_held(mod: Any, context: Any) -> Any:
+    """The kernels of "main" where they hold least, while they are pure and fused."""
+    main, spent = mod["main"], spent_by(mod["main"])
+    if spent is None or len(main.body.blocks) > 1:
+        return mod
+    block = _Block(main)
+    given = {-1 - k for k, p in enumerate(main.params) if str(p.name) in spent}
+    sizes = {s: size if s in given or s >= 0 else 0 for s, size in block.sizes.items()}
+    order = range(len(block.bindings))
+    made = {index: {index} & block.sizes.keys() for index in order}
+    kernels = KernelLives(order, block.sources, block.read, made, sizes, block.kept, given)
+    bindings = [block.bindings[index] for index in kernels.least_held]
+    mod = _with_main(mod, _with(main, main.params, relax.DataflowBlock(bindings)))
+    return relax.transform.Normalize()(mod)
+
+
+@tvm.transform.module_pass(opt_level=0, name="relascope.plan_memory")
+def plan_memory(mod: Any, context: Any) -> Any:
+    """What "main" is given up by it; TVM's plan for modules without `SPENT`."""
+    main, spent = mod["main"], spent_by(mod["main"])
+    if spent is None:
+        return relax.transform.StaticPlanBlockMemory()(mod)
+    block, array = _Block(main), relax.Var("spent", relax.AnyType())
+    places = {name: place for place, name in enumerate(spent)}
+    names = [str(p.name) for p in main.params]
+    returned = [places[n] for k, n in enumerate(names) if n in places and -1 - k in block.kept]
+    first = {p.__chandle__() for p in main.params if str(p.name) in places}
+    bindings = []
+
+    def take(expr: Any) -> None:
+        for variable in relax.analysis.free_vars(expr):
+            if variable.__chandle__() in first:
+                first.remove(variable.__chandle__())
+                given = array, tvm.tirx.const(places[str(variable.name)], "int64")
+                bindings.append(_packed(variable, "tuple_getitem", given))
+                bindings.append(_packed(_nothing(), "tuple_reset_item", given))
+
+    for binding in block.bindings:
+        take(binding.value)
+        if op_name(binding.value) == "reshape":
+            # TVM kills what a function of the machine gives, but no view that an operator is.
+            binding = _packed(binding.var, "reshape", binding.value.args)
+        bindings.append(binding)
+    take(main.body.body)
+    params = [p for p in main.params if str(p.name) not in places] + [array] * bool(spent)
+    mod = _with_main(mod, _with(main, params, relax.BindingBlock(bindings)))
+    mod[RETURNED] = relax.Function([], relax.ShapeExpr(returned), is_pure=True)
+    return relax.transform.Normalize()(mod)
+
+
+def _nothing() -> Any:
+    return relax.Var("_", relax.TupleType([]))
+
+
+def _packed(variable: Any, name: str, args: Sequence[Any]) -> Any:
+    """A variable bound to what a function of the machine gives."""
+    callee = relax.ExternFunc(f"vm.builtin.{name}")
+    return relax.VarBinding(variable, tvm.ir.Call(callee, list(args), None, [variable.ty]))
+
+
+def _with_main(mod: Any, main: Any) -> Any:
+    made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
+    made.update_func(made.get_global_var("main"), main)
+    return made

@@ -1,0 +1,132 @@
+"""In which order kernels hold least."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+
+Steps = Mapping[int, Collection[int]]
+
+
+@dataclass(frozen=True)
+class KernelLives:
+    """Kernels of a function, by numbers of their own, and the storages that they use.
+
+    Args:
+        order: in which they may run.
+        sources: the kernels that must run before each.
+        read, made: storages that each reads, its own among them or not, and that it writes first.
+        sizes: bytes of each storage; 0 of one that is no matter.
+        kept: storages that are held to the end.
+        given: storages that are there before all kernels.
+    """
+
+    order: Sequence[int]
+    sources: Steps
+    read: Steps
+    made: Steps
+    sizes: Mapping[int, int]
+    kept: Collection[int]
+    given: Collection[int] = ()
+
+    @cached_property
+    def least_held(self) -> list[int]:
+        """An order in which less is held at one time, or that which they have.
+
+        A compiler orders kernels depth first: a backward begins with all that is computed again,
+        and ends with the gradients of weights, whose operands wait for them. Here, from the end,
+        what is computed again goes to where it is read; then, from the start, what frees as much as
+        it takes comes first.
+        """
+        sizes, read, made = self.sizes, self.read, self.made
+        after: dict[int, set[int]] = {node: set() for node in self.order}
+        users: dict[int, list[int]] = {}  # of each storage
+        for node in self.order:
+            for source in self.sources[node]:
+                after[source].add(node)
+            for storage in read[node]:
+                users.setdefault(storage, []).append(node)
+        alive = {*self.kept}
+
+        def grows_before(node: int) -> int:
+            more = sum(sizes[s] for s in read[node] if s not in alive)
+            return more - sum(sizes[s] for s in made[node])
+
+        def taken_before(node: int) -> Iterable[int]:
+            alive.difference_update(made[node])
+            new = [s for s in read[node] if s not in alive]
+            alive.update(new)
+            return (user for s in new for user in users[s])
+
+        backwards = self.order[::-1]
+        late = _listed(backwards, after, self.sources, grows_before, taken_before)[::-1]
+        left = Counter(storage for node in self.order for storage in read[node])
+
+        def grows(node: int) -> int:
+            ended = (s for s in read[node] if left[s] == 1 and s not in self.kept)
+            return sum(sizes[s] for s in made[node]) - sum(sizes[s] for s in ended)
+
+        def taken(node: int) -> Iterable[int]:
+            left.subtract(read[node])
+            return (user for s in read[node] if left[s] == 1 for user in users[s])
+
+        early = _listed(late, self.sources, after, grows, taken)
+        return [*min(self.order, late, early, key=self.peak)]
+
+    def peak(self, order: Sequence[int]) -> int:
+        """The most bytes that are held at one time where they run in an order."""
+        last = {s: n for n in order for s in (*self.read[n], *self.made[n])}
+        now = most = sum(self.sizes[s] for s in self.given)
+        for node in order:
+            now += sum(self.sizes[s] for s in self.made[node])
+            most = max(most, now)
+            ended = {s for s in (*self.read[node], *self.made[node]) if last[s] == node}
+            now -= sum(self.sizes[s] for s in ended.difference(self.kept))
+        return most
+
+
+def _listed(
+    order: Sequence[int],
+    before: Mapping[int, Collection[int]],
+    after: Mapping[int, Collection[int]],
+    grows: Callable[[int], int],
+    taken: Callable[[int], Iterable[int]],
+) -> list[int]:
+    """Nodes in an order, but before it what shrinks most what is held, and does not grow it.
+
+    Args:
+        taken: is told of each node, and says for which `grows` may have changed.
+    """
+    place = {node: index for index, node in enumerate(order)}
+    missing = {node: len(before[node]) for node in order}
+    ready: dict[int, int] = {}  # by how much each grows
+    least: list[tuple[int, int]] = []
+    first: list[int] = []
+    found: list[int] = []
+
+    def enter(node: int) -> None:
+        ready[node] = grows(node)
+        heappush(least, (ready[node], place[node]))
+
+    def start(nodes: Iterable[int]) -> None:
+        for node in nodes:
+            enter(node)
+            heappush(first, place[node])
+
+    start(node for node in order if not missing[node])
+    while ready:
+        while ready.get(order[least[0][1]]) != least[0][0]:  # since then taken, or changed
+            heappop(least)
+        while order[first[0]] not in ready:
+            heappop(first)
+        chosen = order[least[0][1] if least[0][0] <= 0 else first[0]]
+        del ready[chosen]
+        found.append(chosen)
+        for node in taken(chosen):
+            if node in ready:
+                enter(node)
+        for node in after[chosen]:
+            missing[node] -= 1
+        start(node for node in after[chosen] if not missing[node])
+    return found
