@@ -1,6 +1,7 @@
 """What a row of a timing says of its runs, and what memory a run takes."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -63,6 +64,7 @@ class Function:
 class Halves:
     capture_names = ("c",)
     forward = backward = None
+    cut = SimpleNamespace(drawn_again=())
 
 
 class Program:
