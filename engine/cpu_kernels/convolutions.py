@@ -12,8 +12,6 @@ Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[i
 """Strides, padding, dilation, whether it is transposed, output padding and groups, as PyTorch."""
 _CONVOLUTION = torch.ops.aten.convolution.out
 _BACKWARD = torch.ops.aten.convolution_backward.default
-_BACKEND = torch._C._select_conv_backend
-_SLOW = ("_ConvBackend.SlowTranspose2d", "_ConvBackend.SlowTranspose3d")
 _LARGE = 1 << 20  # bytes
 _PIXELS = 16  # of an image, from which a product of its own for each image is faster
 
@@ -41,10 +39,10 @@ def convolution(
             _CONVOLUTION(data, weight, None, *options, out=out)
         else:
             out.flatten(2).copy_(made)
-    elif transposed and str(_BACKEND(data, weight, None, *options)) in _SLOW:
-        # As a gradient it is oneDNN's: up to 70 times as fast, and without columns of all windows.
-        plain = *options[:3], False, [0] * len(options[0]), options[5]
-        out.copy_(_BACKWARD(data, out, weight, None, *plain, (True, False, False))[0])
+    elif transposed and _folds(options) and out.numel() and weight.device.type == "cpu":
+        # PyTorch's kernel of its own for a transposed one takes up to 70 times as long.
+        turned = (*options[:3], False, (0,) * (out.ndim - 2), options[5])
+        out.copy_(_BACKWARD(data, out, weight, None, *turned, (True, False, False))[0])
     else:
         _CONVOLUTION(data, weight, None, *options, out=out)
 
@@ -93,11 +91,22 @@ def _is_pointwise(weight: torch.Tensor, options: Options) -> bool:
 
 def _is_product(convolved: torch.Tensor, weight: torch.Tensor, options: Options) -> bool:
     """Whether a convolution of images has a large weight and few pixels to multiply it with."""
-    strides, *_, more, groups = options
+    groups = options[5]
     pixels = convolved.numel() // max(convolved.shape[1], 1)
     few = 0 < 4 * pixels <= len(weight) and weight.nbytes >= _LARGE
-    folds = all(m < s for m, s in zip(more, strides, strict=True))
-    return few and folds and convolved.ndim == 4 and groups == 1 and weight.device.type == "cpu"
+    return (
+        few
+        and _folds(options)
+        and convolved.ndim == 4
+        and groups == 1
+        and weight.device.type == "cpu"
+    )
+
+
+def _folds(options: Options) -> bool:
+    """Whether a transposed convolution is the gradient of the data of one that is not."""
+    strides, *_, more, _ = options
+    return all(m < s for m, s in zip(more, strides, strict=True))
 
 
 def _by_channel(tensor: torch.Tensor) -> torch.Tensor:

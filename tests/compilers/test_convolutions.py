@@ -14,6 +14,7 @@ SHAPES = {  # batch, channels, size, outputs, window, stride, padding, dilation,
     "pointwise, no image": (0, 5, (3, 2), 7, (1, 1), 1, 0, 1, 1),
     "pointwise, strided": (2, 5, (4, 6), 7, (1, 1), 2, 0, 1, 1),
     "groups": (2, 6, (4, 6), 4, (3, 3), 1, 1, 1, 2),
+    "groups, strided, dilated": (2, 4, (9, 8), 6, (3, 2), 2, 1, 2, 2),
     "rows": (2, 6, (9,), 4, (1,), 1, 0, 1, 1),
 }
 
@@ -58,6 +59,17 @@ def test_forward_and_gradients_are_pytorchs(name):
         (of_weight, wanted.weight.grad),
     ):
         torch.testing.assert_close(made.double(), exact, rtol=1e-4, atol=1e-3)
+
+
+def test_transposed_convolutions_may_make_nothing_or_outlast_their_stride():
+    data = torch.randn(2, 6, 1, 2)
+    for window, dilation, more in (((3, 1), 1, 0), ((3, 2), 2, 1)):
+        weight, steps = torch.randn(6, 3, *window), ((1, 1), (1, 1), (dilation, dilation))
+        options = (*steps, True, (more, more), 2)
+        exact = torch.ops.aten.convolution(data, weight, None, *options)
+        out = torch.empty_like(exact)
+        convolutions.convolution(data, weight, options, out)
+        torch.testing.assert_close(out, exact)
 
 
 def test_infinity_meets_no_padding():
