@@ -3,6 +3,7 @@
 from typing import Any
 
 import tvm
+from tvm import relax
 
 from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.catalogue.entry import listed
@@ -49,6 +50,11 @@ def _uniform(expr: Any, maker: Maker) -> float | None:
     knows what variables are bound to."""
     while True:
         value = maker.look(expr)
+        if isinstance(value, relax.TupleGetItem):  # the gradient of a split begins so
+            made = maker.look(value.tuple_value)
+            if isinstance(made, relax.Tuple):
+                expr = made.fields[int(value.index)]
+                continue
         name = op_name(value)
         if name in ONES:
             return 1.0
