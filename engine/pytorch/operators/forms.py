@@ -17,6 +17,7 @@ from relascope.engine.pytorch import draws
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.operators.along_axes import avg_pool3d, cosine_similarity, padded
 from relascope.engine.pytorch.operators.compositions import name_of, times_log
+from relascope.engine.pytorch.operators.recurrent import recurrent
 
 _aten = torch.ops.aten
 Form = Callable[..., Any]
@@ -31,6 +32,7 @@ _NEED_AXES = (
 )
 
 
+_RECURRENT = ("gru", "lstm", "rnn_relu", "rnn_tanh")
 _CONVOLUTIONS = ("conv3d", "convolution", "_convolution")
 
 
@@ -66,6 +68,8 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
         return op if apart and training else None
     if base in _CONVOLUTIONS:
         return _in_layers(given) if training else None
+    if base in _RECURRENT:
+        return partial(recurrent, base) if overload == "input" else None
     if base in _BY_OPTIONS:
         return _BY_OPTIONS[base](op, given)
     if base == "embedding":
@@ -361,15 +365,9 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
-def _dropping(op: Any, given: Given) -> Form | None:
-    """Layers of an LSTM or GRU with dropout in between."""
-    return op if given["train"] and given["dropout"] and given["num_layers"] > 1 else None
-
-
 _BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
     **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
     **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
-    **dict.fromkeys(("gru", "lstm", "rnn_relu", "rnn_tanh"), _dropping),
     **dict.fromkeys(("scatter", "scatter_add"), _from_first),
     **dict.fromkeys(("std", "var"), _spread),
 }
