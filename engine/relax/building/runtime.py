@@ -30,7 +30,7 @@ from relascope.engine.relax.building import apply_records, block_memory, openmp
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import in_torchs_memory, live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules
+from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules, summed
 from relascope.passes.cuts.split_program import is_capture
 from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -242,6 +242,7 @@ def dispatched(mod: Any, target: str) -> Any:
     served, ours = bool(library(target, LIBRARIES)), SCHEDULES in target.split()
     if not served and not ours:
         return mod
+    mod = summed.merged(mod)
     if served:
         blas.register()
         if OPENBLAS not in target.split():  # beside it PyTorch's attention is no faster

@@ -1,0 +1,85 @@
+"""Many products that are added up, or sums over rows, as one of what is joined.
+
+The gradient of a weight that is used at many steps is a sum of a product of each: sum(A_t^T B_t) =
+concat(A)^T concat(B), which writes the weight once. A bias' gradient is alike.
+"""
+
+from typing import Any
+
+from tvm import relax
+from tvm_ffi import structural_equal
+
+from relascope.core.errors import EngineError
+from relascope.passes.relax.ir import rewrite as ir
+from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.transpose_dedup import axes_of
+
+FEW = 4
+"""Fewer terms stay as they are."""
+
+
+def merged(mod: Any) -> Any:
+    """The module with what "main" adds up in one, where many terms are alike."""
+    main = mod["main"]
+    try:
+        bound = ir.bindings(main)
+    except EngineError:  # it branches, or writes into memory
+        return mod
+    readers = ir.read_counts(bound, ir.results(main, bound))
+    added = {  # by nothing else, without broadcasting
+        arg.__chandle__()
+        for _, value in bound
+        if ir.op_name(value) == "add"
+        for arg in value.args
+        if readers[arg.__chandle__()] == 1 and structural_equal(arg.ty, value.ty)
+    }
+
+    def rule(call: Any, maker: ir.Maker) -> Any:
+        if ir.op_name(call) != "add" or maker.variable.__chandle__() in added:
+            return None
+        alike: dict[Any, list[Any]] = {None: []}
+        todo = list(call.args)
+        while todo:
+            term = todo.pop()
+            value = maker.look(term) if term.__chandle__() in added else term
+            if ir.op_name(value) == "add":
+                todo.extend(value.args)
+            else:
+                alike.setdefault(_kind(value, maker), []).append(term)
+        rest, *groups = alike.values()
+        total: Any = None
+        for terms in groups:
+            made = [_one([maker.look(t) for t in terms], maker)] if len(terms) >= FEW else terms
+            rest = [*made, *rest]
+        if all(len(terms) < FEW for terms in groups):
+            return None
+        for term in rest:
+            total = term if total is None else relax.op.add(maker.emit(total), maker.emit(term))
+        return total
+
+    return ir.rewrite(RelaxProgram(mod, {}, (), 0), rule).mod
+
+
+def _kind(value: Any, maker: ir.Maker) -> Any:
+    """What a term has in common with those that it can be merged with; None of others."""
+    name = ir.op_name(value)
+    if name == "matmul":
+        turned, right = maker.look(value.args[0]), value.args[1]
+        pair = value.ty.ndim == right.ty.ndim == 2 and ir.op_name(turned) == "permute_dims"
+        kinds = str(turned.ty.dtype), str(right.ty.dtype), str(value.attrs.out_dtype)
+        return kinds if pair and axes_of(turned) == [1, 0] else None
+    if name not in ("sum", "collapse_sum_to"):
+        return None
+    given, axes = value.args[0].ty, getattr(value.attrs, "axis", None)
+    rows = given.ndim > value.ty.ndim if axes is None else 0 in {int(a) % given.ndim for a in axes}
+    return (name, str(axes), str(list(given.shape)[1:])) if rows else None
+
+
+def _one(terms: list[Any], maker: ir.Maker) -> Any:
+    first, product = terms[0], ir.op_name(terms[0]) == "matmul"
+    rows = [maker.look(t.args[0]).args[0] if product else t.args[0] for t in terms]
+    whole = maker.emit(relax.op.concat(rows, 0))
+    if not product:
+        return ir.with_args(first, [whole, *first.args[1:]])
+    others = maker.emit(relax.op.concat([t.args[1] for t in terms], 0))
+    return ir.with_args(first, [relax.op.permute_dims(whole, [1, 0]), others])

@@ -1,0 +1,68 @@
+"""Products, and sums, that are added up are one, where they are many and alike."""
+
+import torch
+from tvm import relax
+
+from limits import close, rounding
+from relascope.engine.relax.kernels.summed import FEW, merged
+from relax_modules import compiled, program
+
+OP = relax.op
+STEPS = FEW + 1
+
+
+def added(terms):
+    total, *rest = terms
+    for term in rest:
+        total = OP.add(total, term)
+    return total
+
+
+def operators(mod, *names):
+    return [str(mod).count(f"R.{name}(") for name in names]
+
+
+def step(*parts):
+    """Of gradients, then states: products, sums over rows, and something else."""
+    grads, states = parts[:STEPS], parts[STEPS:]
+    products = [OP.matmul(OP.permute_dims(g), h) for g, h in zip(grads, states, strict=True)]
+    return (
+        products,
+        [OP.sum(g, [0]) for g in grads],
+        OP.tanh(OP.matmul(OP.permute_dims(grads[0]), states[0])),
+    )
+
+
+def check(results, wanted, counts):
+    kinds = [([3, 5], "float32")] * STEPS + [([3, 2], "float32")] * STEPS
+    before = program(lambda *parts: results(*step(*parts)), *kinds)
+    after = merged(before)
+    assert operators(after, "matmul", "sum", "concat") == counts
+    torch.manual_seed(0)
+    values = [torch.randn(shape) for shape, _ in kinds]
+    grads, states = values[:STEPS], values[STEPS:]
+    products = [g.T @ h for g, h in zip(grads, states, strict=True)]
+    exact = wanted(products, [g.sum(0) for g in grads], products[0].tanh())
+    for target in ("llvm", "llvm -libs=blas -schedules=relascope"):
+        found = compiled(before, target)(*(v.numpy() for v in values))
+        torch.testing.assert_close(
+            torch.as_tensor(found), exact, **close(rounding("float32", 3 * STEPS, 20))
+        )
+
+
+def test_many_are_one():
+    check(lambda p, s, more: added([*p, more]), lambda p, s, more: sum(p) + more, [2, 0, 2])
+    check(lambda p, s, more: added(s), lambda p, s, more: sum(s), [0, 1, 1])
+
+
+def test_few_stay():
+    few = FEW - 1
+    check(lambda p, s, more: added(p[:few]), lambda p, s, more: sum(p[:few]), [few, 0, 0])
+
+
+def test_what_is_added_to_a_larger_tensor_or_read_elsewhere_stays():
+    def read(products, sums, more):
+        total = added([OP.reshape(s, [5, 1]) for s in sums])
+        return OP.add(products[0], total)
+
+    check(read, lambda p, s, more: p[0] + sum(s)[:, None], [1, STEPS, 0])
