@@ -54,7 +54,7 @@ def _layer(
     by_input, by_state, *more = of
     bias, inner = more[:2] if biased else (None, None)
     projected = more[-1] if len(more) % 2 else None
-    if inner is not None and base != "gru":  # whose reset gate scales one bias
+    if bias is not None and inner is not None and base != "gru":  # whose reset gate scales one bias
         bias, inner = bias + inner, None
     steps: list[Tensor] = []
     terms = linear(x.flatten(0, 1), by_input, bias).split(x.shape[1])
