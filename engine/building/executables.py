@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
+from relascope.engine.building.options import both
 from relascope.passes.program import Mask, Program
 
 Tensors = Mapping[str, torch.Tensor]
@@ -169,8 +171,10 @@ class TrainingExecutable(Executable):
         self.outputs, self.gradients = program.outputs, program.gradients
         self.grad_outs = program.grad_outs
         self.parameters = tuple(program.params)
-        self._forward = build(split.forward, name="forward")
-        self._backward = build(split.backward, name="backward")
+        self._forward, self._backward = both(
+            partial(build, split.forward, name="forward"),
+            partial(build, split.backward, name="backward"),
+        )
         self.functions = self._forward, self._backward
         again = {split.cut.joint.graph.by_id[i].name for i in split.cut.drawn_again}
         self.drawn_again = tuple(m for m in program.masks if m.name in again)

@@ -5,9 +5,11 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +20,13 @@ from typing import Any
 
 import torch
 
-import relascope.engine.building.threads  # noqa: F401, sets what TVM reads when what was built first runs
 from relascope.core.errors import EngineError, lines_of
 from relascope.core.graph import Graph
 from relascope.core.memo import Memo
-from relascope.engine.building import gpu_faults
+from relascope.engine.building import (
+    gpu_faults,
+    threads,  # sets what TVM reads when what was built first runs
+)
 from relascope.engine.building.cpu import cpu_info
 from relascope.engine.kept_builds import LARGEST, SHELF
 from relascope.engine.protocol import records
@@ -83,7 +87,7 @@ class BuildOptions:
         """The same with what tuning found on this machine, where the target asks for it."""
         if self.records is not None or RECORDS not in self.target.split():
             return self
-        place = records.folder(ir, version, self.target, torch.get_num_threads())
+        place = records.folder(ir, version, self.target, _threads())
         if not (place / records.CURVE).exists():
             return self
         return replace(self, records=TuningRecords(place, records.stamp(place)))
@@ -194,13 +198,17 @@ def _through_disk(
     text = keeping.text(program)
     if len(text) > LARGEST:
         return make()
-    about = repr((_makers(), torch.get_num_threads(), options, names))
+    about = repr((_makers(), _threads(), options, names))
     key = hashlib.sha256(f"{about}\0{text}".encode()).hexdigest()
     try:
         if file := SHELF.find(key):
             loaded = keeping.load(str(file), program, options)
             SHELF.hand(key, b"")
             SHELF.taken += 1
+            return loaded
+        if file := _BESIDE.get()(key):
+            loaded = keeping.load(str(file), program, options)
+            SHELF.hand(key, file.read_bytes())
             return loaded
     except Exception:  # of TVM's loader: what is no good is built anew
         traceback.print_exc()
@@ -216,6 +224,91 @@ def _through_disk(
     except Exception:  # of the linker's or the loader's: there is what TVM built
         traceback.print_exc()
         return built
+
+
+_BESIDE: ContextVar[Callable[[str], Path | None]] = ContextVar("beside", default=lambda key: None)
+"""Asked for the file of a build, by its key, that is in no folder."""
+_PATIENCE = 60.0  # s, with a process that builds beside this one
+_THREADS = ContextVar("threads", default=0)
+"""Threads that what is built runs on, where fewer are used to build it."""
+
+
+def _threads() -> int:
+    return _THREADS.get() or torch.get_num_threads()
+
+
+def both(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
+    """What two functions build, where builds are kept: while the first builds, a process forked of
+    this one builds for the second, if there is another processor. Where that fails, the second
+    builds it, and says why."""
+    alone = sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2
+    if alone or _ANEW.get() or not SHELF.name:
+        return first(), second()
+    with tempfile.TemporaryDirectory() as folder:
+        process = _Process(second, folder)
+        token = _BESIDE.set(process.begin)
+        try:
+            one = first()
+            _BESIDE.set(process.made)
+            return one, second()
+        finally:
+            _BESIDE.reset(token)
+            process.end()
+
+
+class _Process:
+    """One that builds what `both` is asked for second, and leaves it in a folder by its key."""
+
+    def __init__(self, make: Callable[[], Any], folder: str) -> None:
+        self._make, self._folder, self._number, self._began = make, Path(folder), 0, 0.0
+
+    def begin(self, key: str) -> None:
+        """Fork it, now that there is something to build in this one."""
+        if self._number:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._began = time.monotonic()
+        self._number = os.fork()
+        if self._number:
+            return
+        try:
+            # OpenMP's threads stayed behind, and it would wait for them.
+            _THREADS.set(torch.get_num_threads())
+            torch.set_num_threads(1)
+            threads.TEAM.set_threads(1)
+            _BESIDE.set(lambda key: None)
+            SHELF.hand = self._leave
+            tempfile.tempdir = str(self._folder)  # what it leaves goes with it
+            self._make()
+        except BaseException:
+            traceback.print_exc()  # it is built anew
+        finally:
+            os._exit(1)
+
+    def _leave(self, key: str, data: bytes) -> None:
+        (self._folder / f"{key}.so").write_bytes(data)
+        os._exit(0)
+
+    def made(self, key: str) -> Path | None:
+        """What it built by this key, when it has ended."""
+        status, number = 0, 0
+        # One that takes so long stands still, and what it is to build is built anew.
+        until = time.monotonic() + _PATIENCE + 4 * (time.monotonic() - self._began)
+        while self._number and not number and time.monotonic() < until:
+            time.sleep(0.01)
+            number, status = os.waitpid(self._number, os.WNOHANG)
+        if not number:
+            return None
+        self._number = 0
+        file = self._folder / f"{key}.so"
+        return file if status == 0 and file.exists() and file.stat().st_size else None
+
+    def end(self) -> None:
+        if self._number:
+            os.kill(self._number, signal.SIGKILL)
+            os.waitpid(self._number, 0)
+            self._number = 0
 
 
 @functools.cache

@@ -44,6 +44,22 @@ def test_another_process_takes_what_was_built(ir, place):
         assert client.call("run", ir, plain=True)[1] == 1, "another target"
 
 
+@pytest.mark.parametrize("ir", ["relax", "relay"])
+def test_a_process_beside_builds_the_second_of_two(ir, place):
+    results, kept = [], []
+    for processors, dies, here in ((1, False, 2), (2, False, 1), (2, True, 2)):
+        with EngineClient(ir, "kept_session:KeptSession") as client:
+            found, made = client.call("pair", ir, processors, dies)
+            assert made == [2] * here
+            results.append(found)
+            files = list(place.glob("*/*"))
+            kept.append({f.name for f in files})
+        for file in files:
+            file.unlink()
+    assert results[0] == results[1] == results[2] and len(set(map(frozenset, kept))) == 1
+    assert len(kept[0]) == 2
+
+
 def test_what_a_strangers_file_was_read_by_is_kept_apart(tmp_path):
     file = ModelSource(str(tmp_path / "a.pt"), digest="1" * 32)
     wants = Wants().with_(

@@ -1,11 +1,12 @@
 """A session that builds a function of either engine, and says whether that was built before."""
 
+import os
 from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from relascope.engine.building.options import BuildOptions, Function
+from relascope.engine.building.options import BuildOptions, Function, both
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
 
@@ -58,6 +59,27 @@ class KeptSession:
         (result,) = built.run({"x": torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)})
         source = libraries.library(Function(program, "main", None, {}), "forward", target).llvm[0]
         return result.numpy().tobytes(), SHELF.taken, "define" in source
+
+    def pair(self, ir, processors, dies=False, *, progress):
+        """Two results' bytes, and PyTorch's threads in each build that this process made."""
+        building = f"relascope.engine.{ir}.building"
+        runtime, targets = (import_module(f"{building}.{n}") for n in ("runtime", "targets"))
+        makes = {"relax": relax_program, "relay": relay_program}[ir]
+        programs = [makes(s * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)) for s in (1, 2)]
+        options, here, made = BuildOptions(targets.targets()[0].name), os.getpid(), []
+        os.sched_getaffinity, make = (lambda _: range(processors)), runtime._builder._make
+
+        def counted(*given):
+            if dies and os.getpid() != here:
+                os.abort()
+            made.append(torch.get_num_threads())
+            return make(*given)
+
+        set_threads(2)
+        runtime._builder._make = counted
+        built = both(*(lambda p=p: runtime.build(p, options) for p in programs))
+        x = torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)
+        return [b.run({"x": x})[0].numpy().tobytes() for b in built], made
 
     def writes(self, folder, *, progress):
         try:
