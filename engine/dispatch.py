@@ -74,7 +74,10 @@ def add_tvm_dispatch(
 
     The module is traced and imported now, in train mode with its gradient taken, so what TVM cannot
     do is said here. It is built when it is first called, once for each mode and each set of wanted
-    gradients. Further calls add samples.
+    gradients. Further calls add samples. Raises EngineError: kind "usage" for wrong arguments; kind
+    "engine" if the engine's TVM cannot be loaded, or another TVM is imported already; kind "input"
+    if the module does not run with these inputs; kind "operator" if the IR cannot express what it
+    does; kind "pass" if TVM cannot take its gradient.
 
     Args:
         module: any module whose parameters and inputs are dense tensors on one device.
@@ -95,12 +98,6 @@ def add_tvm_dispatch(
     Warns:
         UserWarning: the module reads a number out of a tensor, which stays as it is with the
             samples; names the submodule and the line, once.
-
-    Raises:
-        EngineError: kind "usage" for wrong arguments; kind "engine" if the engine's TVM cannot be
-            loaded, or another TVM is imported already; kind "input" if the module does not run with
-            these inputs; kind "operator" if the IR cannot express what it does; kind "pass" if TVM
-            cannot take its gradient.
     """
     _check_options(engine, captures, budget)
     args = (sample_inputs,) if isinstance(sample_inputs, torch.Tensor) else sample_inputs

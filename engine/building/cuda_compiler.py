@@ -63,14 +63,12 @@ _HEADERS = {
 
 
 def compile_cuda(source: str, arch: str, form: str) -> bytes:
-    """What NVIDIA's compiler makes of CUDA's source; the GPU need not be here.
+    """What NVIDIA's compiler makes of CUDA's source; the GPU need not be here. Raises RuntimeError
+    where there is no compiler, or it refuses the source; with its words.
 
     Args:
         arch: such as "sm_90".
         form: "cubin" or "ptx".
-
-    Raises:
-        RuntimeError: there is no compiler, or it refuses the source; with its words.
     """
     nvrtc, nvcc = _nvrtc(), shutil.which("nvcc")
     if nvrtc is not None:

@@ -72,10 +72,7 @@ def record(
     run: Callable[[], tuple[torch.Tensor, ...]],
 ) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     """What a function queues, as something that queues it again, and the results that it writes.
-
-    Raises:
-        RuntimeError: it waits for the GPU, or takes memory that it did not need before.
-    """
+    Raises RuntimeError where it waits for the GPU, or takes memory that it did not need before."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

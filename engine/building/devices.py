@@ -91,11 +91,8 @@ class Tvm:
         return tuple(sorted(found, key=lambda t: not t.runs_here))
 
     def target(self, text: str) -> Target:
-        """What a target's text is for, and whether that can be run here.
-
-        Raises:
-            EngineError: kind "target"; TVM refuses it, or cannot write code for it.
-        """
+        """What a target's text is for, and whether that can be run here. Raises EngineError of kind
+        "target" where TVM refuses it, or cannot write code for it."""
         if text not in self._examined:
             listed = {t.name: t for t in self.targets()}
             self._examined[text] = listed.get(text) or self.examine(text)
@@ -253,11 +250,8 @@ class Tvm:
         """A target of this TVM's, checked against LLVM.
 
         TVM crashes on an architecture that LLVM lacks, and silently replaces an unknown processor
-        or feature.
-
-        Raises:
-            EngineError: kind "target"; TVM refuses it, it is for AMD's GPUs, or LLVM has no such
-                architecture, processor or feature.
+        or feature. Raises EngineError of kind "target" where TVM refuses it, it is for AMD's GPUs,
+        or LLVM has no such architecture, processor or feature.
         """
         kind, options = split(target)
         if kind == "rocm":
@@ -342,12 +336,9 @@ def torch_device(target: str) -> str:
 
 
 def default_target(found: tuple[Target, ...], device: torch.device) -> str:
-    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU,
-    and on a GPU not as CUDA graphs, which would be recorded anew wherever a parameter moves.
-
-    Raises:
-        EngineError: kind "target"; TVM cannot run on that device here.
-    """
+    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU, and
+    on a GPU not as CUDA graphs, which would be recorded anew wherever a parameter moves. Raises
+    EngineError of kind "target" where TVM cannot run on that device here."""
     kind = "cuda" if device.type == "cuda" else "llvm"
     index = device.index or 0
     fitting = [

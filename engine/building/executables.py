@@ -112,7 +112,8 @@ class Compiled(Protocol):
         return nullcontext(False)
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        """Run once.
+        """Run once. Raises EngineError of kind "input" where an argument is missing or of another
+        type.
 
         Args:
             values: a tensor for every argument, by name; others are ignored. None is changed.
@@ -121,9 +122,6 @@ class Compiled(Protocol):
 
         Returns:
             The results, flattened, as tensors of their own.
-
-        Raises:
-            EngineError: kind "input"; an argument is missing or of another type.
         """
 
 
@@ -206,11 +204,7 @@ def built(program: Program, split: Any | None, build: Build) -> Executable:
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:
-    """An argument's value.
-
-    Raises:
-        EngineError: kind "input"; it is missing.
-    """
+    """An argument's value. Raises EngineError of kind "input" where it is missing."""
     if name not in values:
         raise EngineError("input", f"The argument {name} is missing.", name)
     return values[name]
@@ -224,11 +218,7 @@ def tensor_of(array: Any) -> torch.Tensor:
 
 def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
     """An argument as kernels take it: of the built type, contiguous, and aligned; a copy where
-    needed.
-
-    Raises:
-        EngineError: kind "input"; it is missing, or of another type.
-    """
+    needed. Raises EngineError of kind "input" where it is missing, or of another type."""
     value = given(values, name)
     its = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
     if not its.fits(kind):

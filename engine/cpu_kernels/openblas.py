@@ -65,11 +65,8 @@ def preferred() -> bool:
 
 @functools.cache
 def load() -> None:
-    """Load the library where code compiled later finds it, and limit it to one thread.
-
-    Raises:
-        EngineError: kind "target"; it is not installed.
-    """
+    """Load the library where code compiled later finds it, and limit it to one thread. Raises
+    EngineError of kind "target" where it is not installed."""
     file = _file()
     if file is None:
         message = f"OpenBLAS is not here: the SciPy installed has no {_FILE}."

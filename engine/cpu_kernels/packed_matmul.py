@@ -194,7 +194,8 @@ def panels(weight: np.ndarray, tile: MatmulTile) -> np.ndarray:
 def product(
     te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]
 ) -> Any:
-    """The product in TVM's tensor expressions.
+    """The product in TVM's tensor expressions. Raises ValueError where a tile would cross an edge
+    of `outer`.
 
     Args:
         data: of shape (rows, inner), or with several axes in place of the rows.
@@ -204,9 +205,6 @@ def product(
 
     Returns:
         A tensor of shape (*outer, columns).
-
-    Raises:
-        ValueError: a tile would.
     """
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     packed = len(weight.shape) == 3
@@ -248,7 +246,8 @@ def product(
 
 
 def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]) -> Any:
-    """The product with a weight of shape (columns, inner), read row by row.
+    """The product with a weight of shape (columns, inner), read row by row. Raises ValueError where
+    a tile would cross an edge of `outer`.
 
     Args:
         tile: of `row_tile`.
@@ -256,9 +255,6 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Seq
 
     Returns:
         A tensor of shape (*outer, columns).
-
-    Raises:
-        ValueError: a tile would cross an edge of `outer`.
     """
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     columns = int(weight.shape[0])

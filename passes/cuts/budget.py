@@ -12,11 +12,7 @@ HALF = 0.5  # the budget where none is given: a fraction of the bytes of everyth
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     """What to save for the shortest step within the budget; 0 keeps nothing. Matrix products may be
-    recomputed.
-
-    Raises:
-        ValueError: no cut is within the budget, or the budget is no number.
-    """
+    recomputed. Raises ValueError where no cut is within the budget, or the budget is no number."""
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
     forced = joint.kept(wish.save).items()
@@ -30,11 +26,8 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
 
 
 def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The point of the frontier with least time whose bytes are within the wish's budget.
-
-    Raises:
-        ValueError: no point of it keeps so few bytes, or the budget is no number.
-    """
+    """The point of the frontier with least time whose bytes are within the wish's budget. Raises
+    ValueError where no point of it keeps so few bytes, or the budget is no number."""
     allowed, points = budget_bytes(joint, wish), frontier(joint, wish)
     within = [p for p in points if p.bytes <= allowed]
     if not within:
@@ -57,10 +50,8 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
     """A wish's budget in bytes.
 
     A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
-    None is `HALF`, or the fewest possible bytes if more.
-
-    Raises:
-        ValueError: it is negative or not a number.
+    None is `HALF`, or the fewest possible bytes if more. Raises ValueError where it is negative or
+    not a number.
     """
     given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
@@ -73,10 +64,7 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
 
 def parse_budget(text: str) -> float | int:
     """A budget as people write it: `0.5` and `50%` are fractions; `400000`, `1.5MiB` are bytes.
-
-    Raises:
-        ValueError: it is none of these, or a fraction above 1.
-    """
+    Raises ValueError where it is none of these, or a fraction above 1."""
     match = re.fullmatch(r"(\d+(\.\d+)?)\s*(%|B|KiB|MiB|GiB)?", text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no budget; write 0.5, 50%, 400000 or 1.5MiB")

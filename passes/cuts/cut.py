@@ -385,7 +385,9 @@ def cut(
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
 ) -> Cut:
-    """Cut a joint graph by a strategy.
+    """Cut a joint graph by a strategy. Raises ValueError where it is no joint graph, no strategy
+    has that name, the strategy has no budget or leaves no choice, a pattern fits nothing, or a wish
+    cannot be met, and says which.
 
     Args:
         graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
@@ -394,10 +396,6 @@ def cut(
             such as "layer.*.mlp :: matmul", which stand for all that the backward needs and that
             an operator of that name, the framework's or the graph's, makes in such a module, or
             such as "dropout_mask_*", which stand for masks; one that is not saved is drawn again.
-
-    Raises:
-        ValueError: it is no joint graph, no strategy has that name, the strategy has no budget or
-            leaves no choice, a pattern fits nothing, or a wish cannot be met; says which.
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
@@ -439,11 +437,8 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand.
-
-    Raises:
-        ValueError: it is no joint graph, or a node cannot be captured; says which, and why.
-    """
+    """Cut a joint graph at nodes picked by hand. Raises ValueError where it is no joint graph, or a
+    node cannot be captured, and says which, and why."""
     joint = Joint(graph)
     chosen = frozenset(captured)
     for node_id in sorted(chosen):
@@ -458,11 +453,7 @@ def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
 
 
 def check_capture(joint: Joint, node_id: str) -> None:
-    """Refuse a node that cannot be captured.
-
-    Raises:
-        ValueError: says which, and why.
-    """
+    """Refuse a node that cannot be captured. Raises ValueError, which says which, and why."""
     if node_id not in joint.graph.by_id:
         raise ValueError(f"the graph has no node {node_id}")
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
@@ -508,14 +499,11 @@ def _cut(
 
 
 def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
-    """Where every node of a joint graph stands.
+    """Where every node of a joint graph stands. Raises ValueError where it is no joint graph.
 
     Args:
         graph: with `forward_outputs` set, or its `Joint`.
         captured: ids of the captures; None means everything that crosses.
-
-    Raises:
-        ValueError: it is no joint graph.
     """
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)

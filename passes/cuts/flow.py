@@ -40,10 +40,8 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     values.
 
     Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
-    least, times the number of values saved and recomputed.
-
-    Raises:
-        ValueError: a wish leaves a value that can neither be saved nor computed again.
+    least, times the number of values saved and recomputed. Raises ValueError where a wish leaves a
+    value that can neither be saved nor computed again.
     """
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)

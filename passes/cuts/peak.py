@@ -63,11 +63,7 @@ def _most(
 
 def peak_limit(joint: Joint, wish: Wish) -> int | None:
     """A wish's budget as bytes of the peak: a float is a fraction of the peak where everything that
-    crosses is kept.
-
-    Raises:
-        ValueError: it is negative or not a number.
-    """
+    crosses is kept. Raises ValueError where it is negative or not a number."""
     given = wish.budget
     if given is None:
         return None
@@ -78,11 +74,8 @@ def peak_limit(joint: Joint, wish: Wish) -> int | None:
 
 def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     """Of the frontier's cuts, the one with least time whose peak is within the wish's budget, or
-    the one with the lowest peak without a budget. A lower budget never gives a higher peak.
-
-    Raises:
-        ValueError: no such cut has so low a peak, or the budget is no number.
-    """
+    the one with the lowest peak without a budget. A lower budget never gives a higher peak. Raises
+    ValueError where no such cut has so low a peak, or the budget is no number."""
     limit = peak_limit(joint, wish)
     points = [(peak(joint, p.saved), p) for p in frontier(joint, wish, MOST)]
     lowest = min(high for high, _ in points)

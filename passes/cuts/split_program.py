@@ -49,11 +49,8 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of captures that were chosen.
-
-    Raises:
-        EngineError: kind "usage"; one of them cannot be captured, or there are no gradients.
-    """
+    """What is to be known of captures that were chosen. Raises EngineError of kind "usage" where
+    one of them cannot be captured, or there are no gradients."""
     try:
         return cut_at(graph, captured)
     except ValueError as wrong:

@@ -118,10 +118,8 @@ def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
 def recorded_workload(place: Path, mod: Any) -> Any:
     """The kernel that a task's records are of, or this one without records, as TVM's workload.
 
-    Both compute the same, but records name a kernel's steps, which differ between programs.
-
-    Raises:
-        EngineError: kind "file"; what is kept there is another kernel.
+    Both compute the same, but records name a kernel's steps, which differ between programs. Raises
+    EngineError of kind "file": what is kept there is another kernel.
     """
     for shash, packed in records.checked(place / WORKLOAD):
         # Eight bytes of its length stand before the text.
@@ -149,10 +147,7 @@ def stored(place: Path, workload: Any) -> list[Any]:
 
 
 def best(place: Path, mod: Any) -> Any | None:
-    """TVM's record of a kernel's fastest schedule; None where there is none.
-
-    Raises:
-        EngineError: as of `recorded_workload`.
-    """
+    """TVM's record of a kernel's fastest schedule; None where there is none. Raises EngineError as
+    of `recorded_workload`."""
     found = stored(place, recorded_workload(place, mod))
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)

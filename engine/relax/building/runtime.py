@@ -176,11 +176,8 @@ def executable(
 ) -> Any:
     """What `make` returns of one function of a program, typed; its device need not be here.
     Remembered by the module's structure, unless `instruments` watch. None takes what another
-    process built, too, which runs but has no source.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    process built, too, which runs but has no source. Raises EngineError of kind "target" where TVM
+    could not build it, and gives TVM's reason."""
     function = _function(program, options, name)
     mod = module_of(program, name, function)
     if program.tvm_passes or program.code:

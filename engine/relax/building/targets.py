@@ -40,12 +40,9 @@ most of the time of building: ten times as long for a layer norm over 8x256 elem
 
 def parse(target: str) -> Any:
     """A target's text as this TVM's target, which takes dictionaries only. LLVM unrolls less than
-    by default, unless the target has `-cl-opt`.
-
-    Raises:
-        EngineError: kind "target"; an option is not written as `-name=value`, TVM or LLVM refuses
-            it, or an option of ours is not for this kind.
-    """
+    by default, unless the target has `-cl-opt`. Raises EngineError of kind "target" where an option
+    is not written as `-name=value`, TVM or LLVM refuses it, or an option of ours is not for this
+    kind."""
     kind, options = target_text.split(target)
     target_text.refuse_elsewhere(target, _KINDS)
     ours = [n for n in options if n == target_text.GPU or f"-{n}={options[n]}" in _OURS]

@@ -18,11 +18,8 @@ _KERNEL = "openblas_"
 
 def native(mod: Any) -> Any:
     """A module in which kernels call OpenBLAS, where a function of `kernels.blas` was called;
-    products of shapes unknown at build time stay with PyTorch.
-
-    Raises:
-        EngineError: kind "target"; OpenBLAS is not installed.
-    """
+    products of shapes unknown at build time stay with PyTorch. Raises EngineError of kind "target"
+    where OpenBLAS is not installed."""
     openblas.load()
     rewriter = _OpenblasRewriter(mod)
     for name, function in mod.functions.items():

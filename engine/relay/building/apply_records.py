@@ -18,11 +18,8 @@ from tvm import autotvm  # isort: skip
 
 
 def best_record(place: Path) -> str | None:
-    """The line of AutoTVM's with the least time in a task's folder; None without one.
-
-    Raises:
-        EngineError: as of `records.checked`.
-    """
+    """The line of AutoTVM's with the least time in a task's folder; None without one. Raises
+    EngineError as of `records.checked`."""
     found = [r for r in records.checked(place / AUTOTVM) if r["result"][0] and not r["result"][1]]
     best = min(found, key=lambda r: r["result"][0][0], default=None)
     return None if best is None else json.dumps(best)

@@ -31,11 +31,7 @@ def _everything(mod: tvm.IRModule) -> Iterator[Any]:
 
 class VmModule:
     """A module that was built for a target; a call runs "main" on arrays and gives its results,
-    flat.
-
-    Raises:
-        EngineError: kind "target"; a function inside of another calls itself.
-    """
+    flat. Raises EngineError of kind "target" where a function inside of another calls itself."""
 
     def __init__(self, mod: tvm.IRModule, target: Any, device: Any) -> None:
         for one in _everything(mod):

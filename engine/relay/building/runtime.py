@@ -295,11 +295,8 @@ def library(
 ) -> Any:
     """What `make` returns of one function of a program, typed; its device need not be here.
     Remembered by the function's structure, unless `instruments` watch. None takes what another
-    process built, too, which runs but has no source.
-
-    Raises:
-        EngineError: kind "target"; TVM could not build it; gives TVM's reason.
-    """
+    process built, too, which runs but has no source. Raises EngineError of kind "target" where TVM
+    could not build it, and gives TVM's reason."""
     function = program.mod[name]
     builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
@@ -327,10 +324,7 @@ def _machine(mod: tvm.IRModule, options: BuildOptions) -> VmModule:
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
     """A function of a program as it is given to TVM to build: alone, with what it calls put in.
-
-    Raises:
-        EngineError: kind "target"; it has control flow, which only `build` takes.
-    """
+    Raises EngineError of kind "target" where it has control flow, which only `build` takes."""
     if has_control_flow(_module_of(program, function)):
         message = "Relay's virtual machine runs control flow, and its kernels are not taken apart."
         hint = "Take a part of it without `if`, recursion and functions as values."

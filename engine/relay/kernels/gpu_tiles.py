@@ -68,10 +68,7 @@ class Convolution:
 
 def tile(one: Convolution) -> GpuTile:
     """The tile with the least cost: reads for each product, times the part of the GPU that waits.
-
-    Raises:
-        ValueError: none fits into the memory that a block shares.
-    """
+    Raises ValueError where none fits into the memory that a block shares."""
     options = [_splits(extent) for extent in one.made]
     best: tuple[float, GpuTile] | None = None
     for parts in itertools.product(*options):
