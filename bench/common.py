@@ -24,7 +24,7 @@ sys.path += [str(ROOT), str(ROOT / "tests/support")]
 
 _OWN = tempfile.TemporaryDirectory(prefix="relascope-bench-")
 os.environ.update(XDG_DATA_HOME=_OWN.name, XDG_CONFIG_HOME=_OWN.name)  # not the user's sessions
-os.environ["RELASCOPE_BUILDS"] = "off"  # what is built is measured
+os.environ["RELASCOPE_BUILDS"] = f"{_OWN.name}/builds"  # in which there are none yet
 
 ENGINES = ("relax", "relay")
 Row = dict[str, Any]
