@@ -158,11 +158,12 @@ class _Kernel:
         return any(a - b and b - a for a in read for b in read)
 
     def schedule(self) -> None:
-        for block in self._blocks():  # of a number, as Relay has them
-            if not (self.sch.get_loops(block) or self.sch.get(block).reads):
-                self.sch.compute_inline(block)
-        opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
+        if not ways.keys().isdisjoint(map(self._name, self._blocks())):
+            for block in self._blocks():  # of a number, as Relay has them
+                if not (self.sch.get_loops(block) or self.sch.get(block).reads):
+                    self.sch.compute_inline(block)
+        opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
         for name in map(self._name, self._blocks()):
             if name in ways and not opaque:
                 ways[name]()

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3644,
     "commands": 3430,
     "core": 1345,
-    "engine": 41841,
+    "engine": 41842,
     "passes": 11033,
     "recorder": 1489,
     "samples": 585,

@@ -251,6 +251,8 @@ def get_pretrained_cfg(name, allow_unregistered):
 
 @pytest.fixture
 def libraries(tmp_path, monkeypatch):
+    # It asks once a process: before there is what stands in for one here.
+    importlib.import_module("transformers.utils").is_torchvision_available()
     models = tmp_path / "lib" / "torchvision" / "models"
     models.mkdir(parents=True)
     (models.parent / "__init__.py").write_text("")
