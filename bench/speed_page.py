@@ -25,7 +25,7 @@ def _section(processor: str, rows: Sequence[Row]) -> Iterable[str]:
     about = ", ".join(f"{n} {rows[0][n]}" for n in ("torch", "apache-tvm", "bitblas"))
     target = next(r["target"] for r in rows if "target" in r).split(" -libs")[0]
     yield f"{processor}\n\n{rows[0]['cores']} cores, `{target}`; {datetime.date.today()}; {about}."
-    for training in (True, False):
+    for training in sorted({r["training"] for r in rows}, reverse=True):
         yield from ("", f"### {'Training' if training else 'Inference'}", "")
         yield from _table([r for r in rows if r["training"] == training], training)
 
