@@ -78,7 +78,9 @@ def drawn_again(
     generators are then where they were."""
     found, device = dict[str, torch.Tensor](), torch.device(device)
     on_gpu = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_gpu else [], enabled=bool(masks)):
+    if not masks:
+        return found
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
         for mask in masks:
             state = values[mask.state]
             torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)

@@ -135,7 +135,7 @@ class Model:
         """Number of elements of all the module's parameters, read or not."""
         return sum(p.numel() for p in self.module.parameters())
 
-    @property
+    @cached_property
     def device(self) -> torch.device:
         return device_of(self.module, self.inputs)
 
