@@ -2,8 +2,8 @@
 
 For a machine that does nothing else. Each ratio is the median over interleaved rounds, end to end
 with every copy counted, with the same number of threads on both sides; the largest error against
-PyTorch stands beside it, and how long building took. `--all --larger --rival -o FILE` takes an hour
-or two: with `--resume` it goes on where FILE ends. `--page` puts FILE's figures into docs/speed.md.
+PyTorch stands beside it, and how long building took. `--all --larger --rival -o FILE` takes more
+than an hour; `--resume` goes on where FILE ends, `--page` puts its figures into docs/speed.md.
 Returns 1 where a bar is missed.
 """
 

@@ -25,8 +25,8 @@ class Output:
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`). `flops` are a
-    second, of a large matrix product, by dtype; `bandwidth` is pairs of a working set's bytes and
+    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`). `flops` has
+    FLOP/s of a large matrix product by dtype; `bandwidth` is pairs of a working set's bytes and
     bytes a second, from the smallest to one beyond any cache, never faster than the one before."""
 
     device: str
@@ -116,7 +116,7 @@ class Kernel:
 
     def roof(self, peaks: Peaks, working_set: int) -> Roof | None:
         """What the machine allows; None where FLOPs are not known, or the peak in this type.
-        `working_set` is in bytes that a call of the program uses: weights come from where these
+        `working_set` is how many bytes a call of the program uses: weights come from where these
         fit, what a kernel wrote before from where this kernel's bytes fit."""
         if self.flops is None or not self.moved:
             return None
