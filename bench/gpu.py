@@ -84,8 +84,8 @@ PARTS = (
         "-m relascope profile resnet --repeats 10",
     ),
     *_parts(
-        "memory", "Peak memory of cuts", _both(45.0), "speed.py bert_layer --training --tokens 128 "
-        "--cut keep_all --cut min_cut --threads 0 --repeats 2 --target GPU",
+        "memory", "Peak memory of cuts", _both(45.0),
+        "-m relascope captures bert_layer --batch 8 --tokens 128 --measure --repeats 2",
     ),
 )  # fmt: skip
 """In the order in which they run; their limits together stay below `WHOLE`."""

@@ -25,7 +25,6 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
 from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.samples import SAMPLES
 
 WHOLE = "forward_backward"
@@ -86,9 +85,10 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="what FILE lacks alone")
     parser.add_argument("--page", action="store_true", help="write FILE's figures to docs/speed.md")
     parser.add_argument("--tokens", type=int, metavar="N", help="sources of so many tokens alone")
-    parser.add_argument("--cut", action="append", choices=list(STRATEGIES), metavar="STRATEGY")
     args = parser.parse_args()
     args.target = args.target or [""]
+    if (args.resume or args.page) and args.output is None:
+        parser.error("Name the file of figures: -o FILE")
     resumed = (args.resume or args.page) and args.output.exists()
     rows: list[Row] = json.loads(args.output.read_text(encoding="utf-8")) if resumed else []
     if args.page:
@@ -131,55 +131,51 @@ def _lacking(
 def _rows(
     args: argparse.Namespace, threads: int, client: EngineClient, ir: str, source: ModelSource
 ) -> Iterator[Row]:
-    for strategy in args.cut or [""]:
-        pipeline = default_pipeline(ir, source.training, source.gradient)
-        target = common.target(client, args.target[0])
-        whole = BuildRequest(source, pipeline, target, threads, args.repeats)
-        chosen = {"strategy": strategy} if strategy else {}
-        asked = with_cut(client.call, whole, functools.partial(cut, **chosen))
-        gpu = asked.target.startswith("cuda")
-        of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[::2]
-        baselines = of if args.rival and ir == "relax" and not (gpu and source.training) else ()
-        variants = tuple(
-            Variant(name, replace(asked, target=name))
-            for name in (common.target(client, words) for words in args.target[1:])
-            if name != asked.target
-        )
-        result: TimeResult = client.call("time", asked, baselines, variants)
-        for note in result.notes:
-            print(f"{ir}, {source.model}: {note}", file=sys.stderr)
-        eager = {r.phase: r.peak_bytes for r in result.rows if r.what == result.rows[0].what}
-        for row in result.rows:
-            held = eager[row.phase]
-            rival, default = row.ours_over is not None, row.what.endswith(asked.target)
-            most = _most(ir, source, row, gpu) if rival or default else None
-            ratio = row.ours_over if rival else row.ratio_to_eager
-            build = None if gpu or rival else CASES.get(source, OTHER).build
-            missed = [
-                *([f"{ratio:.3f}, at most {most}"] if most and ratio and not ratio <= most else []),
-                *(
-                    [f"built in {result.build_seconds:.0f} s"]
-                    if ratio and build and result.build_seconds > build
-                    else []
-                ),
-                *(["failed: no peak memory was measured"] * bool(args.cut and not row.peak_bytes)),
-            ]
-            yield {
-                "cut": strategy or None,
-                "phase": row.phase,
-                "what": row.what,
-                "median_ms": row.median_ms,
-                "ratio": ratio,
-                "of_eager": row.ratio_to_eager,
-                "most": most if ratio is not None else None,
-                "error": row.max_abs_error,
-                "peak_bytes": row.peak_bytes,
-                "of_eagers": row.peak_bytes / held if row.peak_bytes and held else None,
-                "capture_bytes": row.capture_bytes,
-                "build_s": row.build_seconds,
-                "target": asked.target,
-                "missed": "; ".join(missed),
-            }
+    pipeline = default_pipeline(ir, source.training, source.gradient)
+    target = common.target(client, args.target[0])
+    whole = BuildRequest(source, pipeline, target, threads, args.repeats)
+    asked = with_cut(client.call, whole)
+    gpu = asked.target.startswith("cuda")
+    of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[::2]
+    baselines = of if args.rival and ir == "relax" and not (gpu and source.training) else ()
+    variants = tuple(
+        Variant(name, replace(asked, target=name))
+        for name in (common.target(client, words) for words in args.target[1:])
+        if name != asked.target
+    )
+    result: TimeResult = client.call("time", asked, baselines, variants)
+    for note in result.notes:
+        print(f"{ir}, {source.model}: {note}", file=sys.stderr)
+    eager = {r.phase: r.peak_bytes for r in result.rows if r.what == result.rows[0].what}
+    for row in result.rows:
+        held = eager[row.phase]
+        rival, default = row.ours_over is not None, row.what.endswith(asked.target)
+        most = _most(ir, source, row, gpu) if rival or default else None
+        ratio = row.ours_over if rival else row.ratio_to_eager
+        build = None if gpu or rival else CASES.get(source, OTHER).build
+        missed = [
+            *([f"{ratio:.3f}, at most {most}"] if most and ratio and not ratio <= most else []),
+            *(
+                [f"built in {result.build_seconds:.0f} s"]
+                if ratio and build and result.build_seconds > build
+                else []
+            ),
+        ]
+        yield {
+            "phase": row.phase,
+            "what": row.what,
+            "median_ms": row.median_ms,
+            "ratio": ratio,
+            "of_eager": row.ratio_to_eager,
+            "most": most if ratio is not None else None,
+            "error": row.max_abs_error,
+            "peak_bytes": row.peak_bytes,
+            "of_eagers": row.peak_bytes / held if row.peak_bytes and held else None,
+            "capture_bytes": row.capture_bytes,
+            "build_s": row.build_seconds,
+            "target": asked.target,
+            "missed": "; ".join(missed),
+        }
 
 
 def _most(ir: str, source: ModelSource, row: TimeRow, gpu: bool) -> float | None:
