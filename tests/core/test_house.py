@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3644,
+    "bench": 3640,
     "commands": 3430,
     "core": 1345,
-    "engine": 41844,
+    "engine": 41835,
     "passes": 10989,
     "recorder": 1489,
     "samples": 585,

@@ -14,7 +14,6 @@ import tvm
 from tvm import relax
 
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels.blas import all_static
 from relascope.passes.held_memory import KernelLives
 from relascope.passes.relax.ir.rewrite import everything, op_name
 
@@ -36,17 +35,9 @@ def spending(function: Any, spent: Sequence[str]) -> Any:
     if not plain or any(op_name(e) in _UNORDERED or isinstance(e, relax.If) for e in found):
         return function
     kinds = [p.ty for p in function.params] + [b.var.ty for b in block.bindings]
-    todo = list(kinds)
-    while todo:
-        kind = todo.pop()
-        if isinstance(kind, relax.TupleType):
-            todo += list(kind.fields)
-        elif (
-            not isinstance(kind, relax.TensorType)
-            or kind.shape is None
-            or not all_static(kind.shape)
-        ):
-            return function
+    tensors = list(map(tensor_types, kinds))
+    if not all(tensors) or any(t.bytes is None for these in tensors for t in these):
+        return function
     return function.with_attr(SPENT, list(spent))
 
 
