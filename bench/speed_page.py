@@ -2,12 +2,11 @@
 
 import datetime
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from common import ENGINES, ROOT, Row
 
 PAGE = ROOT / "docs/speed.md"
-_BACKWARD, _FORWARD = "forward_backward", "forward"
 _SIZE = ("sample", "batch", "tokens", "training", "threads")
 
 
@@ -23,59 +22,47 @@ def write(rows: Sequence[Row]) -> None:
 
 def _section(processor: str, rows: Sequence[Row]) -> Iterable[str]:
     about = ", ".join(f"{n} {rows[0][n]}" for n in ("torch", "apache-tvm", "bitblas"))
-    target = next(r["target"] for r in rows if "target" in r).split(" -libs")[0]
+    target = rows[0]["target"].split(" -libs")[0]
     yield f"{processor}\n\n{rows[0]['cores']} cores, `{target}`; {datetime.date.today()}; {about}."
+    # A rival is timed beside one engine: of the other, its time over eager's counts.
+    by = {(*(r[n] for n in _SIZE), r["phase"], r["what"]): r for r in rows}
+
+    def of(row: Row, figure: str, phase: str, what: str = "") -> float:
+        found = by.get((*(row[n] for n in _SIZE), phase, what or row["what"]), {})
+        return found.get(figure) or float("nan")
+
     for training in sorted({r["training"] for r in rows}, reverse=True):
-        yield from ("", f"### {'Training' if training else 'Inference'}", "")
-        yield from _table([r for r in rows if r["training"] == training], training)
+        phase, rivals = ("forward_backward", 1) if training else ("forward", 2)
+        found: dict[tuple[str, int], list[dict[str, float]]] = {}
+        table: list[Row] = []
+        ours = (r for r in rows if r["training"] == training and r["what"].startswith(r["engine"]))
+        for r in sorted(ours, key=lambda r: (ENGINES.index(r["engine"]), -r["threads"])):
+            if r["phase"] != phase:
+                continue
+            size = " × ".join(str(r[n]) for n in ("batch", "tokens") if r[n]) or "its own"
+            figures = {"over eager": r["of_eager"]}
+            figures |= {"forward": of(r, "of_eager", "forward")} if training else {}
+            for name in ("torch.compile", "onnxruntime")[:rivals]:
+                figures[f"over {name}"] = r["of_eager"] / of(r, "of_eager", phase, name)
+            figures["peak over eager's"] = r["of_eagers"]
+            figures |= {"forward's": of(r, "of_eagers", "forward")} if training else {}
+            found.setdefault((r["engine"], r["threads"]), []).append(figures)
+            error = max(r["error"], of(r, "error", "forward"))
+            names = {"engine": r["engine"], "sample": f"`{r['sample']}`", "size": size}
+            names |= {"threads": r["threads"], "ms": f"{r['median_ms']:.2f}"}
+            last = {"error": f"{error:.1e}", "built in s": f"{r['build_s']:.1f}"}
+            table.append(names | _texts(figures) | last)
+        for (engine, threads), every in found.items():
+            known = {k: [f[k] for f in every if f[k] == f[k]] for k in every[0]}
+            means = {k: statistics.geometric_mean(v) for k, v in known.items() if v}
+            name = {"engine": engine, "sample": f"geometric mean of {len(every)}"}
+            name |= {"threads": str(threads)}
+            table.append(dict.fromkeys(table[0], "") | name | _texts(means))
+        yield f"\n### {'Training' if training else 'Inference'}\n"
+        rule = ["---", "---", "---", *["---:"] * (len(table[0]) - 3)]
+        lines = [[*table[0]], rule, *(row.values() for row in table)]
+        yield from (f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def _table(rows: Sequence[Row], training: bool) -> Iterable[str]:
-    phase = _BACKWARD if training else _FORWARD
-    rivals = ("torch.compile",) if training else ("torch.compile", "onnxruntime")
-    columns: dict[str, Callable[[Row], float | None]] = {"over eager": lambda r: r["of_eager"]}
-    if training:
-        columns["forward"] = lambda r: _of(rows, r, _FORWARD, r["what"])["of_eager"]
-    for name in rivals:
-        columns[f"over {name}"] = lambda r, name=name: _over(rows, r, phase, name)
-    columns["peak over eager's"] = lambda r: r["of_eagers"]
-    if training:
-        columns["forward's"] = lambda r: _of(rows, r, _FORWARD, r["what"])["of_eagers"]
-    names = ["engine", "sample", "size", "threads", "ms", *columns, "error", "built in s"]
-    yield f"| {' | '.join(names)} |"
-    yield f"|---|---|---|{'---:|' * (len(names) - 3)}"
-    ours = [r for r in rows if r.get("phase") == phase and r["what"].startswith(r["engine"])]
-    means: dict[tuple[str, int], list[list[float | None]]] = {}
-    for row in sorted(ours, key=lambda r: (ENGINES.index(r["engine"]), -r["threads"])):
-        size = " × ".join(str(row[n]) for n in ("batch", "tokens") if row[n]) or "its own"
-        found = [column(row) for column in columns.values()]
-        means.setdefault((row["engine"], row["threads"]), []).append(found)
-        errors = [r["error"] for r in rows if r.get("what") == row["what"] and _same(r, row)]
-        words = [row["engine"], f"`{row['sample']}`", size, str(row["threads"])]
-        words += [f"{row['median_ms']:.2f}", *map(_two, found)]
-        yield f"| {' | '.join(words)} | {max(errors):.1e} | {row['build_s']:.1f} |"
-    for (engine, threads), every in means.items():
-        middle = [[v for v in column if v] for column in zip(*every, strict=True)]
-        words = [_two(statistics.geometric_mean(c) if c else None) for c in middle]
-        yield f"| {engine} | geometric mean | | {threads} | | {' | '.join(words)} | | |"
-
-
-def _two(number: float | None) -> str:
-    return "" if number is None else f"{number:.2f}"
-
-
-def _same(one: Row, other: Row) -> bool:
-    return all(one[n] == other[n] for n in _SIZE)
-
-
-def _of(rows: Iterable[Row], row: Row, phase: str, what: str) -> Row:
-    """The row of a phase that was timed with a row, of what is named."""
-    empty: Row = dict.fromkeys(("of_eager", "of_eagers"))
-    like = (r for r in rows if _same(r, row) and r.get("phase") == phase and r["what"] == what)
-    return next(like, empty)
-
-
-def _over(rows: Iterable[Row], row: Row, phase: str, rival: str) -> float | None:
-    """Time over a rival's, by way of eager's: the rival is timed once, beside one engine."""
-    theirs = _of(rows, row, phase, rival)["of_eager"]
-    return row["of_eager"] / theirs if theirs else None
+def _texts(figures: dict[str, float]) -> dict[str, str]:
+    return {k: f"{v:.2f}" if v == v else "" for k, v in figures.items()}

@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3640,
+    "bench": 3627,
     "commands": 3430,
     "core": 1345,
     "engine": 41835,
