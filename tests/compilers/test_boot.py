@@ -136,7 +136,7 @@ def test_a_stub_has_every_wanted_symbol(needs, library, tmp_path):
             assert not look_up(stub._handle, s.name.encode(), b"other")
 
 
-def test_the_loader_takes_a_stub_and_its_functions_answer(needs, tmp_path):
+def test_stubs_answer_as_cudas_libraries_do_without_a_device(needs, tmp_path):
     wanted = booting.wanted_of(needs, "libcudart.so.12")
     path = tmp_path / "libcudart.so.12"
     path.write_bytes(stub_library(path.name, wanted))
@@ -152,9 +152,6 @@ print(json.dumps([text(100).decode(), sorted(set(stub[name](1, 2, 3) for name in
         tmp_path,
     )
     assert said == ["libcudart.so.12 is not on this machine", [NO_DEVICE]]
-
-
-def test_the_drivers_error_names_are_stored_through_the_pointer(tmp_path):
     path = tmp_path / "libcuda.so.1"
     path.write_bytes(stub_library(path.name, (Symbol("cuGetErrorName"),)))
     said = answer(
@@ -259,16 +256,13 @@ def refused(monkeypatch, folder: Path) -> EngineError:
     return error
 
 
-def test_the_setting_names_no_tvm_with_relay(monkeypatch, tmp_path):
+def test_the_setting_names_no_tvm_that_works(monkeypatch, tmp_path):
     error = refused(monkeypatch, tmp_path)
     assert "holds no tvm" in error.message
     assert error.where == str(tmp_path)
     assert "no folder" in refused(monkeypatch, tmp_path / "nowhere").message
     (tmp_path / "python" / "tvm").mkdir(parents=True)
     assert "no Relay" in refused(monkeypatch, tmp_path).message
-
-
-def test_the_setting_names_a_tvm_with_a_broken_library(monkeypatch, tmp_path):
     (tmp_path / "python" / "tvm" / "relay").mkdir(parents=True)
     (tmp_path / "python" / "tvm" / "relay" / "__init__.py").touch()
     (tmp_path / "build").mkdir()
@@ -305,7 +299,7 @@ except EngineError as error:
 """
 
 
-def test_a_tvm_without_relay_is_already_imported(tmp_path):
+def test_what_is_imported_already_or_missing_is_named(tmp_path):
     package = tmp_path / "other" / "tvm"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -316,9 +310,6 @@ def test_a_tvm_without_relay_is_already_imported(tmp_path):
     )
     assert "already imported" in said["message"]
     assert str(package) in said["where"]
-
-
-def test_a_missing_package_is_named(tmp_path):
     before = "sys.modules['decorator'] = None"
     said = answer(BOOT_REFUSED.format(before=before), tmp_path)
     assert said["kind"] == "engine"

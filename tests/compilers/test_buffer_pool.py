@@ -14,7 +14,7 @@ from relascope.passes.program import Mask
 CPU = torch.device("cpu")
 
 
-def test_memory_is_given_again_when_nobody_has_it():
+def test_memory_is_given_again_when_nobody_has_it_and_else_replaced():
     room = BufferPool()
     assert room.again("a") is None
     first = room.fresh("a", (500, 100), torch.float32, CPU)
@@ -27,9 +27,6 @@ def test_memory_is_given_again_when_nobody_has_it():
     assert again.data_ptr() == address
     assert again.shape == (500, 100)
     assert room.nbytes == 200_000
-
-
-def test_one_that_is_held_is_replaced():
     room = BufferPool()
     held = room.fresh("a", (50_000,), torch.float64, CPU).fill_(1)
     other = room.fresh("a", (50_000,), torch.float64, CPU).fill_(2)

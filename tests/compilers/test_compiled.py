@@ -87,14 +87,12 @@ def test_complex_tensors_are_pairs_for_every_contender(name, training):
     assert (error_of(model, module) > 1e-3) == (name not in compiled._TOLD)  # it has its own copy
 
 
-def test_a_torchscript_model_is_refused_in_words():
+def test_what_cannot_be_compiled_is_told_in_words():
     model = model_of(nn.Linear(8, 2))
     model.module = torch.jit.trace(model.module, model.inputs)
     with pytest.raises(CannotCompile, match="TorchScript"):
         compiled.compiled(model, "torch.compile")
 
-
-def test_what_fails_while_compiling_is_told_by_its_first_line():
     def fail():
         raise RuntimeError("no compiler was found\nand more")
 

@@ -72,7 +72,7 @@ def test_transposed_convolutions_may_make_nothing_or_outlast_their_stride():
         torch.testing.assert_close(out, exact)
 
 
-def test_infinity_meets_no_padding():
+def test_infinity_meets_no_padding_and_large_weights_are_not_copied():
     wanted = Convolution(*SHAPES["few pixels"])
     data, weight, grad = (t.detach().float() for t in (wanted.data, wanted.weight, wanted.grad))
     weight[0, 0, 0, 0] = grad[0, 0, 0, 0] = torch.inf
@@ -85,9 +85,6 @@ def test_infinity_meets_no_padding():
     assert torch.equal(out.isnan(), functional.conv2d(data, weight, padding=1).isnan())
     assert torch.equal(of_weight.isnan(), exact.isnan())
     assert out.isinf().any()
-
-
-def test_large_weights_are_neither_copied_nor_made_twice():
     from relascope.engine.measure.memory import torch_peak
 
     wanted = Convolution(*SHAPES["few pixels"])

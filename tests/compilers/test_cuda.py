@@ -213,7 +213,7 @@ def test_a_graph_is_recorded_once_and_its_results_are_the_callers(recorded):
     assert function.own_memory({}).kept == 10
 
 
-def test_what_is_no_graph_is_refused_and_a_wrong_argument_too(recorded, monkeypatch):
+def test_graphs_are_refused_or_left_out_in_words(recorded, monkeypatch):
     function = cuda_graphs.as_target_says(Function(), WITH_GRAPHS)
     with refused("input", "x is float64"):
         function.run({"x": torch.randn(2, 3).double(), "w": torch.randn(2, 3)}, ["w"])
@@ -224,9 +224,6 @@ def test_what_is_no_graph_is_refused_and_a_wrong_argument_too(recorded, monkeypa
     monkeypatch.setattr(cuda_graphs, "record", record)
     with refused("target", r"a CUDA graph: operation not .* capturing\n", hint="Leave out"):
         function.run({"x": torch.randn(2, 3), "w": torch.randn(2, 3)}, ["w"])
-
-
-def test_without_the_option_a_function_stays_as_it_is():
     function = Function()
     assert cuda_graphs.as_target_says(function, "cuda -libs=blas") is function
     with refused("target", "CUDA graphs are NVIDIA.s"):

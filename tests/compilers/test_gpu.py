@@ -58,9 +58,7 @@ def test_other_errors_are_none_of_a_gpus():
     for text in ("Check failed: shapes differ", "There was not enough memory", "out of bounds"):
         assert gpu_faults.gpu_fault(text) is None
     assert explain(RuntimeError("Check failed: x"), "step").kind == "pass"
-
-
-def test_a_timing_says_what_it_waits_for():
+    assert not list(launches.notes([kernel(), kernel(threads=8, blocks=1)], "cuda"))
     assert waited(torch.device("cpu")) == ""
     said = waited(torch.device("cuda", 1))
     assert "torch.cuda.synchronize" in said and "cuda:1" in said
@@ -85,10 +83,6 @@ def kernel(**facts):
 def test_what_a_gpu_would_not_like_is_said(facts, part):
     (said,) = launches.notes([kernel(), kernel(**facts)], "cuda")
     assert said.startswith("1 of 2 functions") and part in said and said.endswith("k_kernel.")
-
-
-def test_nothing_is_said_of_good_launches():
-    assert not list(launches.notes([kernel(), kernel(threads=8, blocks=1)], "cuda"))
 
 
 def cubin(pairs):

@@ -28,7 +28,7 @@ def test_how_tensors_differ_is_said():
     ) == "0: 3 of 3 off, [0] 1 for 2, [1] 2 for 3, " + ("[2] -4 for -3")
 
 
-def test_pytorchs_own_error_in_float32_is_room():
+def test_what_moves_results_is_room():
     theirs = ONE + 1e-3  # which is off itself
     assert differences(ONE, theirs) == ""
 
@@ -37,9 +37,6 @@ def test_pytorchs_own_error_in_float32_is_room():
 
     assert differences(ONE, theirs, none) != ""
     assert differences(ONE, theirs, none, again=[lambda: (ONE,)]) == ""
-
-
-def test_what_roundings_move_is_room():
     zero = torch.tensor([1e-9, -1e-9])  # a gradient of zero, with another rounding
 
     def moved():

@@ -15,7 +15,7 @@ def small():
         yield
 
 
-def test_what_is_measured(small):
+def test_what_is_measured_and_its_bytes_and_flops(small):
     found = peaks.measure("cpu", ["float32", "int64", "float64", "float32"])
     assert [d for d, _ in found.flops] == ["float32", "float64"]
     assert [s for s, _ in found.bandwidth] == [2**12, 2**13, 2**14]
@@ -25,6 +25,14 @@ def test_what_is_measured(small):
     assert all(rate > 0 for _, rate in found.flops)
     assert found.threads == torch.get_num_threads()
     assert found.seconds > 0
+    amount, run = peaks._product(torch.device("cpu"), torch.float64, lambda: None)
+    side = run().shape[0]
+    assert amount == 2 * side**3
+    moves = peaks._moves(torch.device("cpu"))
+    assert {kind for _, kind in moves} == {"read", "copy", "triad"}
+    for (size, _), (count, work) in moves.items():
+        assert size - 12 <= count <= size
+        work()
 
 
 def test_the_best_of_the_rounds_counts_and_they_go_on_while_it_rises(monkeypatch):
@@ -41,17 +49,6 @@ def test_the_best_of_the_rounds_counts_and_they_go_on_while_it_rises(monkeypatch
     best = peaks._best({"x": (8.0, run)}, lambda: None)
     assert best == {"x": 16.0}
     assert len(runs) == 2 + peaks._ROUNDS  # two to warm up; the last round was no better
-
-
-def test_bytes_and_flops_are_those_of_the_work(small):
-    amount, run = peaks._product(torch.device("cpu"), torch.float64, lambda: None)
-    side = run().shape[0]
-    assert amount == 2 * side**3
-    moves = peaks._moves(torch.device("cpu"))
-    assert {kind for _, kind in moves} == {"read", "copy", "triad"}
-    for (size, _), (count, work) in moves.items():
-        assert size - 12 <= count <= size
-        work()
 
 
 def test_a_gpu_is_waited_for(small, monkeypatch):

@@ -48,16 +48,13 @@ def test_a_large_tensor_has_the_same_figures_as_at_once(dtype, odd):
     assert found.scale == float(theirs.abs().max())
 
 
-def test_a_median_that_a_sample_does_not_show_is_found_all_the_same():
+def test_a_scale_is_the_largest_finite_magnitude_and_a_median_no_samples():
+    assert scale_of(torch.tensor([1.0, -3.0])) == 3.0
+    assert scale_of(torch.tensor([math.nan, 2.0, -math.inf])) == 2.0
+    assert scale_of(torch.tensor([True, False])) == 1.0
+    assert scale_of(torch.zeros(0)) == 0.0
     apart = torch.zeros(1 << 21)
     step = apart.numel() // (1 << 14) | 1
     apart[::step] = 5.0  # all that is sampled
     spread = comparison("t", apart, torch.zeros_like(apart), 1.0, 1.0).spread
     assert spread.median_abs == 0.0
-
-
-def test_a_scale_is_the_largest_finite_magnitude():
-    assert scale_of(torch.tensor([1.0, -3.0])) == 3.0
-    assert scale_of(torch.tensor([math.nan, 2.0, -math.inf])) == 2.0
-    assert scale_of(torch.tensor([True, False])) == 1.0
-    assert scale_of(torch.zeros(0)) == 0.0

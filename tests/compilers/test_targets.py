@@ -52,11 +52,7 @@ def test_the_processor_is_chosen_by_what_is_there(flags, vendor, expected):
     assert cpu_name(frozenset(flags), vendor, KNOWN) == expected
 
 
-def test_no_name_where_llvm_knows_none():
-    assert cpu_name(frozenset(AVX2), "GenuineIntel", {}) == ""
-
-
-def test_the_processor_in_words(tmp_path):
+def test_the_processor_is_told_in_words_and_capped_on_request(tmp_path, monkeypatch):
     listing = tmp_path / "cpuinfo"
     listing.write_text(
         "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz\n"
@@ -67,9 +63,6 @@ def test_the_processor_in_words(tmp_path):
     assert words.startswith("the CPU (Intel Xeon E5-2680 v4, AVX2, ")
     assert words.endswith(("core)", "cores)"))
     assert cpu_info(tmp_path / "none") == {}
-
-
-def test_the_processor_is_capped_on_request(tmp_path, monkeypatch):
     listing = tmp_path / "cpuinfo"
     listing.write_text(f"flags\t\t: {' '.join(AVX512)}\n")
     monkeypatch.setenv("RELASCOPE_PROCESSOR", "avx2")
@@ -193,6 +186,7 @@ def test_what_a_processor_lacks():
     info = {"flags": "avx abm"}
     assert lacking(frozenset({"avx", "lzcnt", "avx2", "fma", "64bit"}), info) == ["avx2", "fma"]
     assert lacking(frozenset({"avx2"}), {}) == []
+    assert cpu_name(frozenset(AVX2), "GenuineIntel", {}) == ""
 
 
 def test_options_have_the_types_that_tvm_wants():
@@ -263,7 +257,7 @@ def test_every_gpu_is_listed_with_what_it_is():
     ]
 
 
-def test_ways_are_listed_for_nvidias_gpus_that_run():
+def test_every_way_of_a_gpu_is_listed_and_tried():
     functions = {"device_api.cuda", "target.build.cuda"}
     ways = {"-libs=blas -graphs=cuda": "as graphs", "-libs=blas": "by a library", "": "by itself"}
     found = fake_tvm({"cuda": [Device(True, "one")]}, functions, ways=ways).gpus()
@@ -279,9 +273,6 @@ def test_ways_are_listed_for_nvidias_gpus_that_run():
     assert named("cuda -graphs=cuda -arch=sm_80 -libs=blas") == "as graphs"
     assert named("cuda -arch=sm_80 -libs=blas") == "by a library"
     assert named("cuda -arch=sm_80") == "by itself"
-
-
-def test_each_way_of_a_gpu_is_tried_and_one_that_fails_says_why():
     functions = {"device_api.cuda", "target.build.cuda"}
 
     def run(target, device, given):
@@ -296,15 +287,13 @@ def test_each_way_of_a_gpu_is_tried_and_one_that_fails_says_why():
     assert "libcublas.so.12 is missing" in library.missing and library.missing.endswith(".")
 
 
-def test_a_gpu_that_computes_wrongly_is_said_not_to_run():
+def test_a_gpu_that_computes_wrongly_or_is_not_there_does_not_run():
     functions = {"device_api.cuda", "target.build.cuda"}
     wrong = fake_tvm({"cuda": [Device(True)]}, functions, lambda t, d, given: np.zeros_like(given))
     (found,) = wrong.gpus()
     assert not found.runs_here
     assert "wrong numbers" in found.missing
 
-
-def test_what_stands_in_the_way_of_a_gpu():
     def missing(functions):
         return [(t.name, t.missing) for t in fake_tvm({}, functions).gpus()]
 

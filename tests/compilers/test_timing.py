@@ -23,7 +23,7 @@ def test_the_ratio_of_minima_is_that_of_the_best_runs():
     assert timing.row("eager", "forward", eager, None, None, 64).ratio_of_minima is None
 
 
-def test_memory_counts_what_is_alive_at_one_time():
+def test_memory_counts_what_is_alive_at_one_time_and_says_nothing(capfd):
     mib = 1 << 20
     kept = torch.zeros(mib, dtype=torch.uint8)  # before the run, and so not counted
 
@@ -37,9 +37,6 @@ def test_memory_counts_what_is_alive_at_one_time():
     assert torch_peak(chain, CPU) == 5 * mib
     assert torch_peak(lambda: kept.view(-1), CPU) == 0
     assert torch_peak(lambda: torch.empty(4 * mib, dtype=torch.uint8), CPU) == 4 * mib
-
-
-def test_measuring_memory_says_nothing_and_lets_the_run_speak(capfd):
     torch_peak(lambda: print("a word", file=sys.stderr, flush=True), CPU)
     assert capfd.readouterr().err == "a word\n"
     with pytest.raises(ZeroDivisionError):

@@ -20,15 +20,12 @@ class Two(torch.nn.Module):
         return self.drop(t.view(2, 16) * t.reshape(2, 16))
 
 
-def test_views_of_one_storage_count_once_and_inputs_and_parameters_not():
+def test_views_of_one_storage_count_once_and_masks_with_what_is_held():
     # autograd saves t for tanh, and two views of t for the product
     assert eager_bytes(Two(), [X]) == 8 * 4 * 4
     assert sum(min_cut_storages(Two(), [X])) == 8 * 4 * 4
     program = torch.export.unflatten(torch.export.export(Two(), (X,)))
     assert sum(min_cut_storages(program, [X])) == 8 * 4 * 4
-
-
-def test_masks_count_with_what_is_held_of_them():
     torch.manual_seed(0)
     assert eager_bytes(Two(0.5), [X]) == 8 * 4 * 4 + 2 * 16 * 4  # in float32
     assert sum(min_cut_storages(Two(0.5), [X])) == 8 * 4 * 4 + 2 * 16  # a byte each
@@ -52,15 +49,12 @@ def test_the_partitioner_keeps_no_more_than_eager(name):
     assert 0 < sum(min_cut_storages(module, inputs)) <= eager_bytes(module, inputs)
 
 
-def test_the_partitioner_has_the_operators_of_torch_compile():
+def test_the_partitioner_has_torch_compiles_operators_and_at_its_best_keeps_less():
     module, inputs = build("mlp", training=True)
     # as a whole, gelu could not be computed again, nor could layer norm
     mask = 8 * 256
     assert sum(min_cut_storages(module, inputs)) == 16_448 + mask
     assert eager_bytes(module, inputs) == 24_640 + 4 * mask
-
-
-def test_at_its_best_the_partitioner_keeps_less_and_the_setting_is_as_before():
     module, inputs = build("bert_layer", training=True)
     found = torch_saved(module, inputs)
     assert found.best_bytes < 0.8 * found.min_cut_bytes < found.eager_bytes

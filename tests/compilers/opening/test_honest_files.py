@@ -127,15 +127,12 @@ def test_a_script_with_a_complex_number_is_a_traces_code(tmp_path):
     check_code(Archive(path))
 
 
-def test_an_operator_of_nobodys_is_named_with_module_and_line(tmp_path):
+def test_what_is_no_exported_program_of_ours_is_named(tmp_path):
     path, *_ = file_of("Vectorised", "export.pt2", tmp_path)
     with pytest.raises(EngineError, match=r"calls torch\._functorch") as error:
         load_model(source_from_file(path), lambda *_: None)
     assert error.value.kind == "operator"
     assert "at the top, honest_models.py:" in error.value.where
-
-
-def test_a_program_of_an_older_pytorch_is_called_that(tmp_path):
     path = tmp_path / "old.pt2"
     path.write_bytes(packed({"serialized_exported_program.json": b"{}"}, folder=""))
     with pytest.raises(EngineError, match=r"of PyTorch 2\.7 or older"):

@@ -78,12 +78,9 @@ def test_a_crafted_file(name, tmp_path):
         assert not re.search(r"ASSERT|frame #|csrc/|\.cpp:|std::|Traceback", said.message)
 
 
-def test_every_crafted_session_can_be_made(tmp_path):
+def test_the_slice_names_files_that_there_are_and_sessions_can_be_made(tmp_path):
     made = [make(tmp_path) for _, kind, make, _ in handwritten.crafted() if kind == ".zip"]
     assert len({*made}) == len(made) > 1 and all(data.startswith(b"PK") for data in made)
-
-
-def test_the_slice_names_files_that_there_are():
     assert set(FEW) <= set(FILES) and set(OPENED) <= set(FILES)
 
 
@@ -163,7 +160,7 @@ def test_operators_that_reach_outside_are_refused():
     assert not any(map(allowed, kinds))
 
 
-def test_folders_of_processes_that_were_killed_are_cleared_away(tmp_path, monkeypatch):
+def test_folders_that_nobody_has_any_more_are_cleared_away(tmp_path, monkeypatch):
     code = "import os; from relascope.core.scratch import Scratch; s = Scratch(); os._exit(9)"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -174,9 +171,6 @@ def test_folders_of_processes_that_were_killed_are_cleared_away(tmp_path, monkey
     assert [p.name for p in tmp_path.iterdir()] == [Path(mine.name).name]
     mine.cleanup()
     assert not [*tmp_path.iterdir()]
-
-
-def test_folders_that_engines_could_only_empty_are_cleared_away(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for name, age in (("relascope-old", 7200), ("relascope-new", 0), ("relascope-mine", 7200)):
         folder = tmp_path / name

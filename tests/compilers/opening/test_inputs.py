@@ -15,6 +15,7 @@ from torch.export import Dim
 from answers import quiet, refused
 from engines import shared
 from limits import ELEMENTWISE, GRADIENT
+from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tensors import read_tensors
@@ -95,12 +96,14 @@ def test_what_a_file_says_of_its_inputs_is_drawn(kind, files):
     assert all(map(torch.equal, again.inputs, opened.inputs))
 
 
-def test_the_range_of_integers_that_is_given_is_drawn(files):
+def test_the_range_of_integers_that_is_given_is_drawn_and_a_model_is_no_tensors(files):
     source = source_from_file(files["pt"], "ids=3x7:int64:4..6, mask=3x7:bool")
     ids, _ = open_model(source, quiet).inputs
     assert set(ids.flatten().tolist()) == {4, 5, 6}
     with pytest.raises(EngineError, match="ids has 50, and what the model looks up by it has 50"):
         open_model(source_from_file(files["pt"], "ids=3x7:int64:0..50, mask=3x7:bool"), quiet)
+    with pytest.raises(EngineError, match="a TorchScript model"):
+        read_tensors(files["pt"])
 
 
 def test_a_type_is_read_as_it_is_written():
@@ -312,14 +315,9 @@ def test_a_file_of_tensors_that_is_refused(name, tmp_path):
     assert len(caught.value.message) < 400
 
 
-def test_a_model_is_no_file_of_tensors(files):
-    with pytest.raises(EngineError, match="a TorchScript model"):
-        read_tensors(files["pt"])
-
-
 def checked(ir, source):
     pipeline = default_pipeline(ir, source.training)
-    found = shared(ir).call("check", BuildRequest(source, pipeline, "llvm"))
+    found = shared(ir).call("check", BuildRequest(source, pipeline, QUICK))
     assert found and None not in [c.max_abs for c in found]
     assert all(c.max_abs < GRADIENT * max(1.0, c.scale) for c in found)
 

@@ -20,7 +20,7 @@ def place(tmp_path, monkeypatch):
     return tmp_path / "builds"
 
 
-@pytest.mark.parametrize("ir", ["relax", "relay"])
+@pytest.mark.parametrize("ir", ["relay", pytest.param("relax", marks=pytest.mark.exhaustive)])
 def test_another_process_takes_what_was_built(ir, place):
     with EngineClient(ir, "kept_session:KeptSession") as client:
         usual, *_ = client.call("run", ir, keep=False)
@@ -44,7 +44,7 @@ def test_another_process_takes_what_was_built(ir, place):
         assert client.call("run", ir, plain=True)[1] == 1, "another target"
 
 
-@pytest.mark.parametrize("ir", ["relax", "relay"])
+@pytest.mark.parametrize("ir", ["relax", pytest.param("relay", marks=pytest.mark.exhaustive)])
 def test_a_process_beside_builds_the_second_of_two(ir, place):
     results, kept = [], []
     for processors, dies, here in ((1, False, 2), (2, False, 1), (2, True, 2)):

@@ -15,6 +15,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from answers import quiet, refused
+from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -60,13 +61,16 @@ def test_a_program_is_written_alike_for_every_device():
     assert len(made) > 10 and {t.device.type for t in made} == {"cpu"}
 
 
-def test_seeding_leaves_alone_what_seed_a_gpu_starts_with():
+def test_seeds_say_what_is_drawn_and_leave_alone_what_gpus_start_with():
     """torch.manual_seed also says what GPUs that are used later are seeded with."""
     before = torch.cuda._lazy_seed_tracker.get_calls()
     with seeded(7):
         drawn = torch.rand(3)
     assert torch.cuda._lazy_seed_tracker.get_calls() == before
     assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))
+    single, double = load("mlp").grad_outs(), load("mlp", dtype="float64").grad_outs()
+    assert torch.equal(single[0].double(), double[0])
+    assert single[0].shape == (8, 10)
 
 
 def test_all_operators_that_are_not_known_are_named():
@@ -219,8 +223,7 @@ INT8 = {
 }
 
 
-@pytest.mark.parametrize("drawn", INT8)
-@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize(("drawn", "by_row"), combinations(list(INT8), [False, True]))
 def test_products_of_int8_are_pytorchs(drawn, by_row):
     for size in ((1, 7), (3, 5), (2, 3, 2000), (2, 1, 3, 4)):
         torch.manual_seed(size[-1])
@@ -385,14 +388,11 @@ def test_a_sample_says_what_it_is():
     assert model.parameter_elements == 7_087_872
 
 
-def test_train_mode_is_random_but_seeded():
+def test_train_mode_is_random_but_seeded_and_leaves_the_generator_alone():
     one, same = load("mlp", training=True), load("mlp", training=True)
     assert torch.equal(one.forward()[0], one.forward()[0])
     assert torch.equal(one.forward()[0], same.forward()[0])
     assert not torch.equal(one.forward()[0], load("mlp").forward()[0])
-
-
-def test_running_leaves_the_global_generator_alone():
     model = load("mlp", training=True)
     torch.manual_seed(9)
     expected = torch.rand(2)
@@ -458,17 +458,6 @@ def test_masks_are_those_that_pytorch_draws():
     assert torch.equal(drawn["probs"][..., :11] == 0, mask_zero)
 
 
-def test_grad_outs_hold_the_same_numbers_in_both_dtypes():
-    single, double = load("mlp").grad_outs(), load("mlp", dtype="float64").grad_outs()
-    assert torch.equal(single[0].double(), double[0])
-    assert single[0].shape == (8, 10)
-
-
-def test_wrong_sizes_of_a_sample():
-    with refused("usage", "tokens"):
-        load("mlp", tokens=3)
-
-
 # Files.
 
 
@@ -504,11 +493,17 @@ def test_a_file_is_loaded_with_its_recorded_inputs(trace):
     assert {t.dtype for t in (*model.forward(), *model.parameters.values())} == {torch.float64}
 
 
-def test_a_file_without_recorded_inputs_asks_for_them(trace):
+def test_a_file_without_recorded_inputs_or_with_wrong_ones_says_so(trace):
     bare = forget_inputs(trace)
     with refused("input", "x, shift", hint="x="):
         load_model(source_from_file(bare), quiet)
     assert load_model(source_from_file(bare, "3x8, 3x8"), quiet).forward()[0].shape == (3, 8)
+    with refused("input", "mat1 and mat2", where="aten::linear in fc", says="x: float32[3, 9]"):
+        load_model(source_from_file(trace, "3x9, 3x8"), quiet)
+    source = source_from_file(trace)
+    assert source.digest
+    with pytest.raises(EngineError, match="changed"):
+        load_model(replace(source, digest="0" * 32), quiet)
 
 
 @pytest.mark.parametrize(
@@ -520,11 +515,6 @@ def test_wrong_input_types(trace, text, words):
         load_model(source_from_file(trace, text), quiet)
 
 
-def test_a_shape_error_names_the_operator(trace):
-    with refused("input", "mat1 and mat2", where="aten::linear in fc", says="x: float32[3, 9]"):
-        load_model(source_from_file(trace, "3x9, 3x8"), quiet)
-
-
 def test_files_that_are_no_traces(tmp_path):
     text, weights = tmp_path / "text.pt", tmp_path / "weights.pt"
     text.write_text("hello")
@@ -532,17 +522,13 @@ def test_files_that_are_no_traces(tmp_path):
     for path in (text, weights):
         with refused("file", "not a TorchScript trace", where=path.name):
             load_model(source_from_file(path), quiet)
+    text.rename(program := tmp_path / "text.pt2")
+    with refused("file", where=program.name):
+        load_model(source_from_file(program), quiet)
     with pytest.raises(EngineError, match="no file"):
         source_from_file(tmp_path / "none.pt")
     with pytest.raises(EngineError, match="neither a sample nor a file"):
         load("bert_lair")
-
-
-def test_a_file_that_changed_is_noticed(trace):
-    source = source_from_file(trace)
-    assert source.digest
-    with pytest.raises(EngineError, match="changed"):
-        load_model(replace(source, digest="0" * 32), quiet)
 
 
 def test_dropout_is_what_was_traced(tmp_path):
@@ -645,7 +631,7 @@ def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):
     assert torch.equal(module[0](x), x)  # no hook of the tracing is left
 
 
-def test_an_input_named_like_a_parameter_is_renamed(tmp_path):
+def test_inputs_are_named_apart_and_as_many_as_there_are(tmp_path):
     class Clash(nn.Module):
         def __init__(self):
             super().__init__()
@@ -658,6 +644,9 @@ def test_an_input_named_like_a_parameter_is_renamed(tmp_path):
     model = load_model(source_from_file(path), quiet)
     assert model.input_names == ("x_",)
     assert list(model.parameters) == ["x"]
+    module, inputs = Fn(lambda a, b, c: a + b * c), tuple(torch.randn(2) for _ in range(3))
+    model = model_from_module(module, ("a", "b", "c"), inputs, ModelSource("any"), quiet)
+    assert torch.equal(model.forward()[0], module(*inputs))
 
 
 class Around(torch.nn.Module):
@@ -730,8 +719,6 @@ def test_inputs_in_tuples_lists_and_dicts_are_inputs_of_their_own(tmp_path):
     with refused("input", "takes 8 inputs .*, not 2"):
         load_model(source_from_file(path, "x=4x3:float32, 2x4:float32"), quiet)
 
-
-def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
     class Unread(nn.Module):
         def forward(self, x, batch):
             return x * 2
@@ -740,12 +727,6 @@ def test_inputs_that_hold_what_nothing_reads_are_refused(tmp_path):
     path = save(Unread(), inputs, tmp_path / "x.pt", strict=False)
     with refused("input", "something else than tensors: batch: Dict"):
         load_model(source_from_file(path, "x=2:float32"), quiet)
-
-
-def test_inputs_without_names_are_as_many_as_there_are():
-    module, inputs = Fn(lambda a, b, c: a + b * c), tuple(torch.randn(2) for _ in range(3))
-    model = model_from_module(module, ("a", "b", "c"), inputs, ModelSource("any"), quiet)
-    assert torch.equal(model.forward()[0], module(*inputs))
 
 
 def turned(x):

@@ -57,7 +57,7 @@ def cut(opened, module, call=1):
     return cut_out(opened, ModelSource("own", module=module, call=call))
 
 
-def test_a_submodule_gets_what_the_whole_gives_it():
+def test_a_submodule_gets_what_the_whole_gives_it_at_each_call():
     opened = whole()
     x, y = opened.inputs
     before = {n: dict(m.__dict__) for n, m in opened.module.named_modules()}
@@ -78,9 +78,6 @@ def test_a_submodule_gets_what_the_whole_gives_it():
     model = model_from_module(found.module, found.names, found.inputs, ModelSource("own"), quiet)
     assert {o.scope for o in model.flat.origins.values()} == {"", "linear"}
     assert torch.equal(model.forward()[0], made)
-
-
-def test_a_later_call_has_other_inputs():
     opened = whole()
     first, second = (cut(opened, "again", n) for n in (1, 2))
     assert torch.equal(first.inputs[0], opened.inputs[0]) and second.calls == 2

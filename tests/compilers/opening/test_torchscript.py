@@ -222,7 +222,7 @@ class Scripted(nn.Module):
         return Pair(total[..., 1:3], {"a": sorted([n, -1])})
 
 
-def test_scripts_of_honest_modules_are_read(tmp_path):
+def test_honest_scripts_and_old_versions_are_read(tmp_path):
     path = tmp_path / "model.pt"
     for module in (
         Scripted(),
@@ -231,9 +231,6 @@ def test_scripts_of_honest_modules_are_read(tmp_path):
     ):
         torch.jit.script(module).save(str(path))
         check_code(Archive(path))
-
-
-def test_code_of_old_versions_is_read(tmp_path):
     path = tmp_path / "model.pt"
     head = b"op_version_set = 1\nimport __torch__.torch\n"
     path.write_bytes(changed(".pt", "", parts={"*.py": lambda code: head + code}))
