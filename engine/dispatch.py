@@ -87,8 +87,8 @@ def add_tvm_dispatch(
         sample_kwargs: arguments of forward() by name, the same way.
         engine: "relay" or "relax"; one process can have one of them.
         captures: name of a strategy in `passes.cuts.cut.STRATEGIES`: what the forward saves.
-        budget: most bytes to save, for the strategies that have one: an int is bytes, a float a
-            fraction of what everything that crosses takes; None is 0.5.
+        budget: most bytes to save, or for `peak` of a step: an int is bytes, a float a fraction of
+            that where all that crosses is kept; None is 0.5, and for `peak` the least.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
         verify: before its first use, compare a build with the module's own `forward`, on the
             samples and on other values (see `_other_values`): outputs, gradients, changed buffers,

@@ -80,7 +80,8 @@ def test_the_table_of_options_is_the_parsers_and_every_strategy_is_described():
     assert f"\n\n{table}\n\n" in text, "run `make docs`"
     options = set().union(*commands().values()) - {"-h", "--help"}
     assert not {o for o in options if not re.search(rf"`{o}\b", table)}
-    assert not {s for s in STRATEGIES if f"`{s}`" not in text}
+    for page in (text, text_of("docs/in-your-code.md")):
+        assert not {s for s in STRATEGIES if f"`{s}`" not in page}
 
 
 @pytest.mark.engine
