@@ -20,7 +20,7 @@ def test_sample_is_what_its_entry_says(name):
         assert inputs[0].shape[1] == sample.default_tokens
     assert not module.training
     for parameter_name, parameter in module.named_parameters():
-        numbers = parameter if parameter.dim() else torch.stack([parameter, -parameter])
+        numbers = parameter if parameter.numel() > 1 else torch.stack([parameter, -parameter])
         assert numbers.std() > 1e-3, f"{parameter_name} is constant"
 
 
