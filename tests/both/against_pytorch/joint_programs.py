@@ -7,9 +7,22 @@ from torch.nn import functional as F
 
 import small_models  # noqa: F401
 from answers import quiet, refused
-from gradients import Fn, Several, compare, draw, import_model, joint, passes, step, trained
+from gradients import (
+    Fn,
+    Several,
+    bert_layer,
+    compare,
+    draw,
+    import_model,
+    joint,
+    passes,
+    step,
+    to_graph,
+    trained,
+)
 from image_parts import PARTS, norms, part
 from limits import LIMITS, close
+from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model, model_from_module
 
@@ -73,7 +86,7 @@ def test_gradients_and_running_statistics_agree(name, dtype):
         torch.testing.assert_close(updated[key], theirs, **close(LIMITS[dtype][0]))
 
 
-def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
+def test_outputs_have_a_grad_out_each_where_they_are_floating():
     model, program = trained(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
     rooted = passes(program, "root_grad_out")
     assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
@@ -82,9 +95,6 @@ def test_several_outputs_each_have_their_grad_out_and_integers_have_none():
     outputs, gradients = step(model, made)
     compare(model, outputs, gradients)
     assert outputs[1].tolist() == [5, 6]
-
-
-def test_a_model_without_floating_output_has_no_gradient():
     _, program = trained(Fn(lambda x: x > 0), torch.randn(2, 3))
     with refused("pass", "floating"):
         passes(program, "root_grad_out")
@@ -115,3 +125,19 @@ def test_integers_may_lack_a_gradient():
     model, program = trained(module, draw(4, 3), dtype="float64")
     outputs, gradients = step(model, joint(program))
     compare(model, outputs, gradients)
+
+
+def test_provenance_survives_the_gradient_and_ids_are_unique():
+    layer, inputs = bert_layer()
+    _, program = trained(layer, *inputs)
+    graph, _ = to_graph(joint(program))
+    graph.validate()
+    forward = graph.ancestors(graph.outputs[: graph.forward_outputs])
+    calls = [n for n in graph if n.kind is Kind.CALL]
+    assert all(n.scope and n.source for n in calls if n.id in forward)
+    backward = [n for n in calls if n.id not in forward]
+    origins = [(n.scope, n.source) for n in backward]
+    assert sum(bool(s) for s, _ in origins) > 0.9 * len(backward)
+    assert ("attention.self", "gradient of aten::softmax") in origins
+    assert ("output.LayerNorm", "gradient of aten::layer_norm") in origins
+    assert {s for s, _ in origins if s} <= {n.scope for n in calls if n.id in forward}

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from answers import refused
+from answers import quiet, refused
+from limits import OUTPUT
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import Builder
 from relascope.engine.protocol.request import BuildRequest
@@ -18,13 +19,9 @@ from relascope.passes.cuts.joint import Joint
 MLP = ModelSource("mlp")
 
 
-def silent(fraction, text):
-    pass
-
-
 def compiled(session, target, folder=""):
     return session.compile(
-        BuildRequest(MLP, default_pipeline(session.ir, False), target), folder, progress=silent
+        BuildRequest(MLP, default_pipeline(session.ir, False), target), folder, progress=quiet
     )
 
 
@@ -44,11 +41,24 @@ def test_for_this_machine(session, tmp_path):
     assert kernel.code[0][1] in (tmp_path / "out" / "forward" / f"{kernel.name}.ll").read_text()
 
 
+def test_a_timing_stands_beside_its_error(session):
+    target = next(t.name for t in session.describe(progress=quiet).targets if t.runs_here)
+    request = BuildRequest(MLP, default_pipeline(session.ir, False), target, 1, 2)
+    result = session.time(request, progress=quiet)
+    eager, ours = result.rows
+    assert (eager.what, eager.ratio_to_eager) == ("pytorch eager", None)
+    assert (ours.what, ours.phase) == (f"{session.ir}, {target}", "forward")
+    assert ours.q1_ms <= ours.median_ms <= ours.q3_ms
+    assert ours.ratio_to_eager > 0
+    assert 0 < ours.max_abs_error < OUTPUT
+    assert result.threads == 1
+
+
 def test_each_round_builds_anew(session, monkeypatch):
     builds, own = [], Builder._try
     monkeypatch.setattr(Builder, "_try", lambda *a: builds.append(a) or own(*a))
     asked = BuildRequest(MLP, default_pipeline(session.ir, False), "llvm")
-    times = session.compile_times(asked, 2, 60.0, progress=silent)
+    times = session.compile_times(asked, 2, 60.0, progress=quiet)
     first = len(builds) - 2  # none, where it was built before
     assert len(times.build) == 2 and first in (0, 1)
 
@@ -63,41 +73,36 @@ def test_for_another_processor(session):
     assert "ymm" in text(avx, "assembly") or "zmm" in text(avx, "assembly")
 
 
-def test_for_cuda_without_a_gpu_or_a_compiler(session, monkeypatch, tmp_path):
+def test_for_cuda_without_a_gpu_with_and_without_a_compiler(session, monkeypatch, tmp_path):
+    if shutil.which("nvcc") is not None:
+        found = compiled(session, "cuda -arch=sm_90")
+        assert found.code_bytes > 0 and ".entry" in text(found, "PTX")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = compiled(session, "cuda -arch=sm_90")
     assert not found.target.runs_here
     assert found.code_bytes is None
-    assert "not compiled" in found.notes[1]
+    assert "not compiled" in found.notes[1] and "nvcc" in found.notes[1]
     assert text(found, "CUDA").count("__global__") >= len(found.kernels)
     assert "__launch_bounds__" in found.kernels[0].code[0][1]
 
 
-def test_for_cuda_with_a_compiler_where_there_is_one(session):
-    found = compiled(session, "cuda -arch=sm_90")
-    if shutil.which("nvcc") is None:
-        assert found.code_bytes is None and "nvcc" in found.notes[1]
-    else:
-        assert found.code_bytes > 0 and ".entry" in text(found, "PTX")
-
-
 def test_both_halves_of_a_training_step(session):
     source, pipeline = ModelSource("mlp", training=True), default_pipeline(session.ir, True)
-    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
+    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
     ids = cut(Joint(joint)).ids
     target = "llvm -mtriple=aarch64-linux-gnu"
-    found = session.compile(BuildRequest(source, pipeline, target).split_at(ids), progress=silent)
+    found = session.compile(BuildRequest(source, pipeline, target).split_at(ids), progress=quiet)
     assert {k.phase for k in found.kernels} == {"forward", "backward"}
     with pytest.raises(EngineError, match="two functions"):
-        session.compile(BuildRequest(source, pipeline, target), progress=silent)
+        session.compile(BuildRequest(source, pipeline, target), progress=quiet)
 
 
 def test_what_is_not_here_is_not_run(session):
     for target in ("llvm -mtriple=aarch64-linux-gnu", "cuda -arch=sm_90"):
         request = BuildRequest(MLP, default_pipeline(session.ir, False), target, 1, 1)
         with refused(match="cannot run here", hint="relascope compile"):
-            session.time(request, progress=silent)
+            session.time(request, progress=quiet)
         with refused(match="cannot run here"):
-            session.tune(request, (), 1, progress=silent)
+            session.tune(request, (), 1, progress=quiet)
         with pytest.raises(EngineError, match="cannot run here"):
-            session.inside(request, progress=silent)
+            session.inside(request, progress=quiet)

@@ -4,7 +4,7 @@ import pytest
 
 from answers import refused
 from compiling import *  # noqa: F403
-from compiling import MLP, compiled, silent
+from compiling import MLP, compiled, quiet
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relax.building import runtime
 from relascope.passes.catalogue import default_pipeline
@@ -33,7 +33,7 @@ def test_a_gpus_products_by_pytorchs_library(session):
 )
 def test_options_that_are_not_for_a_kind_of_target_are_refused(session, target, part):
     with refused(match=part, hint="Leave out"):
-        session.target(target, progress=silent)
+        session.target(target, progress=quiet)
 
 
 def test_dlight_can_be_named(session):

@@ -3,27 +3,14 @@
 import pytest
 import torch
 
-from answers import refused
-from gradients import Fn, imported
+from gradients import Fn
 from limits import OUTPUT
-from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
 from relax_modules import check, draw, errors, quiet
 from traces import net, save
-
-
-def test_random_numbers_are_refused_by_name():
-    with pytest.raises(EngineError) as caught:
-        imported(Fn(lambda x: x * torch.poisson(x.abs())), draw(3), training=True)
-    assert caught.value.kind == "operator"
-    assert "poisson" in caught.value.where
-
-
-def test_operators_that_tvm_lacks_are_written_with_others():
-    check(Fn(lambda x: torch.logsumexp(x, 1)), draw(3, 5))
 
 
 def test_a_size_that_a_trace_computes_in_floats():
@@ -67,10 +54,3 @@ def test_an_exported_program(tmp_path, training):
     scopes = {n.scope for n in to_graph(program)[0] if n.op == "nn.layer_norm"}
     assert scopes == {"blocks.0.norm", "blocks.1.norm"}
     assert max(errors(model, program).values()) <= OUTPUT
-
-
-def test_a_file_that_is_no_exported_program(tmp_path):
-    path = tmp_path / "x.pt2"
-    path.write_bytes(b"nothing")
-    with refused("file"):
-        load_model(ModelSource(str(path)), quiet)

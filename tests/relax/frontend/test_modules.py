@@ -120,11 +120,19 @@ class Module:
         opened(tmp_path, text.lstrip())
 
 
-def test_code_in_json_is_refused(tmp_path):
+def test_code_in_json_is_refused_and_told(tmp_path):
     for name in ("runtime.Module", "node.AttrFunc"):
         text = f'{{"root_index": 0, "nodes": [{{"type": "{name}", "data": {{}}}}]}}'
         with pytest.raises(EngineError, match="is of the type"):
             opened(tmp_path, text, "json")
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    called = relax.Call(relax.ExternFunc("evil"), [x], ty_args=[x.ty])
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(called))
+    path = tmp_path / "mod.json"
+    path.write_text(tvm.ir.save_json(builder.get()))
+    assert "evil" in read_program(path, ModelSource(""), silent).program.code
 
 
 def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
@@ -198,14 +206,11 @@ def test_code_that_a_text_names_is_told(tmp_path, body, named):
     assert named in program.code
 
 
-def test_an_ill_formed_module_is_shown_with_what_is_wrong(tmp_path):
+def test_an_ill_formed_module_is_shown_and_a_recursion_drawn_once(tmp_path):
     path = tmp_path / "mod.relax"
     path.write_text(module(function(f"y = {EXTERN}\n    return y")))  # a pure one has effects
     notes = RelaxSession().load(source_from_file(path), progress=silent).notes
     assert any(n.startswith("TVM says that it is not well-formed: ") for n in notes)
-
-
-def test_a_recursion_is_drawn_once(tmp_path):
     path = tmp_path / "mod.relax"
     inner = "cls = Module\n    y = cls.other(x)\n    return y"
     kind = 'x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"'
@@ -215,10 +220,19 @@ def test_a_recursion_is_drawn_once(tmp_path):
     assert [n.op for n in call.body if n.op] == ["@other"]
 
 
-def test_one_function_is_main_whatever_its_name(tmp_path):
+def test_a_main_is_found_by_its_place_and_arguments_with_values_come_last(tmp_path):
     for text in (function(name="only"), module(function(name="only"))):
         found = opened(tmp_path, f"from tvm.script import relax as R\n\n{text}")
         assert [str(t) for t in found.outputs] == ["float32[2, 4]"]
+    w, x = (relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("w", (4, 4)), ("x", (2, 4))))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [w, x]):
+        builder.emit_func_output(builder.emit(relax.op.matmul(x, w)))
+    found = read_program(saved(tmp_path, "json", builder.get()), ModelSource(""), silent)
+    assert [str(p.name) for p in found.program.main.params] == ["x", "w"]
+    variable = relax.Var("x", relax.TensorType((2,), "float32"))
+    with refused(says="no module"):
+        opened(tmp_path, tvm.ir.save_json(variable), "json")
 
 
 DENSE = """#[version = "0.0.5"]
@@ -228,7 +242,7 @@ def @main(%x: Tensor[(2, 4), float32], %layer.w: Tensor[(4, 4), float32]) {
 """
 
 
-def test_relays_text_is_told_in_relax(tmp_path):
+def test_relays_text_is_told_in_relax_or_refused(tmp_path, monkeypatch):
     found = opened(tmp_path, DENSE, "relay")
     assert found.notes[0].startswith("A Relay module, written in Relax as ")
     assert [n for n, _ in found.inputs] == ["x", "layer.w"]
@@ -236,38 +250,9 @@ def test_relays_text_is_told_in_relax(tmp_path):
     run = replay.runner(found.program.mod, given, "llvm", False)
     run()
     assert np.allclose(run.results()[0], given["x"] @ WEIGHT.T + 1)
-
-
-def test_relays_text_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
     deep = DENSE.replace("add(", "(" * 200_000)
     with refused("reader", r"TVM's own reader fails over it \(SIGSEGV\)"):
         opened(tmp_path, deep, "relay")
     monkeypatch.setenv("RELASCOPE_RELAY_TVM", str(tmp_path))
     with refused("engine", "holds no tvm"):
         read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)
-
-
-def test_what_json_holds_beside_plain_functions_is_refused(tmp_path):
-    variable = relax.Var("x", relax.TensorType((2,), "float32"))
-    with refused(says="no module"):
-        opened(tmp_path, tvm.ir.save_json(variable), "json")
-
-
-def test_a_function_that_json_calls_by_name_is_told(tmp_path):
-    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
-    called = relax.Call(relax.ExternFunc("evil"), [x], ty_args=[x.ty])
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(called))
-    path = tmp_path / "mod.json"
-    path.write_text(tvm.ir.save_json(builder.get()))
-    assert "evil" in read_program(path, ModelSource(""), silent).program.code
-
-
-def test_arguments_with_values_come_last(tmp_path):
-    w, x = (relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("w", (4, 4)), ("x", (2, 4))))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [w, x]):
-        builder.emit_func_output(builder.emit(relax.op.matmul(x, w)))
-    found = read_program(saved(tmp_path, "json", builder.get()), ModelSource(""), silent)
-    assert [str(p.name) for p in found.program.main.params] == ["x", "w"]

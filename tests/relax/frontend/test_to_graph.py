@@ -64,14 +64,11 @@ def drawn(mod, inputs=("x",)):
     return to_graph(RelaxProgram(mod, {}, inputs, 1))[0]
 
 
-def test_a_branch_reads_both_its_sides():
+def test_branches_and_closures_read_what_they_take():
     graph = drawn(Branches, ("x", "c"))
     (branch,) = (n for n in graph if n.op == "if")
     assert [graph.by_id[i].title for i in branch.inputs] == ["c", "tanh", "exp"]
     assert graph.outputs == (branch.id,)
-
-
-def test_a_closure_has_its_inside_and_reads_what_it_takes_from_outside():
     graph = drawn(Closure)
     (closure,) = (n for n in graph if n.op == "closure")
     assert closure.kind is Kind.FUNCTION and [n.op for n in closure.body if n.op] == ["add"]

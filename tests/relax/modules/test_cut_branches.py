@@ -67,14 +67,11 @@ def test_a_branch_is_cut_inside_and_the_rest_of_it_is_an_argument(up):
     assert any(np.array_equal(found, s) for s in (sides[:2] if up else sides[2:]))
 
 
-def test_what_is_left_of_a_branch_without_its_if_stands_in_its_place():
+def test_what_is_left_of_a_branch_stands_in_its_place_or_is_no_result():
     made = cut(start(Branches), "multiply", "exp")
     assert not any(isinstance(b.value, relax.If) for b in made.mod["main"].body.blocks[0].bindings)
     left, right = run(made, *[X] * len(made.mod["main"].params))
     assert np.array_equal(left, X * X) and np.allclose(right, np.exp(X), rtol=1e-6)
-
-
-def test_what_a_branch_makes_and_does_not_return_is_no_result():
     made = cut(start(Branches), "if", "add", ends=("if", "add"))
     assert made.outputs == 1
 

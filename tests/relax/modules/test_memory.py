@@ -116,13 +116,10 @@ def stepped(tmp_path):
 
 def test_a_storage_that_is_used_again_while_an_alias_lives_is_a_problem_of_every_step(stepped):
     assert stepped(0) == [(OVERLAP,)] * 3
-
-
-def test_two_tensors_beside_each_other_are_none(stepped):
     assert stepped(120) == [()] * 3
 
 
-def test_tvms_plan_is_followed_step_by_step():
+def test_tvms_plan_is_followed_and_a_storage_of_the_other_branch_found():
     mod = tvm.transform.Sequential(
         [
             relax.transform.LegalizeOps(),
@@ -142,9 +139,6 @@ def test_tvms_plan_is_followed_step_by_step():
         later, found = plan_of(mod)
         assert [(t.storage, t.write, t.end) for t in later.tensors] == held and found == []
         assert later.peak() == plan.peak() == (360, 2)
-
-
-def test_a_storage_of_the_other_branch_is_found():
     mod = Branches
     for name in ("LegalizeOps", "RemovePurityChecking", "CallTIRRewrite"):
         mod = getattr(relax.transform, name)()(mod)

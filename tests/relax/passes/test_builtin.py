@@ -8,7 +8,7 @@ from tvm import relax
 
 from gradients import imported, passes, runtime
 from limits import LIMITS, rounding
-from quick import QUICK
+from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.relax.builtin import topological_sort
@@ -16,7 +16,7 @@ from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.ir.rewrite import bindings, op_name
 from relax_modules import errors
 
-DTYPES = ["float32", "float64"]
+DTYPES = ["float64", "float32"]
 
 
 class Adapted(nn.Module):
@@ -52,8 +52,7 @@ def work(made):
     return total
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bound", ["", "bind|"])
+@pytest.mark.parametrize(("bound", "dtype"), combinations(["", "bind|"], DTYPES))
 def test_an_adapter_is_taken_apart_for_less_work(bound, dtype):
     torch.manual_seed(0)
     model, before = imported(Adapted(), torch.randn(2, 16), dtype=dtype)
@@ -63,14 +62,13 @@ def test_an_adapter_is_taken_apart_for_less_work(bound, dtype):
     assert max(errors(model, after).values()) <= LIMITS[dtype][0]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_joined_weights_are_transposed_as_one(dtype):
+def test_joined_weights_are_transposed_as_one():
     torch.manual_seed(0)
-    model, before = imported(Parallel(), torch.randn(3, 8), dtype=dtype)
+    model, before = imported(Parallel(), torch.randn(3, 8), dtype="float64")
     assert counted(passes(before, "combine_matmul"), "permute_dims") == 3
     after = passes(before, "combine_matmul|reorder_permute_dims_after_concat")
     assert (counted(after, "permute_dims"), counted(after, "matmul")) == (1, 1)
-    assert max(errors(model, after).values()) <= LIMITS[dtype][0]
+    assert max(errors(model, after).values()) <= LIMITS["float64"][0]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -89,24 +87,18 @@ def test_fast_math_has_no_gradient():
         passes(before, "fast_math|root_grad_out|gradient")
 
 
-@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
-@pytest.mark.parametrize("direction", ["from-inputs", "from-outputs"])
-def test_another_order_computes_the_same(order, direction):
+def test_other_orders_compute_the_same():
     torch.manual_seed(0)
     model, before = imported(Parallel(), torch.randn(3, 8), dtype="float64")
-    after = topological_sort(before, order, direction)
-    kinds = [op_name(value) for _, value in bindings(after.main)]
-    assert sorted(kinds) == sorted(op_name(value) for _, value in bindings(before.main))
-    assert max(errors(model, after).values()) <= LIMITS["float64"][0]
-
-
-def test_orders_differ():
-    _, before = imported(Parallel(), torch.randn(3, 8))
-    texts = {
-        str(topological_sort(before, order, direction).main)
-        for order in ("depth-first", "breadth-first")
-        for direction in ("from-inputs", "from-outputs")
-    }
+    kinds, texts = sorted(op_name(v) for _, v in bindings(before.main)), set()
+    for order in ("depth-first", "breadth-first"):
+        for direction in ("from-inputs", "from-outputs"):
+            after = topological_sort(before, order, direction)
+            assert sorted(op_name(v) for _, v in bindings(after.main)) == kinds
+            assert str(after.main) in texts or (
+                max(errors(model, after).values()) <= LIMITS["float64"][0]
+            )
+            texts.add(str(after.main))
     assert len(texts) > 1
 
 

@@ -50,17 +50,12 @@ def check(results, wanted, counts):
         )
 
 
-def test_many_are_one():
+def test_many_are_one_and_few_or_of_another_shape_stay_apart():
     check(lambda p, s, more: added([*p, more]), lambda p, s, more: sum(p) + more, [2, 0, 2])
     check(lambda p, s, more: added(s), lambda p, s, more: sum(s), [0, 1, 1])
-
-
-def test_few_stay():
     few = FEW - 1
     check(lambda p, s, more: added(p[:few]), lambda p, s, more: sum(p[:few]), [few, 0, 0])
 
-
-def test_sums_of_another_shape_stay_apart():
     def read(products, sums, more):
         pairs = [(p.args[0].args[0], p.args[1]) for p in products]
         narrow = [(OP.strided_slice(g, [1], [0], [1]), h) for g, h in pairs]

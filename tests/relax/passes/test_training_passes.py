@@ -50,56 +50,55 @@ def same(before, after):
 
 T = OP.permute_dims
 CASES = {
-    "zeros": ("drop_zeros", OP.tanh(OP.add(X, OP.zeros((2, 3), "float64"))), ["tanh"]),
-    "a zero in front": ("drop_zeros", OP.tanh(OP.add(number(0.0), X)), ["tanh"]),
-    "minus a broadcast zero": (
-        "drop_zeros",
-        OP.tanh(OP.subtract(X, OP.broadcast_to(number(0.0), (1, 3)))),
-        ["tanh"],
-    ),
-    "a zero that broadcasts stays": (
-        "drop_zeros",
-        OP.add(ROW, OP.zeros((2, 3), "float64")),
-        ["zeros", "add"],
-    ),
-    "zero minus stays": ("drop_zeros", OP.subtract(number(0.0), X), ["subtract"]),
-    "ones": ("drop_ones", OP.tanh(OP.multiply(OP.ones((2, 3), "float64"), X)), ["tanh"]),
-    "over one": ("drop_ones", OP.tanh(OP.divide(X, number(1.0))), ["tanh"]),
-    "one over stays": ("drop_ones", OP.divide(number(1.0), X), ["divide"]),
-    "a one that broadcasts stays": (
-        "drop_ones",
-        OP.multiply(ROW, OP.ones((2, 3), "float64")),
-        ["ones", "multiply"],
-    ),
-    "a number that is neither": ("drop_ones", OP.multiply(X, number(1.5)), ["multiply"]),
-    "two that undo each other": ("transpose_dedup", OP.tanh(T(T(X, [1, 0]), [1, 0])), ["tanh"]),
-    "two without axes": ("transpose_dedup", OP.tanh(T(T(X))), ["tanh"]),
-    "one in order": ("transpose_dedup", OP.tanh(T(X, [0, 1])), ["tanh"]),
-    "three": ("transpose_dedup", T(T(T(X, [1, 0]), [1, 0]), [1, 0]), ["permute_dims"]),
-    "a product": (
-        "transpose_of_matmul",
-        T(OP.matmul(X, W), [1, 0]),
-        ["permute_dims", "permute_dims", "matmul"],
-    ),
-    "a product of a transpose": (
-        "transpose_of_matmul",
-        T(OP.matmul(T(X, [1, 0]), X), [1, 0]),
-        ["permute_dims", "matmul"],
-    ),
-    "gelu": ("decompose_gelu", OP.nn.gelu(X), ["multiply", "erf", "multiply", "add", "multiply"]),
+    "drop_zeros": {
+        "zeros": (OP.tanh(OP.add(X, OP.zeros((2, 3), "float64"))), ["tanh"]),
+        "a zero in front": (OP.tanh(OP.add(number(0.0), X)), ["tanh"]),
+        "minus a broadcast zero": (
+            OP.tanh(OP.subtract(X, OP.broadcast_to(number(0.0), (1, 3)))),
+            ["tanh"],
+        ),
+        "a zero that broadcasts stays": (
+            OP.add(ROW, OP.zeros((2, 3), "float64")),
+            ["zeros", "add"],
+        ),
+        "zero minus stays": (OP.subtract(number(0.0), X), ["subtract"]),
+    },
+    "drop_ones": {
+        "ones": (OP.tanh(OP.multiply(OP.ones((2, 3), "float64"), X)), ["tanh"]),
+        "over one": (OP.tanh(OP.divide(X, number(1.0))), ["tanh"]),
+        "one over stays": (OP.divide(number(1.0), X), ["divide"]),
+        "a one that broadcasts stays": (
+            OP.multiply(ROW, OP.ones((2, 3), "float64")),
+            ["ones", "multiply"],
+        ),
+        "a number that is neither": (OP.multiply(X, number(1.5)), ["multiply"]),
+    },
+    "transpose_dedup": {
+        "two that undo each other": (OP.tanh(T(T(X, [1, 0]), [1, 0])), ["tanh"]),
+        "two without axes": (OP.tanh(T(T(X))), ["tanh"]),
+        "one in order": (OP.tanh(T(X, [0, 1])), ["tanh"]),
+        "three": (T(T(T(X, [1, 0]), [1, 0]), [1, 0]), ["permute_dims"]),
+    },
+    "transpose_of_matmul": {
+        "a product": (T(OP.matmul(X, W), [1, 0]), ["permute_dims", "permute_dims", "matmul"]),
+        "a product of a transpose": (
+            T(OP.matmul(T(X, [1, 0]), X), [1, 0]),
+            ["permute_dims", "matmul"],
+        ),
+    },
+    "decompose_gelu": {"gelu": (OP.nn.gelu(X), ["multiply", "erf", "multiply", "add", "multiply"])},
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_a_pass_makes_and_that_numbers_stay(case):
-    name, result, expected = CASES[case]
-    before = program(result)
-    after = passes(before, name)
-    assert operators(after) == expected
-    same(before, after)
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_pass_makes_and_that_numbers_stay(name):
+    for case, (result, expected) in CASES[name].items():
+        assert operators(passes(program(result), name)) == expected, case
+    before = program(*(result for result, _ in CASES[name].values()))
+    same(before, passes(before, name))
 
 
-def test_a_product_that_something_else_reads_stays():
+def test_what_nothing_applies_to_stays():
     builder = relax.BlockBuilder()
     with builder.function("main", [X, W, ROW]):
         with builder.dataflow():
@@ -109,9 +108,6 @@ def test_a_product_that_something_else_reads_stays():
         builder.emit_func_output(out)
     before = RelaxProgram(builder.get(), {}, ("x", "w", "row"), 2)
     assert operators(passes(before, "transpose_of_matmul")) == ["matmul", "permute_dims"]
-
-
-def test_what_nothing_applies_to_comes_back_as_it_is():
     before = program(OP.tanh(X))
     names = "drop_zeros drop_ones transpose_dedup transpose_of_matmul decompose_gelu"
     for name in (*names.split(), "decompose_layer_norm", "decompose_batch_norm"):

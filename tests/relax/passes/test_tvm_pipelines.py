@@ -14,7 +14,6 @@ from relascope.engine.jobs.bisect import Question
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import read_pipeline, with_tvms
 from relascope.passes.pipeline import Pipeline
 
@@ -27,11 +26,6 @@ class Open:
             y = R.nn.relu(R.matmul(x, w))
             R.output(y)
         return y
-
-
-@pytest.fixture
-def session():
-    return RelaxSession()
 
 
 def saved(folder, mod):
@@ -55,7 +49,9 @@ def searched(session, source, text, **about):
     return found, [pipeline.steps[i].name for i in found.found.suspects if i >= 0]
 
 
-@pytest.mark.parametrize("name", ["zero", "default", "target"])
+@pytest.mark.parametrize(
+    "name", ["zero", "target", pytest.param("default", marks=pytest.mark.exhaustive)]
+)
 def test_every_step_of_a_pipeline_is_drawn_and_has_numbers(session, name):
     source, pipeline = ModelSource("small_bert"), spelled_out(session, f"tvm:{name}")
     records = session.step(source, pipeline, progress=silent)
@@ -65,7 +61,7 @@ def test_every_step_of_a_pipeline_is_drawn_and_has_numbers(session, name):
         assert all(c.max_rel < 1e-5 for c in session.check(request, progress=silent))
 
 
-def test_the_steps_are_those_that_tvm_runs(session):
+def test_the_steps_are_those_that_tvm_runs_and_kernels_say_what_they_write(session):
     found = session.pipelines(progress=silent)
     steps = {n: [s.name for s in Pipeline.parse(t)] for n, t in found.pipelines.items()}
     assert steps["zero"][0] == "LegalizeOps" and steps["zero"][-1] == "FuseTIR"
@@ -74,9 +70,6 @@ def test_the_steps_are_those_that_tvm_runs(session):
     assert "CombineParallelMatmul" in found.in_front
     on_gpu = session.pipelines("cuda -arch=sm_80", progress=silent).pipelines["target"]
     assert "ApplyDefaultSchedule(target=" in on_gpu
-
-
-def test_what_a_kernel_writes_is_read_from_its_call(session):
     source, pipeline = ModelSource("mlp"), spelled_out(session, "tvm:target")
     graph = session.graph_after(source, pipeline, len(pipeline) - 1, progress=silent)
     (result,) = graph.outputs
@@ -99,10 +92,13 @@ def test_a_program_with_an_open_size_runs_through_all_of_it(session, tmp_path):
     assert (found.kind, named) == ("", [])
 
 
-def test_a_pass_in_front_that_crashes_is_found(session):
+def test_passes_that_crash_or_branches_that_ours_refuse_are_named(session):
     source = broken("matmul_of_vectors")
     found, named = searched(session, source, "CombineParallelMatmul|tvm:zero")
     assert (found.kind, named) == ("crash", ["CombineParallelMatmul"])
+    pipeline = read_pipeline("relax", "cse|decompose_inference")
+    _, last = session.step(broken("plan_across_branches"), pipeline, progress=silent)
+    assert last.error.kind == "usage" and "branches" in last.error.message
 
 
 def test_a_type_that_a_pass_changes_is_named_before_anything_runs(session):
@@ -112,23 +108,11 @@ def test_a_type_that_a_pass_changes_is_named_before_anything_runs(session):
     assert 'R.Tensor((3, 5), dtype="float16")' in first.error.message
 
 
-def test_our_passes_refuse_a_program_that_branches(session):
-    pipeline = read_pipeline("relax", "cse|decompose_inference")
-    _, last = session.step(broken("plan_across_branches"), pipeline, progress=silent)
-    assert last.error.kind == "usage" and "branches" in last.error.message
-
-
-def test_a_pass_that_tvm_has_not_is_refused(session):
+def test_what_tvm_has_not_is_refused(session):
     (record,) = session.step(ModelSource("mlp"), Pipeline.parse("FoldAll"), progress=silent)
     assert record.error.kind == "usage" and "has no Relax pass FoldAll" in record.error.message
-
-
-def test_a_pipeline_that_tvm_has_not_is_refused():
     with pytest.raises(ValueError, match="no pipeline 'one'; known: tvm:zero"):
         with_tvms("relax", "tvm:one", {"zero": ""})
     assert with_tvms("relax", "cse|tvm:zero|-B", {"zero": "A|B"}) == "cse|A|-B"
-
-
-def test_unknown_target_is_refused(session):
     with pytest.raises(EngineError, match="nothing_like_it"):
         session.pipelines("nothing_like_it", progress=silent)

@@ -224,6 +224,7 @@ def test_what_says_how_a_module_is_built_is_left_out_and_no_way_past_the_checks(
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
 
 
+@pytest.mark.exhaustive  # Relax's tests have one, too
 def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
     def nowhere(nodes):
         next(n for n in nodes if n["type_key"] == "relay.attrs.Conv2DAttrs")["attrs"].update(
@@ -278,10 +279,17 @@ def test_sizes_left_open_are_given_by_inputs(tmp_path):
     assert found.outputs == (TensorType((4, 3), "float32"),)
 
 
-def test_files_of_the_other_engine_name_it(tmp_path):
+def test_what_no_relay_module_is_is_refused(tmp_path):
     script = "@I.ir_module\nclass Module:\n    pass\n"
     with refused(match="is TVMScript, which is Relax", hint="Choose the engine Relax"):
         opened(tmp_path, f"from tvm.script import ir as I\n\n{script}", "py")
+    with pytest.raises(EngineError, match="is a Var, and no module"):
+        opened(tmp_path, tvm.ir.save_json(relay.var("x", shape=(2,))))
+    kernel = tvm.IRModule({"main": module()["main"]})
+    x = te.placeholder((2,), name="x")
+    kernel["kernel"] = te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0)])
+    with pytest.raises(EngineError, match=r"tir\.PrimFunc among its functions"):
+        opened(tmp_path, tvm.ir.save_json(kernel))
 
 
 def test_a_variable_that_nobody_binds_is_not_well_formed():
@@ -297,16 +305,6 @@ def test_an_onnx_file_is_read(tmp_path):
     found = read_program(path, source_from_file(path), silent)
     sources = {n.source for n in to_graph(found.program)[0]}
     assert sources >= {"onnx::MatMul", "onnx::Relu"} and found.outputs
-
-
-def test_what_the_json_holds_beside_a_module_is_no_program(tmp_path):
-    with pytest.raises(EngineError, match="is a Var, and no module"):
-        opened(tmp_path, tvm.ir.save_json(relay.var("x", shape=(2,))))
-    kernel = tvm.IRModule({"main": module()["main"]})
-    x = te.placeholder((2,), name="x")
-    kernel["kernel"] = te.create_prim_func([x, te.compute((2,), lambda i: x[i] + 1.0)])
-    with pytest.raises(EngineError, match=r"tir\.PrimFunc among its functions"):
-        opened(tmp_path, tvm.ir.save_json(kernel))
 
 
 def test_arguments_are_in_order_and_named_apart(tmp_path):
@@ -354,7 +352,7 @@ def test_branches_recursion_and_functions_as_values_are_run(tmp_path):
     x = np.array([[0.5, -1.0, 2.0], [0.1, 0.0, -0.3]], "float32")
     for sides in ((), (("if_0", True),), (("if_0", False),)):
         program = read_program(tmp_path / "mod.json", replace(source, sides=sides), silent).program
-        targets = ("llvm", f"llvm {BLAS} -schedules=relascope")[: 1 if sides else 2]
+        targets = (QUICK, f"llvm {BLAS} -schedules=relascope")[: 1 if sides else 2]
         built = [runtime.build(program, BuildOptions(target)) for target in targets]
         for up in (True, False):
             values = {"x": torch.from_numpy(x), "up": torch.tensor(up)}
@@ -365,7 +363,7 @@ def test_branches_recursion_and_functions_as_values_are_run(tmp_path):
                 assert no.item() is not up
             if up and sides:  # one of them is enough
                 continue
-            again = replay.Run(program.mod, {n: v.numpy() for n, v in values.items()}, "llvm")
+            again = replay.Run(program.mod, {n: v.numpy() for n, v in values.items()}, QUICK)
             again()
             np.testing.assert_allclose(again.results()[0], wanted, atol=ELEMENTWISE)
     checked = session.check(

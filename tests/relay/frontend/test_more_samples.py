@@ -9,13 +9,11 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 import small_models  # noqa: F401
 from answers import refused
 from gradients import Statistics, error, imported, joint, quiet, step, trained
-from image_parts import norms, part
+from image_parts import part
 from limits import OUTPUT
 from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
-from relascope.engine.pytorch.model import load_model
-from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.samples import build, llama_block, vit
@@ -30,8 +28,14 @@ def worst(found, start):
     return max(errors)
 
 
+WHOLE = [
+    pytest.param(n, marks=pytest.mark.exhaustive) for n in ("gpt2_block", "llama_block", "vit")
+]
+
+
 @pytest.mark.parametrize(
-    "name", ["gpt2_block", "llama_block", pytest.param("vit", marks=pytest.mark.exhaustive)]
+    "name",
+    ["small_gpt2", "small_llama", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in WHOLE)],
 )
 def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
     found = session.check(
@@ -90,7 +94,7 @@ def test_the_session_compares_running_statistics_too(session, tmp_path):
     assert any("running statistics" in n for n in session.load(source, progress=quiet).notes)
 
 
-def test_one_batch_norm_used_twice_moves_its_statistics_twice():
+def test_batch_norms_move_their_statistics_each_time_or_have_none():
     norm = nn.BatchNorm1d(3)
 
     class Twice(nn.Module):
@@ -107,22 +111,12 @@ def test_one_batch_norm_used_twice_moves_its_statistics_twice():
     assert int(expected["norm.num_batches_tracked"]) == 2
     for value, name in zip(results[1:], program.updates, strict=True):
         torch.testing.assert_close(value, expected[name])
+    module = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
+    model, program = imported(module, torch.randn(5, 3, 4), training=True)
+    assert not program.updates
+    assert error(model, program) <= OUTPUT
 
 
 def test_statistics_that_something_else_reads_are_refused():
     with refused("operator", "running statistics", where="aten::batch_norm in norm"):
         trained(Statistics(before=False), torch.randn(5, 3))
-
-
-def test_a_whole_image_network_is_imported_with_its_statistics():
-    model = load_model(ModelSource("resnet", training=True, batch=2), quiet)
-    program = import_model(model, quiet)
-    assert len(program.updates) == 3 * len(norms(model.module)) == 60
-    assert program.outputs == 61
-
-
-def test_batch_norm_without_statistics_or_scale():
-    module = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
-    model, program = imported(module, torch.randn(5, 3, 4), training=True)
-    assert not program.updates
-    assert error(model, program) <= OUTPUT

@@ -122,26 +122,27 @@ def test_ids_know_attributes_and_argument_order():
     assert sums[1].attrs == {"axis": [1], "keepdims": False, "exclude": False}
 
 
-def test_bounds_that_are_not_finite_are_words():
-    """No browser reads JSON with an infinity in it."""
-    graph = draw(relay.clip(var("x"), 0.0, float("inf")))
-    assert graph.nodes[-1].attrs == {"a_min": 0.0, "a_max": "inf"}
-
-
-def test_equal_nodes_get_numbers():
+def test_equal_nodes_get_numbers_and_bounds_that_are_not_finite_are_words():
     x = var("x")
     graph = draw(relay.add(relay.exp(x), relay.exp(x)))
     first, second = (n.id for n in graph if n.op == "exp")
     assert second == f"{first}#2"
     assert only(graph, "add").inputs == (first, second)
+    # No browser reads JSON with an infinity in it.
+    graph = draw(relay.clip(var("x"), 0.0, float("inf")))
+    assert graph.nodes[-1].attrs == {"a_min": 0.0, "a_max": "inf"}
 
 
-def test_results_are_flat_and_their_tuple_is_not_drawn():
+def test_results_are_flat_and_may_be_an_input():
     x = var("x")
     a, b = relay.exp(x), relay.tanh(x)
     graph = draw(relay.Tuple([a, relay.Tuple([b, a])]))
     assert [graph.by_id[i].op for i in graph.outputs] == ["exp", "tanh", "exp"]
     assert not [n for n in graph if n.kind is Kind.TUPLE]
+    x, y = var("x"), var("y")
+    graph = draw(relay.Tuple([x, relay.exp(x), x]), args=[x, y])
+    assert [graph.by_id[i].title for i in graph.outputs] == ["x", "exp", "x"]
+    assert [graph.by_id[i].name for i in graph.inputs] == ["x", "y"]
 
 
 def test_a_tuple_that_is_read_is_drawn():
@@ -157,13 +158,6 @@ def test_a_tuple_that_is_read_is_drawn():
     items = [n for n in graph if n.kind is Kind.ITEM]
     assert [i.attrs["index"] for i in items] == [0, 2]
     assert all(i.inputs == (split.id,) for i in items)
-
-
-def test_an_input_may_be_the_result():
-    x, y = var("x"), var("y")
-    graph = draw(relay.Tuple([x, relay.exp(x), x]), args=[x, y])
-    assert [graph.by_id[i].title for i in graph.outputs] == ["x", "exp", "x"]
-    assert [graph.by_id[i].name for i in graph.inputs] == ["x", "y"]
 
 
 def test_constants_show_small_values_and_know_large_ones():
@@ -210,14 +204,11 @@ def test_fused_groups_have_bodies(layer):
     assert len(graph.outputs) == 1
 
 
-def test_let_bindings_are_names():
+def test_let_bindings_are_names_and_unread_ones_drawn():
     x, a, b = var("x"), relay.var("a"), relay.var("b")
     chain = relay.Let(a, relay.exp(x), relay.Let(b, relay.add(a, a), relay.tanh(b)))
     straight = relay.tanh(relay.add(shared := relay.exp(x), shared))
     assert draw(chain, args=[x]) == draw(straight, args=[x])
-
-
-def test_unread_bindings_are_drawn():
     x, a = var("x"), relay.var("a")
     graph = draw(relay.Let(a, relay.exp(x), relay.tanh(x)), args=[x])
     assert set(graph.operators) == {"exp", "tanh"}
@@ -265,14 +256,11 @@ def test_the_way_to_the_gradient_can_be_drawn_at_every_step():
     assert [kinds[g] for g in program.grad_outs] == [Kind.INPUT]
 
 
-def test_types_are_inferred_where_they_are_missing():
+def test_types_are_inferred_and_spans_give_place_and_operator():
     x = var("x")
     untyped = RelayProgram(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), {}, ("x",), 1)
     graph, _ = to_graph(untyped)
     assert only(graph, "exp").outputs == (F32,)
-
-
-def test_spans_give_place_and_operator():
     span = tvm.ir.Span(tvm.ir.SourceName("layer.1|aten::exp|7"), 0, 0, 0, 0)
     x = var("x")
     call = relay.Call(tvm.ir.Op.get("exp"), [x], None, None, span)

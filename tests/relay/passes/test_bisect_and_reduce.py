@@ -13,6 +13,7 @@ from relascope.passes.pipeline import Pipeline
 # Relax's are quicker.
 pytest.mark.exhaustive(test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient)  # noqa: F405
 pytest.mark.exhaustive(test_a_pass_that_makes_it_slow_is_found)  # noqa: F405
+pytest.mark.exhaustive(test_a_persons_own_test_decides_what_is_kept)  # noqa: F405
 pytest.mark.exhaustive(test_a_slow_pass_comes_down_to_one_layer)  # noqa: F405
 pytest.mark.exhaustive(test_what_a_pass_itself_takes_is_found_and_narrowed)  # noqa: F405
 

@@ -86,14 +86,11 @@ def test_the_numbers_are_pytorchs(source, name, dtype):
     assert max(c.max_rel for c in found) < LIMIT[dtype]
 
 
-def test_batch_norm_vanishes_into_its_convolution(source):
+def test_convolutions_take_in_a_batch_norm_and_branches(source):
     plain = after(source["float32"], PLAIN).operators
     folded = after(source["float32"], PIPELINES["scales"]).operators
     assert plain["multiply"] == folded.get("multiply", 0) + 1
     assert plain["nn.conv2d"] == folded["nn.conv2d"] == 4
-
-
-def test_three_branches_become_one_convolution(source):
     assert after(source["float32"], PIPELINES["branches"]).operators["nn.conv2d"] == 2
     four = "combine_conv2d(branches=4)"
     assert after(source["float32"], f"{PLAIN}|{four}").operators["nn.conv2d"] == 4
@@ -117,26 +114,6 @@ def test_what_a_pass_made_of_an_operator_is_not_taken_for_its_result(source, nam
     assert max(e.max_rel for e in found) < LIMIT["float32"]
 
 
-def test_paddings_go_into_convolutions(tmp_path):
-    class Padded(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(2, 3, 3, stride=2)
-
-        def forward(self, x):
-            return self.conv(nn.functional.pad(x, (0, 1, 0, 1)))
-
-    torch.manual_seed(0)
-    path = tmp_path / "padded.pt"
-    torch.jit.save(torch.jit.trace(Padded().eval(), torch.rand(1, 2, 8, 8)), path)
-    padded = source_from_file(str(path), "x=1x2x8x8:float32")
-    assert after(padded, "cse").operators["nn.pad"] == 1
-    pipeline = read_pipeline("relay", "fold_explicit_padding")
-    assert "nn.pad" not in after(padded, str(pipeline)).operators
-    found = SESSION.check(BuildRequest(padded, pipeline, QUICK), progress=quiet)
-    assert max(c.max_rel for c in found) < LIMIT["float32"]
-
-
 def run(name, start, *params):
     entry = info("relay", name)
     return entry.load()(start, **entry.arguments(Step(name, True, params)))
@@ -146,16 +123,13 @@ def operators(made):
     return Counter(filter(None, map(op_name, post_order(made.main))))
 
 
-def test_dense_layers_of_different_sizes_join_without_a_batch():
+def test_dense_layers_join_without_a_batch_and_cse_sees_equal_sums():
     new = Tensors("float32")
     x, w1, w2 = new.var("x", 3, 4), new.var("w1", 5, 4), new.var("w2", 6, 4)
     start = new.program(relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
     two = ("branches", "2")
     assert operators(run("combine_dense", start, two)) == operators(start)
     assert operators(run("combine_dense", start, two, ("batch", "false")))["nn.dense"] == 1
-
-
-def test_equal_shapes_let_cse_see_equal_sums():
     new = Tensors("float32")
     g = new.var("g", 2, 3)
     start = new.program(relay.add(relay.collapse_sum_to(g, [3]), relay.collapse_sum_to(g, [3])))
@@ -164,12 +138,16 @@ def test_equal_shapes_let_cse_see_equal_sums():
     assert operators(run("cse", shared))["collapse_sum_to"] == 1
 
 
-def test_integer_dot_products_take_unsigned_operands():
+def test_layouts_and_dot_products_follow_the_cpu():
     start = EXAMPLES["qnn_legalize"]("float32").program
     assert operators(run("qnn_legalize", start))["nn.dense"] == 1
     made = run("qnn_legalize", start, ("cpu", "skylake-avx512"))
     (dense,) = (e for e in post_order(made.main) if op_name(e) == "qnn.dense")
     assert dense.args[0].checked_type.dtype == "uint8"
+    start = EXAMPLES["alter_op_layout"]("float32").program
+    made = run("alter_op_layout", start, ("cpu", "skylake-avx512"))
+    (conv,) = (e for e in post_order(made.main) if "conv2d" in op_name(e))
+    assert conv.attrs.data_layout == "NCHW8c"  # all eight channels that there are
 
 
 @pytest.mark.parametrize("name", ["qnn_legalize", "alter_op_layout"])
@@ -178,14 +156,7 @@ def test_a_cpu_that_is_none_is_refused(name):
         run(name, EXAMPLES[name]("float32").program, ("cpu", "nonsuch"))
 
 
-def test_blocks_of_channels_follow_the_cpu():
-    start = EXAMPLES["alter_op_layout"]("float32").program
-    made = run("alter_op_layout", start, ("cpu", "skylake-avx512"))
-    (conv,) = (e for e in post_order(made.main) if "conv2d" in op_name(e))
-    assert conv.attrs.data_layout == "NCHW8c"  # all eight channels that there are
-
-
-def test_calls_of_functions_are_drawn_with_what_is_inside():
+def test_calls_of_functions_are_drawn_with_what_is_inside_once():
     start = EXAMPLES["inline"]("float32").program
     graph, _ = BACKEND.to_graph(start)
     inside = {n.op: n.body.operators for n in graph if n.kind is Kind.FUNCTION}
@@ -194,9 +165,6 @@ def test_calls_of_functions_are_drawn_with_what_is_inside():
     assert [n.op for n in graph if n.kind is Kind.FUNCTION] == ["@positive"]
     text = BACKEND.text(start)
     assert text.index("def @main(") < text.index("def @square(")
-
-
-def test_a_function_that_calls_itself_can_be_drawn():
     kind = relay.TensorType((2,), "float32")
     x, name = relay.var("x", kind), relay.GlobalVar("again")
     mod = tvm.IRModule({name: relay.Function([x], name(relay.exp(x)), kind)})
@@ -206,9 +174,3 @@ def test_a_function_that_calls_itself_can_be_drawn():
     (call,) = (n for n in graph if n.kind is Kind.FUNCTION)
     assert call.op == "@again"
     assert "call" in {n.op for n in call.body}
-
-
-def test_functions_that_nothing_reaches_are_gone():
-    start = EXAMPLES["remove_unused_functions"]("float32").program
-    names = {str(v.name_hint) for v in run("remove_unused_functions", start).mod.functions}
-    assert names == {"main", "square"}
