@@ -1,51 +1,36 @@
 """Tests of the kernel that draws dropout masks, for the engine of the folder that takes them."""
 
-import importlib
 import random
 from copy import deepcopy
+from importlib import import_module
 
 import numpy as np
 import pytest
 import torch
 
+from quick import ENGINE
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.dropout_masks import DRAWING, MaskDrawing, draw_masks
 from relascope.engine.dispatch import add_tvm_dispatch
 from relascope.passes.program import Mask
 
-__all__ = [
-    "kernel",
-    "test_a_kernel_that_draws_other_numbers_is_not_used",
-    "test_bits_are_those_of_the_bytes_eighth_by_eighth",
-    "test_masks_are_those_of_dropout",
-    "test_masks_drawn_again_are_those_of_the_forward",
-    "test_nan_stays_where_a_dropout_keeps_nothing",
-    "test_the_kernel_draws_the_numbers_of_pytorchs_generator",
-]
-
 COUNTS = (1, 2, 311, 312, 313, 1000, 5000)
 
 
 @pytest.fixture
-def kernel(request: pytest.FixtureRequest) -> mersenne_twister.Kernel:
-    engine = importlib.import_module(
-        f"relascope.engine.{request.path.parents[1].name}.building.runtime"
-    )
-    return engine.mask_kernel()
+def kernel():
+    return import_module(f"relascope.engine.{ENGINE}.building.runtime").mask_kernel()
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3, 310, 311, 623, 624, 625])
-def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
-    kernel: mersenne_twister.Kernel, before: int
-) -> None:
+def test_the_kernel_draws_the_numbers_of_pytorchs_generator(kernel, before):
     """It draws what Python's Mersenne Twister gives from the same state, pair by pair."""
     for count in COUNTS:
         for keep in (0.9, 0.5, 1e-4):
             torch.manual_seed(count)
             torch.rand(before)
-            state = np.frombuffer(torch.get_rng_state().numpy(), mersenne_twister._LAYOUT, count=1)[
-                0
-            ]
+            raw, layout = torch.get_rng_state().numpy(), mersenne_twister._LAYOUT
+            (state,) = np.frombuffer(raw, layout, count=1)
             place = 624 if state["left"] == 1 else int(state["next"])
             theirs = random.Random()
             theirs.setstate((3, (*map(int, state["words"]), place), None))
@@ -60,7 +45,7 @@ def test_the_kernel_draws_the_numbers_of_pytorchs_generator(
             assert torch.rand(1).item() == following
 
 
-def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
+def test_masks_are_those_of_dropout(kernel):
     shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
     masks = [
         Mask(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
@@ -83,7 +68,7 @@ def test_masks_are_those_of_dropout(kernel: mersenne_twister.Kernel) -> None:
     assert torch.equal(torch.rand(3), after)
 
 
-def test_bits_are_those_of_the_bytes_eighth_by_eighth() -> None:
+def test_bits_are_those_of_the_bytes_eighth_by_eighth():
     for shape, order in (((16, 5), ()), ((3, 5, 7), (2, 0, 1)), ((3,), ())):
         mask = Mask("mask", 0.4, shape, "float32", order)
         (drawn,) = draw_masks([mask], 3).values()
@@ -96,18 +81,18 @@ def test_bits_are_those_of_the_bytes_eighth_by_eighth() -> None:
 
 
 class Nothing(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return torch.nn.functional.dropout(x, 1.0)
 
 
-def test_nan_stays_where_a_dropout_keeps_nothing(request: pytest.FixtureRequest) -> None:
-    module, engine = Nothing(), request.path.parents[1].name
-    add_tvm_dispatch(module, (torch.ones(2, 2),), engine=engine)
+def test_nan_stays_where_a_dropout_keeps_nothing():
+    module = Nothing()
+    add_tvm_dispatch(module, (torch.ones(2, 2),), engine=ENGINE)
     x = torch.tensor([[1.0, float("nan")], [float("inf"), -2.0]])
     assert torch.equal(module(x).isnan(), Nothing()(x).isnan())
 
 
-def test_masks_drawn_again_are_those_of_the_forward(request: pytest.FixtureRequest) -> None:
+def test_masks_drawn_again_are_those_of_the_forward():
     """In two calls before one backward, between draws of PyTorch's own, and in a second backward;
     39,000 numbers are drawn by the kernel, and 9,600 by PyTorch."""
     torch.manual_seed(0)
@@ -115,10 +100,9 @@ def test_masks_drawn_again_are_those_of_the_forward(request: pytest.FixtureReque
         torch.nn.Linear(8, 65), torch.nn.Dropout(0.4), torch.nn.Tanh(), torch.nn.Linear(65, 16)
     ).append(torch.nn.Dropout(0.1))
     x, net = torch.randn(600, 8), deepcopy(own)
-    engine = request.path.parents[1].name
-    add_tvm_dispatch(net, (x,), engine=engine, captures="budget", budget=12_000)
+    add_tvm_dispatch(net, (x,), engine=ENGINE, captures="budget", budget=12_000)
 
-    def step(module: torch.nn.Module) -> list[torch.Tensor]:
+    def step(module):
         torch.manual_seed(3)
         inputs = [(x + k).requires_grad_() for k in range(2)]
         results = [torch.nn.functional.dropout(module(i)).exp() for i in inputs]
@@ -139,7 +123,7 @@ def test_masks_drawn_again_are_those_of_the_forward(request: pytest.FixtureReque
     assert not any(m.name in s.read_by_backward for s in steps for m in masks)
 
 
-def test_a_kernel_that_draws_other_numbers_is_not_used() -> None:
+def test_a_kernel_that_draws_other_numbers_is_not_used():
     drawing = MaskDrawing()
     assert drawing.kernel() is None
     drawing.provide(lambda: lambda tensors: tensors[3].fill_(1))

@@ -107,9 +107,13 @@ def test_a_pass_that_fails_has_its_message_and_all_before_it(mod, tmp_path):
     assert one.failure is None and one.touched == ("other",)
     assert "no axis 7 here" in last.failure
     assert last.after is None and last.touched is None
+    with pytest.raises(Exception, match="axis 7"), recording(path):
+        breaks(mod)
+    (only,) = read(path).passes
+    assert "axis 7" in only.failure
 
 
-def test_contexts_that_are_opened_inside_are_recorded_and_later_ones_not(mod, tmp_path):
+def test_contexts_are_recorded_with_their_parameters_while_it_is_open(mod, tmp_path):
     path = tmp_path / "run.rsc"
     init = tvm.transform.PassContext.__init__
     with recording(path, "names"):
@@ -122,18 +126,16 @@ def test_contexts_that_are_opened_inside_are_recorded_and_later_ones_not(mod, tm
     assert found.passes[0].before is None and found.passes[0].touched is None
     assert tvm.transform.PassContext.__init__ is init
     assert not list(tvm.transform.PassContext.current().instruments)
+    config = f"{ENGINE}.FuseOps.max_depth"
+    given = {"opt_level": 1, "required_pass": ["inner"], "disabled_pass": ["breaks"]}
+    with tvm.transform.PassContext(**given, config={config: 7}, instruments=[Record(path)]):
+        outer(mod)
+    first, second = read(path).passes
+    assert first.context is second.context and 0 <= first.at <= second.at
+    assert first.context == Context(1, ("inner",), ("breaks",), {config: "7"})
 
 
-def test_an_error_that_leaves_a_recording_is_its_last_passes(mod, tmp_path):
-    with pytest.raises(Exception, match="axis 7"), recording(tmp_path / "run.rsc"):
-        breaks(mod)
-    (only,) = read(tmp_path / "run.rsc").passes
-    assert "axis 7" in only.failure
-
-
-def test_an_error_that_the_program_handles_is_there_and_the_next_pass_is_no_part_of_it(
-    mod, tmp_path
-):
+def test_a_failure_is_known_and_the_next_pass_is_no_part_of_it(mod, tmp_path):
     with recording(tmp_path / "run.rsc"):
         with suppress(Exception):
             breaks(mod)
@@ -146,9 +148,6 @@ def test_an_error_that_the_program_handles_is_there_and_the_next_pass_is_no_part
         bad, good = read(tmp_path / name).passes
         assert "no axis 7 here" in bad.failure
         assert (good.name, good.depth, good.failure) == ("inner", 0, None)
-
-
-def test_what_python_does_not_see_fail_is_found_out_by_the_next_pass(mod, tmp_path):
     run = tvm.get_global_func("transform.RunPass")
 
     def unseen():
@@ -201,18 +200,7 @@ def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path, monkeypatch
     assert copy.text(copy.passes[0].before["main"]) == found.text(found.passes[0].before["main"])
 
 
-def test_the_contexts_parameters_are_there(mod, tmp_path):
-    config = {"relay": "relay.FuseOps.max_depth", "relax": "relax.FuseOps.max_depth"}[ENGINE]
-    path = tmp_path / "run.rsc"
-    given = {"opt_level": 1, "required_pass": ["inner"], "disabled_pass": ["breaks"]}
-    with tvm.transform.PassContext(**given, config={config: 7}, instruments=[Record(path)]):
-        outer(mod)
-    first, second = read(path).passes
-    assert first.context is second.context and 0 <= first.at <= second.at
-    assert first.context == Context(1, ("inner",), ("breaks",), {config: "7"})
-
-
-def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(mlp, tmp_path):
+def test_a_module_or_its_graph_is_the_engines_with_or_without_numbers(mlp, tmp_path, mod):
     with recording(tmp_path / "run.rsc", "graphs"):
         inner(mlp.mod)
     found = read(tmp_path / "run.rsc")
@@ -225,9 +213,6 @@ def test_a_graph_is_the_engines_and_constants_have_sizes_and_no_values(mlp, tmp_
     constants = [n for n in mine if n.kind is Kind.CONSTANT]
     assert constants and all(len(n.attrs.get("value", "")) <= 32 for n in constants)
     assert found.module(0, True) is None
-
-
-def test_a_module_is_what_it_was_with_its_numbers(mod, tmp_path):
     if ENGINE == "relay":
         from tvm.ir import structural_equal as same
     else:
@@ -242,7 +227,7 @@ def test_a_module_is_what_it_was_with_its_numbers(mod, tmp_path):
     assert blobs and len(blobs) == len(set(blobs))
 
 
-def test_what_is_made_anew_and_is_the_same_is_no_change(mod, tmp_path):
+def test_what_changes_in_constants_alone_is_a_change_and_what_is_made_anew_none(mod, tmp_path):
     @tvm.ir.transform.module_pass(opt_level=0, name="anew")
     def anew(mod, context):
         return tvm.ir.load_json(tvm.ir.save_json(mod))
@@ -252,8 +237,6 @@ def test_what_is_made_anew_and_is_the_same_is_no_change(mod, tmp_path):
     (only,) = read(tmp_path / "run.rsc").passes
     assert only.touched == ()
 
-
-def test_what_changes_in_constants_alone_is_a_change(tmp_path):
     def module(value):
         if ENGINE == "relay":
             from tvm import relay
@@ -318,15 +301,12 @@ def test_a_fault_of_the_recorder_ends_the_recording_and_not_the_compile(
     assert "the recording ends here" in capsys.readouterr().err
 
 
-def test_it_needs_nothing_but_python_until_it_records():
+def test_levels_are_named_and_nothing_but_python_is_needed_until_it_records(tmp_path):
+    with pytest.raises(ValueError, match="choose of names, text, graphs, modules"):
+        Record(tmp_path / "run.rsc", "all")
     unwanted = "{'numpy', 'streamlit', 'torch', 'tvm'}"
     code = f"import sys, relascope.recorder.reading; sys.exit(bool({unwanted} & {{*sys.modules}}))"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_levels_are_named(tmp_path):
-    with pytest.raises(ValueError, match="choose of names, text, graphs, modules"):
-        Record(tmp_path / "run.rsc", "all")
 
 
 BOOT = {

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import small_models  # noqa: F401
 from kernel_profiles import (
     TARGET,
     Overflow,
@@ -15,7 +16,6 @@ from kernel_profiles import (
     profile,
     quiet,
 )
-from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.measure import peaks
 from relascope.engine.protocol.profile import Peaks
@@ -83,17 +83,15 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, t
 
 
 def test_every_call_of_the_forward_is_in_one_kernel(session):
-    check_fusion(session, replace(LAYER, training=True), default_pipeline("relax", True))
+    source = ModelSource("small_bert", training=True)
+    check_fusion(session, source, default_pipeline("relax", True))
 
 
-def test_what_no_kernel_computes_is_a_view_or_is_read_turned(profiled):
+def test_views_are_no_kernels_and_equal_ones_are_told_apart(profiled):
     found, graph, _ = profiled(False, f"{TARGET} {BLAS}")
     computed = {i for k in found.kernels for i in k.nodes}
     left = {n.op for n in graph if n.kind.value == "call" and n.id not in computed}
     assert left <= {"reshape", "permute_dims", "squeeze", "expand_dims"}
-
-
-def test_equal_kernels_are_told_apart_by_their_place(profiled):
     found, _, _ = profiled(False, f"{TARGET} {BLAS}")
     norms = [k for k in found.kernels if k.name == "layer_norm"]
     assert len(norms) == 2
@@ -113,14 +111,6 @@ def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path)
     graph = session.graph_after(source, Pipeline(), -1, progress=quiet)
     assert "divide" in {graph.by_id[i].op for i in found.kernels[first].nodes}
     assert found.kernels[first].outputs[0].nans or found.kernels[first].outputs[0].infinities
-
-
-def test_a_joint_program_is_profiled_as_two_functions(session):
-    source = ModelSource("mlp", training=True)
-    with pytest.raises(EngineError, match="two functions"):
-        session.profile(
-            BuildRequest(source, default_pipeline("relax", True), TARGET, 1, 2), progress=quiet
-        )
 
 
 def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(monkeypatch):

@@ -25,8 +25,6 @@ def test_splits_are_slices_where_kernels_are_made():
     assert "R.split" not in after
     assert after.count("R.strided_slice") == 3
 
-
-def test_of_an_open_size_only_splits_along_other_axes_are_slices():
     def parts(x):
         across, along = relax.op.split(x, 3, axis=-1), relax.op.split(x, [2], axis=0)
         return relax.Tuple([relax.TupleGetItem(across, 2), relax.TupleGetItem(along, 1)])

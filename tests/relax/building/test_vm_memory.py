@@ -52,6 +52,8 @@ def test_a_storage_lives_as_long_as_something_is_of_it():
     assert (found.peak, found.results, found.kept) == (110, 1, 111)
     assert live_bytes(BYTECODE, [1, 10, 100]).peak == 110  # the first is given up before the last
     assert live_bytes(BYTECODE, [100, 10, 100]).kept == 110  # and serves again for one of its size
+    assert live_bytes(BYTECODE, [100, 10]) is None
+    assert live_bytes(BYTECODE, [100, 10, 1, 1]) is None
 
 
 GIVEN = """@main:
@@ -71,11 +73,6 @@ def test_an_argument_that_is_given_up_lives_to_its_last_reader():
     assert (found.peak, found.results, found.given) == (110, 100, {100: 100})
     both = OwnMemory(130, 120, {100: 100, 20: 20}, {100: 100, 20: 20}).followed_by(found)
     assert (both.peak, both.results, both.kept) == (130, 120, 130)
-
-
-def test_bytecode_of_another_run_is_not_guessed_at():
-    assert live_bytes(BYTECODE, [100, 10]) is None
-    assert live_bytes(BYTECODE, [100, 10, 1, 1]) is None
 
 
 def test_a_backward_gives_up_what_nobody_else_has():

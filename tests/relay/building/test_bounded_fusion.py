@@ -25,12 +25,9 @@ def ends(program):
     return [op_name(e) for e in post_order(program.main)].count("annotation.stop_fusion")
 
 
-def test_what_is_short_stays_as_it_is():
+def test_what_doubles_ends_now_and_then_and_what_is_short_stays():
     program = doubled(5)
     assert bounded(program) is program
-
-
-def test_what_doubles_ends_now_and_then():
     program = bounded(doubled(30))
     assert 2 <= ends(program) <= 6
     assert program.main.checked_type == doubled(30).main.checked_type

@@ -133,14 +133,11 @@ def test_a_gpus_memory_is_handed_to_pytorch_as_it_lies(monkeypatch):
     assert facts["data"] == (4096, False) and facts["shape"] == (2, 3) and facts["typestr"] == "<f8"
 
 
-def test_a_library_is_tried_with_a_product():
+def test_a_library_is_tried_with_a_product_and_amds_gpus_are_refused():
     found = target("llvm -libs=mkl")
     assert found.runs_here and not found.missing
     wanted = target(f"{CUDA} -libs=cublas")
     assert wanted.kernels == "PyTorch's cuBLAS, TVM's default schedules"
-
-
-def test_amds_gpus_are_refused_in_words():
     with pytest.raises(EngineError, match="AMD's GPUs"):
         target("rocm -mcpu=gfx906")
 

@@ -10,6 +10,7 @@ from tvm import relay
 
 from answers import refused
 from limits import ELEMENTWISE, POINTWISE, rounding
+from quick import combinations
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.targets import BLAS
 from relay_functions import compiled, var
@@ -146,7 +147,7 @@ def test_kept_arguments_are_read_anew_when_changed_in_place_or_replaced(layout):
     assert torch.allclose(result, weight + x)
 
 
-def test_bool_and_integers_go_in_and_come_out():
+def test_bool_and_integers_go_in_and_come_out_and_bool_shares_memory():
     x, chosen, n = var("x", 6), var("chosen", 6, dtype="bool"), var("n", 6, dtype="int64")
     body = relay.Tuple(
         [
@@ -163,9 +164,6 @@ def test_bool_and_integers_go_in_and_come_out():
         assert positive.dtype is torch.bool
         assert torch.equal(positive, value > 0)
         assert torch.equal(more, torch.arange(6) + 1)
-
-
-def test_bool_shares_memory_both_ways():
     given = torch.tensor([True, False, True])
     array = runtime.as_array(given, tvm.cpu(0))
     assert array.dtype == "bool"
@@ -234,9 +232,10 @@ def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
     assert (result - exact).abs().max() < rounding("float32", 5, exact.abs().max())
 
 
-@pytest.mark.parametrize("target", ["llvm", f"llvm {BLAS}"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize(
+    ("name", "target", "dtype"),
+    combinations(list(PRODUCTS), [f"llvm {BLAS}", "llvm"], ["float64", "float32"]),
+)
 def test_products_by_tvm_and_by_pytorchs_blas(name, dtype, target):
     ours, theirs, left, right = PRODUCTS[name]
     function = compiled(ours(var("a", *left, dtype=dtype), var("b", *right, dtype=dtype)), target)
@@ -254,14 +253,11 @@ def test_the_blas_target_calls_pytorch(monkeypatch):
     assert calls == [1]
 
 
-def test_building_the_same_again_is_remembered():
+def test_building_the_same_again_is_remembered_and_what_cannot_be_is_said():
     first, again = (compiled(relay.tanh(var("x", 9))) for _ in range(2))
     assert first.library is again.library
     assert compiled(relay.tanh(var("x", 9)), opt_level=0).library is not first.library
     assert compiled(relay.tanh(var("y", 9))).library is not first.library
-
-
-def test_what_cannot_be_built_is_said():
     x = var("x", 4, dtype="float32")
     with refused("target", "refuses this target"):
         compiled(relay.tanh(x), "no_such_target")

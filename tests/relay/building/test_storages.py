@@ -10,13 +10,10 @@ from relascope.engine.relay.building.storages import Workspace, _places, ordered
 from relay_functions import compiled, var
 
 
-def test_storages_lie_where_none_is_alive():
+def test_storages_lie_where_none_is_alive_and_functions_of_a_step_share_them():
     """By first and last kernel and bytes: the largest lowest, others beside those of their time."""
     lives = {1: (0, 1, 640), 2: (1, 2, 64), 3: (2, 3, 600), 4: (3, 4, 100), 5: (0, 4, 1)}
     assert _places(lives) == {1: 0, 3: 0, 4: 640, 2: 640, 5: 768}
-
-
-def test_functions_of_one_step_share_their_workspace():
     shared = Workspace()
     small, large = var("x", 64), var("x", 4096)
     bodies = [relay.exp(relay.tanh(small)), relay.exp(relay.tanh(large))]
