@@ -1,16 +1,15 @@
 """A report of a fault with a page beside its text: the same sections, and the module drawn."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from relascope.core.graph import Graph
 from relascope.engine.protocol.fault import Report
 from relascope.viz.compare.text import DiffEffort
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.handed_on.steps import StepSheet, StepsSheet, steps_tab
+from relascope.viz.handed_on.steps import Answers, StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows.step_list import StepChange, StepListRow
 
 PAGE = "report.html"
@@ -20,21 +19,6 @@ _SIDES = ("Before the pass", "After the pass")
 def with_page(report: Report) -> Report:
     """A report with `report.html` among its files."""
     return replace(report, files={**report.files, PAGE: _sheet(report).html().encode()})
-
-
-@dataclass
-class _Sides:
-    """What the module was before the pass (0) and after it (1)."""
-
-    report: Report
-    same: str = "The text did not change."
-    effort: DiffEffort = field(default_factory=DiffEffort)
-
-    def graph(self, key: int) -> Graph | None:
-        return self.report.graph_after if key else self.report.graph_before
-
-    def text(self, key: int) -> str:
-        return self.report.after if key else self.report.before
 
 
 def _sheet(report: Report) -> Sheet:
@@ -48,7 +32,9 @@ def _sheet(report: Report) -> Sheet:
         rows.append(StepListRow(_SIDES[1], "", nodes=len(after), **counts))
     steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
     listing = {"list": "steps", "rows": [row.data for row in rows]}
-    steps_tab(file, StepsSheet(steps, _Sides(report), listing, len(steps) - 1), PLAIN)
+    graphs, texts = (before, after), (report.before, report.after)
+    answers = Answers(graphs.__getitem__, texts.__getitem__, DiffEffort())
+    steps_tab(file, StepsSheet(steps, answers, listing, len(steps) - 1), PLAIN)
     return file
 
 

@@ -9,7 +9,7 @@ from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.handed_on.steps import Pair, StepSheet, StepsSheet, steps_tab
+from relascope.viz.handed_on.steps import Answers, Pair, StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows import recording as rows_of
 
@@ -41,26 +41,21 @@ def recording_sheet(recording: Recording) -> Sheet:
     return file
 
 
-class _Contents:
+def _contents(recording: Recording) -> Answers:
     """What functions held, by the hash of it."""
+    effort = DiffEffort(_STEPS + _STEPS_PER_BYTE * recording.path.stat().st_size)
 
-    same = ASIDE
-
-    def __init__(self, recording: Recording) -> None:
-        self.recording = recording
-        size = recording.path.stat().st_size
-        self.effort = DiffEffort(_STEPS + _STEPS_PER_BYTE * size)
-
-    def graph(self, key: str) -> Graph | None:
-        size = self.recording.graph_size(key) if self.effort.left > 0 else 0
-        self.effort.left -= _GRAPH_STEPS * size
-        found = self.recording.graph(key) if self.effort.left > 0 else None
+    def graph(key: str) -> Graph | None:
+        effort.left -= _GRAPH_STEPS * recording.graph_size(key) if effort.left > 0 else 0
+        found = recording.graph(key) if effort.left > 0 else None
         return found if found and len(found) <= MOST_NODES else None
 
-    def text(self, key: str) -> str:
-        text = self.recording.text(key)
-        self.effort.left -= len(text)
+    def text(key: str) -> str:
+        text = recording.text(key)
+        effort.left -= len(text)
         return brief(text)
+
+    return Answers(graph, text, effort, ASIDE)
 
 
 def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
@@ -75,7 +70,7 @@ def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
         for run, row in zip(recording.passes, rows, strict=True)
     ]
     listed = {"list": "runs", "rows": rows_of.as_columns(rows)}
-    return StepsSheet(steps, _Contents(recording), listed, rows_of.first(rows, changes), changes)
+    return StepsSheet(steps, _contents(recording), listed, rows_of.first(rows, changes), changes)
 
 
 def _said(run: PassRun) -> Iterator[Section]:

@@ -4,9 +4,10 @@ A step does something to functions, and a pipeline has one. What a function was 
 step stands behind a key, whose graph and text an engine or a recording has.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import Stepped
@@ -31,18 +32,15 @@ Pair = tuple[Any, Any]
 """The keys of what a function was before and after a step; None where it was not there."""
 
 
-class Answers(Protocol):
-    """What knows the graphs and texts behind keys. `same` is said where no text differs; once
-    `effort` is used up, what comes is left out."""
+@dataclass(frozen=True)
+class Answers:
+    """What gives the graphs (None where there is none) and texts behind keys. `same` is said where
+    no text differs; once `effort` is used up, what comes is left out."""
 
-    same: str
+    graph: Callable[[Any], Graph | None]
+    text: Callable[[Any], str]
     effort: DiffEffort
-
-    def graph(self, key: Any) -> Graph | None:
-        """The graph; None where there is none."""
-
-    def text(self, key: Any) -> str:
-        """The text."""
+    same: str = "The text did not change."
 
 
 @dataclass(frozen=True)
@@ -174,22 +172,6 @@ class _Drawings:
         return self.blocks[key]
 
 
-class _Engine:
-    """The program after each step of a pipeline, by the step's index; -1 is the import."""
-
-    same = "The text did not change."
-
-    def __init__(self, ask: Ask, *about: Any) -> None:
-        self._ask, self._about = ask, about
-        self.effort = DiffEffort(_EFFORT * (1 + len(about[-1])))
-
-    def graph(self, key: int) -> Graph:
-        return self._ask("graph_after", *self._about, key)
-
-    def text(self, key: int) -> str:
-        return self._ask("text", *self._about, key)
-
-
 def steps_of(
     ask: Ask,
     ir: str,
@@ -197,7 +179,8 @@ def steps_of(
     stepped: Stepped,
     errors: Mapping[int, Row] | None = None,
 ) -> StepsSheet:
-    """The steps of a pipeline, asked of an engine; `errors` has by step rows of `step --check`."""
+    """The steps of a pipeline, asked of an engine by their indices (-1 is the import); `errors` has
+    by step rows of `step --check`."""
     pipeline = stepped.pipeline
     listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
     steps = [StepSheet("Imported program", [("", (-1, -1), "")])]
@@ -218,7 +201,8 @@ def steps_of(
         title = f"Step {index + 1} of {len(pipeline)}: {row.title}"
         steps.append(StepSheet(title, [("", pair, "")], said))
     shown = [row.data | {"fixed": True} for row in listed]
-    answers = _Engine(ask, source, pipeline)
+    graph, text = (partial(ask, what, source, pipeline) for what in ("graph_after", "text"))
+    answers = Answers(graph, text, DiffEffort(_EFFORT * (1 + len(pipeline))))
     return StepsSheet(steps, answers, {"list": "steps", "rows": shown}, len(pipeline))
 
 
