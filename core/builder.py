@@ -35,14 +35,9 @@ class GraphBuilder:
         inputs: tuple[str, ...] = (),
         body: Graph | None = None,
     ) -> str:
-        """Add one node.
-
-        Args:
-            identity: a text that says what it computes; the id is a hash of it. Equal nodes get
-                "#2", "#3" and so on.
-            origin: (scope, framework operator).
-            body: of a function; its nodes get ids of their own.
-        """
+        """Add one node; its id is a hash of `identity`, a text that says what it computes, and
+        equal nodes get "#2", "#3" and so on. The origin is scope and framework operator; nodes of a
+        function's body get ids of their own."""
         ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         copy = self.copies[ident] = self.copies.get(ident, 0) + 1
         if copy > 1:

@@ -9,19 +9,14 @@ from typing import Any
 
 
 class EngineError(Exception):
-    """Something a person can act on.
-
-    Args:
-        kind: a word that programs can test for: "file", "reader" (what reads a file fails over it,
-            and does not refuse it), "operator", "input", "pass", "type" (a pass changed one, or
-            left an ill-formed program), "engine", "cancelled", "target", "code" (what a file
-            brings, which nobody said may run), "usage".
-        message: what was wrong, one sentence.
-        where: the node, operator, module, file or value it was wrong with.
-        hint: what to do about it.
-        instead: of a model that cannot be opened, paths of submodules without what is wrong, the
-            largest first; an engine's answer has those that open. None where it is no such error.
-    """
+    """Something a person can act on: in one sentence what was wrong, the node, operator, module,
+    file or value it was wrong with (`where`), and what to do about it (`hint`). The kind is a word
+    that programs can test for: "file", "reader" (what reads a file fails over it, and does not
+    refuse it), "operator", "input", "pass", "type" (a pass changed one, or left an ill-formed
+    program), "engine", "cancelled", "target", "code" (what a file brings, which nobody said may
+    run), "usage". `instead` has, of a model that cannot be opened, paths of submodules without what
+    is wrong, the largest first; an engine's answer has those that open. None where it is no such
+    error."""
 
     def __init__(
         self,

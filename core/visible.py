@@ -12,9 +12,5 @@ _CONTROL = re.compile(
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    r"""A text with control characters as JSON escapes: ESC as `\u001b`, CR as `\r`.
-
-    Args:
-        keep: those that stay as they are.
-    """
+    r"""A text with control characters, but those in `keep`, as JSON escapes: ESC as `\u001b`."""
     return _CONTROL.sub(lambda m: m[0] if m[0] in keep else json.dumps(m[0])[1:-1], text)

@@ -17,16 +17,10 @@ if __name__ == "samples":  # an old script, with the checkout on its path
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: what a list shows of it, and the sizes it takes.
-
-    Args:
-        name: how the command line and `ModelSource.model` call it; its file in this package.
-        title: for people.
-        parameters: number of parameter elements.
-        inputs: names of its inputs, in the order in which forward() takes them.
-        default_batch, default_tokens: sizes used where none are given; None where there are none.
-        training: whether its gradient may be taken.
-    """
+    """One sample: its name, by which the command line and `ModelSource.model` call it and its file
+    here is called, its title, its number of parameter elements, the names of its inputs in the
+    order in which forward() takes them, the sizes used where none are given (None where there are
+    none), and whether its gradient may be taken."""
 
     name: str
     title: str
@@ -94,22 +88,13 @@ def build(
     seed: int = 0,
     dtype: str = "float32",
 ) -> "tuple[torch.nn.Module, tuple[torch.Tensor, ...]]":
-    """Make a sample with random weights, and inputs for it.
+    """Make a sample, a key of `SAMPLES`, with random weights, and inputs for it of these sizes
+    (None: the sample's own), in train mode, with dropout, or eval mode.
 
-    The same arguments give the same weights and inputs; torch's global generator is left as it
-    was. Weights and inputs are drawn in float32 and then converted, so that float32 and float64
-    hold the same numbers.
-
-    Args:
-        name: a key of `SAMPLES`.
-        batch, tokens: sizes of the inputs; None for the sample's own.
-        training: train mode (dropout on) or eval mode.
-        seed: of the weights and inputs.
-        dtype: "float32" or "float64", of the weights and the floating inputs.
-
-    Raises:
-        KeyError: there is no such sample.
-        ValueError: a size is less than 1, or tokens are given to a sample without.
+    The same arguments give the same weights and inputs; torch's global generator is left as it was.
+    Weights and floating inputs are drawn in float32 and then converted to `dtype`, "float32" or
+    "float64", so that both hold the same numbers. Raises KeyError where there is no such sample;
+    ValueError where a size is less than 1, or tokens are given to a sample without.
     """
     import torch
 

@@ -73,15 +73,10 @@ def _write(file: Path, text: str) -> None:
 
 
 class Gate:
-    """Lets through what may be served, and answers the rest with a page of words.
-
-    Args:
-        app: what is served.
-        token: what the link says; "" lets in without one.
-        hosts: names that the page may be called by besides those of this machine alone, as
-            `server.allowedHosts` has them.
-        port: of the server: a browser keeps cookies by host alone.
-    """
+    """Lets through to the app what may be served, and answers the rest with a page of words. The
+    token is what the link says, "" lets in without one; `hosts` are names that the page may be
+    called by besides those of this machine alone, as `server.allowedHosts` has them; the port is
+    the server's, for a browser keeps cookies by host alone."""
 
     def __init__(
         self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0

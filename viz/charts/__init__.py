@@ -61,15 +61,11 @@ def frontier(
     choice: tuple[str, int | None, float],
     clickable: bool = False,
 ) -> alt.LayerChart:
-    """Bytes kept against time added: the hull, the strategies, PyTorch, and the choice.
-
-    Args:
-        clickable: whether points can be clicked, which `CLICKED` then tells, by "strategy" and
-            "bytes"; the legend is then left to `frontier_legend`, which a narrow page can break.
-        document: of `viz.rows.tables.frontier_document`.
-        rivals: of `viz.rows.tables.torch_saved_document`; None while it is not known.
-        choice: title, bytes and net share of the chosen cut.
-    """
+    """Bytes kept against time added: the hull and the strategies of a
+    `viz.rows.tables.frontier_document`, PyTorch's of a `torch_saved_document` (None while it is not
+    known), and the choice: title, bytes and net share of the chosen cut. If `clickable`, `CLICKED`
+    tells the "strategy" and "bytes" of a point that is clicked, and the legend is left to
+    `frontier_legend`, which a narrow page can break."""
     points = document["frontier"]
     title, held, share = choice
     here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "net_share": share}]

@@ -22,15 +22,9 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator of one module became, in the left graph and in the right one.
-
-    Args:
-        nodes: their ids.
-        operators: how often each operator is called there; where none is, how many items or tuples
-            there are.
-        occurrences: how many connected parts the nodes form.
-        paired: how many of them have a partner.
-    """
+    """What one PyTorch operator of one module became, in the left graph and in the right one: ids
+    of nodes, how often each operator is called (where none is, how many items or tuples there are),
+    how many connected parts the nodes form, and how many of these are paired."""
 
     scope: str
     source: str

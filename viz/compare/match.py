@@ -58,16 +58,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Matching:
-    """Two graphs held against each other, fused bodies opened.
+    """Two graphs held against each other, fused bodies opened: pairs in the left graph's order, ids
+    that only the left one has (`removed`) or only the right one (`added`), and whether both return
+    each other's values in the same order.
 
     How sure a pair is counts what speaks for it: 1 where both compute the same all the way up;
     otherwise the share of operator, attributes and types, of module, of what is read and of who
     reads that agree.
-
-    Args:
-        pairs: in the left graph's order.
-        removed: ids that only the left graph has, in its order; added: only the right one.
-        results: whether both return each other's values in the same order.
     """
 
     left: Graph

@@ -10,15 +10,10 @@ from relascope.core.identity import flat, makers, read_by
 
 
 class FlatBodies:
-    """One graph, fused bodies as parts of it.
-
-    Attributes:
-        nodes: all by id, those inside a function before it, without the function's arguments.
-        reads: for each node the ids that it reads, in argument order; a literal is `=text`.
-        outputs: ids of what makes the program's results.
-        readers: for each id who reads it, in graph order, each once. Of a function, what is inside
-            it reads.
-    """
+    """One graph, fused bodies as parts of it: `nodes` has all by id, those inside a function before
+    it, without the function's arguments; `reads` for each the ids that it reads, in argument order,
+    a literal as `=text`; `outputs` the ids of what makes the program's results; `readers` for each
+    id who reads it, in graph order, each once: of a function, what is inside it reads."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -57,17 +57,11 @@ class How(str, Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one node came from, or where it went.
-
-    Args:
-        id: of the node, a removed one in the graph before the step.
-        what: "added", "removed" or "changed".
-        nodes: ids of the nodes that it came from (in the graph before, but for what is inserted
-            behind, or reads, a node that is new) or went to (in the graph after). Empty for a dead
-            node and for a new argument.
-        sure: whether more than its place speaks for it.
-        detail: of a changed node, what is different.
-    """
+    """Where one node was "added" from, where a "removed" one went, or that it was "changed"
+    (`what`); the id of a removed one is that before the step. `nodes` are those that it came from
+    (in the graph before, but for what is inserted behind, or reads, a node that is new) or went to
+    (in the graph after), none of a dead node or a new argument. It is `sure` where more than its
+    place speaks for it; `detail` is what is different of a changed one."""
 
     id: str
     what: str

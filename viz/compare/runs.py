@@ -39,15 +39,10 @@ class ComparedStep:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is compared.
-
-    Args:
-        steps: in order; those that did not run are left out.
-        graph: the program after a step by its index, -1 before all; None where it is not known.
-        about: what else is to be said of it.
-        settled: as `Step.state`, by a step's index, but of what is the same in every process; None
-            where states are that already.
-    """
+    """What is compared: steps in order, without those that did not run; the program after a step by
+    its index, -1 before all, None where it is not known; and what else is to be said of it.
+    `settled` is as `ComparedStep.state`, by a step's index, but of what is the same in every
+    process; None where states are that already."""
 
     label: str
     ir: str

@@ -47,12 +47,8 @@ def graph_view(
 ) -> str | None:
     """Draw a graph that can be panned, zoomed, searched, opened and closed by module. By the
     widget's `key` its state survives reruns and changes of the graph; `on_select` is called before
-    the rerun that a change of the selection starts.
-
-    Returns:
-        What `focus` came to: None where it named nothing that is drawn, and the first node of a
-        module that has no group.
-    """
+    the rerun that a change of the selection starts. Returns what `focus` came to: None where it
+    named nothing that is drawn, and the first node of a module that has no group."""
     st.session_state.pop(f"{key}_acted", None)
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)

@@ -31,17 +31,12 @@ _HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours s
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values of nodes that the colours can say; the browser has a legend and a table for them.
-
-    Args:
-        values: by a node's id, a number or a word; a node without one stays plain.
-        unit: "bytes", "share" (of 1) or "".
-        whole: what a closed group is worth: the "sum" or the "max" of the numbers in it.
-        limits: where the four steps of the scale begin but for the first; None has the browser
-            choose, by the values.
-        labels: what the legend says of the steps; without, their ranges.
-        none: what it says of a node without a value.
-    """
+    """Values of nodes (by id, numbers or words) that the colours can say; the browser has a legend
+    and a table for them. Their unit is "bytes", "share" (of 1) or "". A closed group is worth the
+    "sum" or the "max" of the numbers in it (`whole`). `limits` are where the four steps of the
+    scale begin but for the first (None: the browser chooses by the values), `labels` what the
+    legend says of the steps (None: their ranges), and `none` what it says of a node without a
+    value, which stays plain."""
 
     name: str
     title: str

@@ -19,14 +19,9 @@ Theme = OneOf["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey.
-
-    Args:
-        side: where a box has its bar: "left", "right" or "both".
-        mark: a character in its corner.
-        dash: lengths of the outline's dashes and gaps; () for a line.
-        thick: whether the outline is.
-    """
+    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey: the
+    `side` of its bar ("left", "right" or "both"), a `mark` in its corner, lengths of the dashes and
+    gaps of its outline (() for a line), and whether that is thick."""
 
     label: str
     fill: str

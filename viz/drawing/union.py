@@ -21,14 +21,9 @@ LEAST_KNOWN = 0.5
 
 @dataclass
 class Union:
-    """Steps laid out together, the first one first.
-
-    Args:
-        slot: by a node's id its slot's, which is the id of the first node that stood in it.
-        nodes: by slot the node with the most words, which says how large the box is.
-        reads: by slot those that it reads in any of the steps.
-        version: counts what was added.
-    """
+    """Steps laid out together, the first one first: by a node's id its `slot`, which is the id of
+    the first node that stood in it; by slot the node with the most words, which says how large the
+    box is, and the slots that it reads in any of the steps; `version` counts what was added."""
 
     slot: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)

@@ -84,17 +84,12 @@ def show(
 ) -> NotebookView:
     """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
-    Args:
-        what: a live module of Relay or Relax, a function of one, or a `core.graph.Graph`; or a
-            recording: the path of its file, what `relascope.recording` gave, or what
-            `relascope.recorder.reading.read` made of it; or what `diff` gave.
-        function: of a module, which of its functions.
-        height: of a graph's picture, in pixels.
-        overlay: colours a graph: gives for its nodes' ids a number or a text.
-
-    Raises:
-        EngineError: kind "usage"; it is none of these, the module has no such function, or the
-            overlay is none. Kind "file"; the recording cannot be read.
+    It is a live module of Relay or Relax (`function` names one of its functions), a function of
+    one, or a `core.graph.Graph`, whose picture is `height` pixels high and coloured by the numbers
+    or texts that `overlay` gives for its nodes' ids; or a recording: the path of its file, what
+    `relascope.recording` gave, or what `relascope.recorder.reading.read` made of it; or what `diff`
+    gave. Raises EngineError, kind "usage", where it is none of these, the module has no such
+    function, or the overlay is none; kind "file" where the recording cannot be read.
     """
     if isinstance(what, NotebookView):
         return what

@@ -14,14 +14,10 @@ from relascope.viz.sessions.state import Session
 
 @dataclass(frozen=True)
 class Stop:
-    """One screen of the tour: what a teacher says here, as Markdown, and what to `do` oneself.
-
-    Args:
-        query: the screen, as an address says it.
-        at: name of the pass whose step is chosen, of the default pipeline; "" for none.
-        choices: of switches within tabs, by their names.
-        show: whether the show of the joint graph can be begun from here.
-    """
+    """One screen of the tour: what a teacher says here, as Markdown, what to `do` oneself, and the
+    screen as an address says it (`query`), `at` the last step of a pass in the default pipeline (""
+    for none), with `choices` of switches within tabs by their names; `show`: whether the show of
+    the joint graph can be begun from here."""
 
     title: str
     words: str

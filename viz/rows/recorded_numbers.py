@@ -49,14 +49,10 @@ class RunOfModule:
 
 @dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that leave what it takes and returns.
-
-    Args:
-        first: its first module.
-        by, after: the pass that left it, or was given it.
-        made: the modules after it, in order.
-        end: why no more of them are compared, with the pass; "" where that is the last.
-    """
+    """A program on its way through passes that leave what it takes and returns: the number of its
+    `first` module, the pass `by` which it was left (`after`) or which was given it, and the modules
+    `made` of it, in order; `end` says, with the pass, why no more of them are compared, "" where
+    that is the last."""
 
     first: int
     by: int

@@ -22,14 +22,10 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 
 @dataclass(frozen=True)
 class StepListRow:
-    """What one row shows. Counts are None while the passes still run; row 0 is the import.
-
-    Args:
-        fixed: it cannot be switched off or taken out.
-        failure: why it failed, or what a bisection blames it for.
-        waiting: it was not run, as only the steps before it were asked for.
-        error: after it, against what the program computes, where that is known.
-    """
+    """What one row shows; row 0 is the import. Counts are None while the passes still run. A
+    `fixed` step cannot be switched off or taken out, a `waiting` one was not run, as only the steps
+    before it were asked for; `failure` is why it failed, or what a bisection blames it for, and
+    `error` how far off the program is after it, where that is known."""
 
     title: str
     summary: str

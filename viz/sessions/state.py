@@ -32,16 +32,11 @@ _DEEPEST = 50  # values in one another
 
 @dataclass(frozen=True)
 class Setting:
-    """How a field of a session is called elsewhere, and which values it may have.
-
-    Args:
-        parameter: its name in an address; "" where an address does not say it.
-        widget: the key of its control in Streamlit's state; "" where it has none of its own.
-        least, most: of a number; of how many a tuple has.
-        choices: of a text, or of each text of a tuple; empty for any.
-        form: a regular expression of the same.
-        clears: whether "" is put into its control.
-    """
+    """How a field of a session is called in an address (`parameter`) and by the key of its control
+    in Streamlit's state (`widget`), each "" where it has none there, and which values it may have:
+    `least` and `most` of a number, or of how many a tuple has; `choices` (empty for any) and
+    `form`, a regular expression, of a text, or of each text of a tuple. `clears`: whether "" is put
+    into its control."""
 
     parameter: str = ""
     widget: str = ""
@@ -73,18 +68,12 @@ _HASH = "[0-9a-f]{32}"
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model, with which inputs; as of a `ModelSource`.
-
-    Args:
-        name: a sample's, that of a file without its folder, or one such as `hf:bert`. The file may
-            be a recording of a compile.
-        digest: of a file, as `engine.protocol.source.file_digest` has it; "" of a sample.
-        inputs: of a file, as typed.
-        module, call: of the submodule that is looked at alone.
-        pins: of an exported program, as `engine.protocol.source.parse_pins` reads them.
-        tensors: of files of saved inputs, their digests.
-        weights: of a model of a library, "random" or "" for those on this machine.
-    """
+    """Which model, with which inputs; as of a `ModelSource`. The name is a sample's, that of a file
+    without its folder, which may be a recording of a compile, or one such as `hf:bert`. Of a file,
+    `digest` is as `engine.protocol.source.file_digest` has it ("" of a sample), `inputs` as typed,
+    `pins` as `parse_pins` there reads them; `tensors` are digests of files of saved inputs; module
+    and call are of the submodule that is looked at alone; weights of a library's model are "random"
+    or "" for those on this machine."""
 
     name: str = _set(FIRST, "model")
     digest: str = _set("", "file", form=f"({_HASH})?")
@@ -169,17 +158,12 @@ class Compile:
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What is on the screen.
-
-    Args:
-        step: index of the chosen step, -1 for the imported program; None for the last one. Of a
-            recording the number of a pass; None for the first to look at.
-        selected: the node or module that is selected in the tab's graph; "" where none is.
-        fewer_than: constants with fewer elements are written into their readers' labels.
-        choices: of switches within tabs, by their names.
-        modules: by a graph's name, the modules that were opened (True) and closed in it.
-        function: of a recording, the one that is shown; "" for the first that the pass changed.
-    """
+    """What is on the screen: the index of the chosen step, -1 for the imported program, None for
+    the last one (of a recording the number of a pass, None for the first to look at); the node or
+    module that is selected in the tab's graph ("": none); `choices` of switches within tabs, by
+    their names; by a graph's name, the modules that were opened (True) and closed in it; of a
+    recording, the function that is shown ("" for the first that the pass changed). Constants with
+    fewer elements than `fewer_than` are written into their readers' labels."""
 
     tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
     step: int | None = _set(None, "step", least=-1, most=10_000_000)
@@ -207,14 +191,10 @@ class Timing:
 
 @dataclass(frozen=True)
 class SavedFinding:
-    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off.
-
-    Args:
-        pipeline: what was tried; "" in a report.
-        outcome: of a try; in a report "right", "wrong" or "cannot be run".
-        node, scope: where the error first jumps; "" where that is not known.
-        failure: why it could not be run.
-    """
+    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off. A
+    try has its pipeline and an outcome of its own; in a report that is "right", "wrong" or "cannot
+    be run". Node and scope say where the error first jumps ("": not known), `failure` why it could
+    not be run."""
 
     stage: str = ""
     strategy: str = ""
@@ -282,15 +262,10 @@ FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profi
 
 @dataclass(frozen=True)
 class Session:
-    """Everything that makes a screen again.
-
-    Args:
-        pipeline: its text; "" for the default one.
-        pipelines: those of other IRs and modes that were changed, as `pipeline_key` names them.
-        engines: by IR, the version of the TVM that answered.
-        results: what was found of this screen, as `viz.sessions.results.found` has it.
-        timings: the oldest first, of whatever was timed.
-    """
+    """Everything that makes a screen again: the pipeline's text ("" for the default one), those of
+    other IRs and modes that were changed, as `pipeline_key` names them, by IR the version of the
+    TVM that answered, what was found of this screen, as `viz.sessions.results` has it, and all
+    timings, the oldest first."""
 
     version: int = VERSION
     ir: str = _set(ENGINES[0], "engine", "ir", choices=ENGINES)

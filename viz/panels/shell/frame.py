@@ -80,13 +80,11 @@ def boundary(
 ) -> Iterator[None]:
     """A stretch of the page that may have to wait or may fail, without taking the rest along.
 
-    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting`
-    becomes a progress bar with Cancel, and the page is run again when the answer is here.
-
-    Args:
-        key: where a page has two request caches, it tells their buttons apart.
-        picture: whether it is a graph that is waited for; its outline stands in its place.
-        asked: the key of what was asked for, which is let go where the person cancels it.
+    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting` becomes
+    a progress bar with Cancel, and the page is run again when the answer is here. Where a page has
+    two request caches, `key` tells their buttons apart; a `picture` that is waited for has its
+    outline in its place; `asked` is the key of what was asked for, which is let go where the person
+    cancels it.
     """
     try:
         yield

@@ -53,12 +53,9 @@ class RequestCache:
         weakref.finalize(self, client.close)
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
-        """The engine's answer.
-
-        Raises:
-            Waiting: it is not here after `patience` seconds; ask again on the next rerun.
-            EngineError: the engine's answer was this error; `forget` it to try again.
-        """
+        """The engine's answer. Raises `Waiting` where it is not here after `patience` seconds (ask
+        again on the next rerun), and the EngineError that was the answer (`forget` it to try
+        again)."""
         request = Request(method, arguments)
         until = time.monotonic() + patience
         while True:

@@ -29,16 +29,12 @@ def table(
 ) -> list[int]:
     """Draw rows; what is None is a dash. Returns indices of the rows that are chosen.
 
-    Args:
-        columns: as `renamed` takes them; without, rows stand as they are.
-        help: by a column's name, what it says.
-        bars: columns of percentages that are drawn as bars.
-        wide: by a column's name, how wide it is.
-        signs: a column of names of `palette.STYLES`, "added" or "forward"; they have the graph's
-            colours, and its signs in letters.
-        on_select: "rerun", where rows can be chosen.
-        on_pick: called with the index of the row that is chosen, None where none is any more.
-        more: of `st.dataframe`.
+    `columns` are as `renamed` takes them; without, rows stand as they are. By a column's name,
+    `help` has what it says and `wide` how wide it is; `bars` are columns of percentages that are
+    drawn as bars, and `signs` is one of names of `palette.STYLES` ("added"), in the graph's
+    colours, with its signs in letters. Rows can be chosen with `on_select` "rerun"; `on_pick` is
+    called with the index of the row that is chosen, None where none is any more. `more` is of
+    `st.dataframe`.
     """
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}

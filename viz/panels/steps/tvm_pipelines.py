@@ -24,14 +24,10 @@ _KEY = "tvm_pipelines"
 
 @dataclass
 class PipelineTries:
-    """A model through TVM's pipelines as far as they are tried, kept between runs of the page.
-
-    Args:
-        going: whether to try more.
-        tasks: all, once the engine has said what there is; found: lines of the first ones.
-        began: the next line (`time.monotonic`); asked, died: what was asked for it alone, and what
-            of that ended the engine's process.
-    """
+    """A model through TVM's pipelines as far as they are tried, kept between runs of the page;
+    `going`: whether to try more. `tasks` are all, once the engine has said what there is, and
+    `found` the lines of the first ones. The next line `began` at a `time.monotonic`; `asked` is
+    what was asked for it alone, and `died` what of that ended the engine's process."""
 
     screen: Screen
     going: bool = True

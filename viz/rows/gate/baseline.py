@@ -52,16 +52,10 @@ _TIMES = ("compile", "speed")
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """One sentence of a comparison.
-
-    Args:
-        kind: in `KINDS`.
-        verdict: "worse", "better", or "other" where neither can be said.
-        text: the sentence, without its kind.
-        metric: what was counted or measured; "" where the kind says it.
-        then, now: its figure in the baseline, and now.
-        limit: how much of a change is none.
-    """
+    """One sentence of a comparison, its `text` without the kind (of `KINDS`). The verdict is
+    "worse", "better", or "other" where neither can be said; `metric` is what was counted or
+    measured, "" where the kind says it, with its figure `then`, in the baseline, and `now`, and how
+    much of a change is none (`limit`)."""
 
     kind: str
     verdict: str
