@@ -3,7 +3,7 @@
 import shlex
 
 from relascope.engine.protocol.fault import OF_TEST
-from relascope.viz.rows import Row, fault, sections, tables, timings
+from relascope.viz.rows import Row, fault, sections, step_list, tables, timings
 from relascope.viz.rows import Row as Document
 from relascope.viz.rows.artefact import compiled_sections
 from relascope.viz.rows.formats import example_block, flops, sandbox_words, size, work_text
@@ -14,14 +14,6 @@ from relascope.viz.rows.profile import lint_sections, profile_sections
 from relascope.viz.rows.recorded_numbers import numbers_table
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.rows.sections import text_table
-from relascope.viz.rows.step_list import (
-    CHANGED,
-    figures_beside,
-    programs_beside,
-    side_text,
-    step_differs,
-    steps_beside,
-)
 from relascope.viz.rows.tuning import tasks_table, tuned_sections
 
 
@@ -178,8 +170,8 @@ def _verified(rows: list[Row]) -> list[str]:
 def _details(number: int, step: Row, before: Row) -> list[str]:
     lines = []
     if step.get("changes"):
-        beside = figures_beside(step["before"], step["after"])
-        touched = sections.table("", step["changes"], CHANGED)
+        beside = step_list.figures_beside(step["before"], step["after"])
+        touched = sections.table("", step["changes"], step_list.CHANGED)
         lines.append(sections.text([touched, sections.figures(*beside)]))
     if step.get("diff"):
         lines.append(step["diff"])
@@ -386,21 +378,21 @@ def pipelines(document: Document) -> str:
 
 
 def diff(document: Document) -> str:
-    sides = (side_text(side, document[side]) for side in ("a", "b"))
+    sides = (step_list.side_text(side, document[side]) for side in ("a", "b"))
     parts: list[sections.Section | str] = ["\n".join([document["verdict"], *sides])]
     first, end = document["first_difference"], document["end"]
-    told = [r for r in document["steps"] if step_differs(r, first)]
+    told = [r for r in document["steps"] if step_list.step_differs(r, first)]
     told.sort(key=lambda r: -abs((r["a_seconds"] or 0.0) - (r["b_seconds"] or 0.0)))
-    parts.append(steps_beside(told, first))
+    parts.append(step_list.steps_beside(told, first))
     if first is not None:
         at = first["pass"] or "the beginning"
         parts.append(f"The first difference is at {at}. {first['why']}")
         if "counts" in first and (end is None or first["counts"] != end["counts"]):
-            parts.append(f"There: {sections.text(programs_beside(first))}")
+            parts.append(f"There: {sections.text(step_list.programs_beside(first))}")
     if end is None:
         parts.append("One of them has no graph: nodes are not compared.")
     else:
-        parts.append(f"At the end: {sections.text(programs_beside(end))}")
+        parts.append(f"At the end: {sections.text(step_list.programs_beside(end))}")
     if "groups" in document:
         parts += tables.alignment_sections(document)
     if document["times"]:

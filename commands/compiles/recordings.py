@@ -17,6 +17,7 @@ from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.handed_on.recorded import LARGEST
+from relascope.viz.rows import recording as passes_of
 from relascope.viz.rows import tables
 from relascope.viz.rows.recorded_numbers import (
     Part,
@@ -27,13 +28,6 @@ from relascope.viz.rows.recorded_numbers import (
     same_tvm,
     verdict,
     why_none,
-)
-from relascope.viz.rows.recording import (
-    FILTERS,
-    pass_rows,
-    passes_filter,
-    recording_document,
-    step_diff,
 )
 from relascope.viz.sessions import store
 
@@ -55,7 +49,11 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     add = add_to.add_argument
     add("file", type=Path, metavar="FILE", help="a recording; on the page a model's file, too")
     add("--print", action="store_true", help="print the passes and open no page")
-    add("--only", choices=FILTERS, help="only passes that changed something, are slow, or failed")
+    add(
+        "--only",
+        choices=passes_of.FILTERS,
+        help="only passes that changed something, are slow, or failed",
+    )
     add("--step", type=int, metavar="N", help="the text of what pass N changed")
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
@@ -122,14 +120,14 @@ def open_recording(command: Command) -> Document:
         serve(args, {store.OPEN: str(args.file.resolve())})
     handing_on.check_ending(args, *handing_on.LISTS, handing_on.RECORDING)
     found = reading.read(args.file)
-    rows = pass_rows(found)
-    diff = None if args.step is None else step_diff(found, args.step)
+    rows = passes_of.pass_rows(found)
+    diff = None if args.step is None else passes_of.step_diff(found, args.step)
     if args.module:
         _write_module(found, args.step, args.module)
     document = {
         "file": str(args.file),
-        **recording_document(found, rows),
-        "passes": [r for r in rows if passes_filter(r, args.only)],
+        **passes_of.recording_document(found, rows),
+        "passes": [r for r in rows if passes_of.passes_filter(r, args.only)],
         "diff": diff,
     }
     if args.output:

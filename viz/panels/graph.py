@@ -10,14 +10,7 @@ from relascope.engine.protocol.results import ImportChange, ModelInfo
 from relascope.viz.component import drawn, graph_view
 from relascope.viz.drawing.drawing import focus_on
 from relascope.viz.panels import handing_on
-from relascope.viz.panels.shell.frame import (
-    boundary,
-    heading,
-    plain_text,
-    section,
-    side_by_side,
-    strip,
-)
+from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats, tables
@@ -34,10 +27,12 @@ def show(screen: Screen) -> None:
     graph = info.graph
     counts, operators, arguments, changes = tables.graph_sections(tables.graph_facts(graph, info))
     in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
-    strip(*counts["items"], (formats.number(in_labels), "small constants in labels"), quiet=True)
+    frame.strip(
+        *counts["items"], (formats.number(in_labels), "small constants in labels"), quiet=True
+    )
     graph_view(graph, screen.view(**marked(screen, info)), key="graph_view")
     handing_on.button(screen, "graph", {"imported": graph})
-    left, right = side_by_side("tables", [2, 3])
+    left, right = frame.side_by_side("tables", [2, 3])
     with left:
         show_sections([operators], "operators")
     with right:
@@ -47,14 +42,14 @@ def show(screen: Screen) -> None:
 
 
 def _import(screen: Screen, info: ModelInfo, rows: list[Row]) -> None:
-    heading("What the import did")
+    frame.heading("What the import did")
     if info.changes:
         table(rows, key=_key(screen), on_select="rerun", wide={"what": "large"})
         st.caption("A row shows its nodes in the graph; of what was dropped, what stands for it.")
     else:
         st.caption("It wrote each operator as TVM's, and nothing else.")
     for note in info.notes:
-        st.info(plain_text(note))
+        st.info(frame.plain_text(note))
 
 
 def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
@@ -92,9 +87,9 @@ def _focus(graph: Graph, chosen: ImportChange) -> str | None:
 def _modules(screen: Screen) -> None:
     """Every module of the whole model, each to be opened alone, once they are asked for."""
     whole = replace(screen.source, module="", call=1)
-    if not section("Modules", "List the modules", "modules", _ABOUT, (screen.ir, whole)):
+    if not frame.section("Modules", "List the modules", "modules", _ABOUT, (screen.ir, whole)):
         return
-    with boundary(screen.cache):
+    with frame.boundary(screen.cache):
         found = tables.module_rows(screen.cache.ask("modules", whole))
 
         def pick(row: int | None) -> None:

@@ -11,17 +11,10 @@ import streamlit as st
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import flat
 from relascope.core.operators import category
+from relascope.viz.compare import runs
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import Matching, Pair, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
-from relascope.viz.compare.runs import (
-    SURE,
-    ComparedRun,
-    coloured_side,
-    compare,
-    outer_nodes,
-    program_document,
-)
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD
@@ -64,15 +57,15 @@ class _Comparison:
 
     def drawn(self, side: int, ident: str | None) -> str | None:
         """The node that is drawn for one; None for none."""
-        return None if ident is None else outer_nodes(self.graphs[side]).get(ident, ident)
+        return None if ident is None else runs.outer_nodes(self.graphs[side]).get(ident, ident)
 
     def pair(self, side: int, ident: str) -> Pair | None:
         return self.matching.by_side[side].get(ident)
 
 
-def show(a: ComparedRun, b: ComparedRun, derive: Derive, *key: Hashable) -> None:
+def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashable) -> None:
     """Draw two runs, which `key` names, beside each other; raises what a run raises for a graph."""
-    document: Row = derive(lambda: compare(a, b), "compared", *key)
+    document: Row = derive(lambda: runs.compare(a, b), "compared", *key)
     place = repr(key)
     state = st.session_state
     if state.get(_OF) != place:
@@ -142,8 +135,8 @@ def _steps(rows: list[Row], first: Row | None, key: str) -> None:
 
 
 def _figures_and_graphs(
-    a: ComparedRun,
-    b: ComparedRun,
+    a: runs.ComparedRun,
+    b: runs.ComparedRun,
     derive: Derive,
     key: tuple[Hashable, ...],
     at: tuple[str, int, int],
@@ -160,7 +153,7 @@ def _figures_and_graphs(
     def hold() -> _Comparison:
         matching = match(left, right)
         alignment = Alignment(matching) if left.ir != right.ir else None
-        return _Comparison(repr((*key, i, j)), matching, program_document(matching), alignment)
+        return _Comparison(repr((*key, i, j)), matching, runs.program_document(matching), alignment)
 
     held: _Comparison = derive(hold, "held", *key, i, j)
     with words:
@@ -172,7 +165,7 @@ def _figures_and_graphs(
         _tables(held)
 
 
-def _program(run: ComparedRun, side: str, index: int, place: Hashable, column: Any) -> int:
+def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, column: Any) -> int:
     """Which program of a run is looked at, as the index of its step: at first that of the place."""
     if not run.steps:
         return index
@@ -256,7 +249,7 @@ def _node_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
         name, _ = _title(held.graphs[1 - side], paired)
         how = f"{pair.rule.value}, {100 * pair.sure:.0f} % sure"
         changed = "the same" if pair.same else "changed"
-        _told_of(side, title, name, "sure" if pair.sure >= SURE else "part", how, changed)
+        _told_of(side, title, name, "sure" if pair.sure >= runs.SURE else "part", how, changed)
         own, there = (drawn,), Marks(other, (other,))
     looks = Marks(drawn, own), there
     return (looks[1], looks[0]) if side else looks
@@ -329,7 +322,7 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
     if len(graph) > MOST_NODES:
         st.caption(f"{formats.number(len(graph))} nodes are too many to be drawn.")
         return
-    colours = coloured_side(held.matching, side)
+    colours = runs.coloured_side(held.matching, side)
     colours["highlight"] |= dict.fromkeys(look.marked, "aligned")
     family = f"against:{_SIDES[side]}:{held.place}"
     view = View(HEIGHT, details=False, focus=look.focus, family=family, **colours)

@@ -6,14 +6,7 @@ from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
 from relascope.viz.component import picking, selected_of
 from relascope.viz.drawing.drawing import Card
-from relascope.viz.panels.shell.cut_choice import (
-    RECOMPUTE,
-    SAVE,
-    chosen,
-    force,
-    forced_by_hand,
-    joint_of,
-)
+from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import picked, show_sections, table
@@ -56,28 +49,30 @@ def _table(key: str, section: Section, node_id: str | None) -> None:
 def act(screen: Screen, node_id: str, action: str) -> None:
     """Force a tensor, or all of its equals, as a button on its card says."""
     way = action.removesuffix(_ALL)
-    force(screen, [node_id] if way == action else joint_of(screen).alike[node_id], way)
+    cut_choice.force(
+        screen, [node_id] if way == action else cut_choice.joint_of(screen).alike[node_id], way
+    )
 
 
 HINT = (
     "Click a tensor in the graph, or a row below, to see why it is saved or not and to force it; "
     "the strategy chooses the rest around it."
 )
-_DONE = {SAVE: "saved", RECOMPUTE: "computed again"}
+_DONE = {cut_choice.SAVE: "saved", cut_choice.RECOMPUTE: "computed again"}
 _ALL = "_all"
 """After the name of an action: in all equal layers."""
 
 
 def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
     """List what is forced by hand, each with a button to take it back, and what `cut` made idle."""
-    forced = forced_by_hand(screen)
+    forced = cut_choice.forced_by_hand(screen)
     if not forced:
         return
-    rule = chosen(screen).rule
+    rule = cut_choice.chosen(screen).rule
     if not rule.adapts:
         waits = "so what is forced by hand waits for another strategy"
         st.info(f"*{rule.title}* leaves no choice, {waits}.")
-    alike, groups = joint_of(screen).alike, dict[tuple[str, ...], list[str]]()
+    alike, groups = cut_choice.joint_of(screen).alike, dict[tuple[str, ...], list[str]]()
     for node_id, way in forced.items():
         groups.setdefault((way, *alike.get(node_id, (node_id,))), []).append(node_id)
     with st.container(horizontal=True, key="forced"):
@@ -88,7 +83,7 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
             st.button(
                 f"{plain_text(nodes[0].title if nodes else ids[0])}: {_DONE[way]}{times} ✕",
                 key=f"undo_{ids[0]}",
-                on_click=force,
+                on_click=cut_choice.force,
                 args=(screen, ids, None),
                 help=f"In {plain_text(modules)}. Leave it to the strategy again.",
             )
@@ -115,7 +110,7 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
     """What becomes of the chosen node and why, with the buttons that force it."""
     if node_id is None:
         return None
-    graph, choice = cut.joint.graph, chosen(screen)
+    graph, choice = cut.joint.graph, cut_choice.chosen(screen)
     node, standing = graph.by_id[node_id], cut.reasons.standing(node_id)
     lines = [standing.reason]
     path = cut.reasons.path(node_id) if standing.kind in ("captured", "recomputed") else ()
@@ -128,15 +123,15 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
         more = "" if instead.whole else "at least "
         size = f"{formats.size(node.bytes)} if saved; " if len(node.outputs) == 1 else ""
         lines.append(f"{size}{more}{nodes} to compute where it is not saved.")
-    if standing.forced == RECOMPUTE:
+    if standing.forced == cut_choice.RECOMPUTE:
         lines.append("Forced by hand to be computed again.")
     if not (standing.can_save or standing.can_recompute):
         return Card(node_id, lines)
     if not choice.rule.adapts:
         lines.append(f"{choice.rule.title} leaves no choice: take another strategy to force it.")
     ways = (
-        (SAVE, "Save it", standing.can_save),
-        (RECOMPUTE, "Compute it again", standing.can_recompute),
+        (cut_choice.SAVE, "Save it", standing.can_save),
+        (cut_choice.RECOMPUTE, "Compute it again", standing.can_recompute),
     )
     actions = [
         (way, label, able and choice.rule.adapts and standing.forced != way)
