@@ -5,8 +5,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -309,14 +309,9 @@ def write_files(files: Mapping[str, bytes], folder: Path, option: str) -> None:
                 path.chmod(0o755)
 
 
-@contextmanager
-def writing(path: Path, option: str) -> Iterator[None]:
+def writing(path: Path, option: str) -> AbstractContextManager[None]:
     """Raise what cannot be written as an EngineError of kind "file" that names its option."""
-    try:
-        yield
-    except OSError as wrong:
-        said = f"Cannot write: {wrong.strerror or wrong}."
-        raise EngineError("file", said, str(path), f"Give another {option}.") from wrong
+    return refusing("file", "Cannot write: {}.", str(path), f"Give another {option}.", OSError)
 
 
 def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:

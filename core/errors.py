@@ -55,13 +55,16 @@ def lines_of(error: object) -> list[str]:
 
 
 @contextmanager
-def refusing(kind: str, message: str, where: str = "", hint: str = "") -> Iterator[None]:
-    """Raise a ValueError of the block as an EngineError. The `message` is in a sentence, with a
-    place for what the ValueError says where that is not all."""
+def refusing(
+    kind: str, message: str, where: str = "", hint: str = "", *of: type[Exception]
+) -> Iterator[None]:
+    """Raise a ValueError of the block, or exceptions `of` other types, as an EngineError. The
+    `message` is in a sentence, with a place for what the exception says where that is not all."""
+    kinds = of or (ValueError,)
     try:
         yield
-    except ValueError as wrong:
-        said = message.format(wrong)
+    except kinds as wrong:
+        said = message.format(str(getattr(wrong, "strerror", None) or wrong))
         raise EngineError(kind, said[0].upper() + said[1:], where, hint) from wrong
 
 

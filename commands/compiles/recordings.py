@@ -10,8 +10,8 @@ from relascope.commands.faults import narrowed, own_test
 from relascope.commands.installation import page_options, serve
 from relascope.commands.options import own_test as test_options
 from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
-from relascope.commands.shared import Command, Document, check_folder, write
-from relascope.core.errors import EngineError
+from relascope.commands.shared import Command, Document, check_folder, write, writing
+from relascope.core.errors import EngineError, refusing
 from relascope.core.scratch import Scratch
 from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
@@ -75,19 +75,13 @@ def record_program(command: Command) -> Document:
     if not program:
         hint = "Write it after --: relascope record -o run.rsc -- python compile.py"
         raise EngineError("usage", "No program is named.", "record", hint)
-    try:
+    with writing(args.output, "-o"):
         for old in environment.files(args.output):
             old.unlink()
         args.output.touch()
         args.output.unlink()
-    except OSError as wrong:
-        message = f"{args.output} cannot be written: {wrong.strerror}."
-        raise EngineError("file", message, str(args.output)) from wrong
-    try:
+    with refusing("usage", "The program cannot be started: {}.", program[0], "", OSError):
         done = subprocess.run(program, env={**os.environ, **told}, check=False)
-    except OSError as wrong:
-        message = f"{program[0]} cannot be started: {wrong.strerror}."
-        raise EngineError("usage", message, program[0]) from wrong
     written = environment.files(args.output)
     if not written:
         message = f"No pass of TVM's ran in the program, which ended with {done.returncode}."

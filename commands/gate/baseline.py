@@ -1,11 +1,10 @@
 """`baseline`, and `check --baseline`: a compile held against what it was."""
 
-from pathlib import Path
 from typing import Any
 
 from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document, write
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.engine.jobs import baseline as jobs
 from relascope.engine.protocol.source import INPUTS
 from relascope.engine.registry import ENGINES
@@ -27,7 +26,10 @@ def check_baseline(command: Command) -> Document:
     """`check --baseline`: what differs from a baseline, in a sentence each."""
     args = command.args
     handing_on.check_ending(args, *handing_on.LISTS)
-    then = rows.read(_text(args.baseline), str(args.baseline))
+    hint = "`relascope baseline MODEL -o FILE` writes one."
+    with refusing("file", "Cannot read: {}.", str(args.baseline), hint, OSError):
+        text = args.baseline.read_text("utf-8", "replace")
+    then = rows.read(text, str(args.baseline))
     _as_then(command, then)
     now: Document | None = None
     try:
@@ -86,15 +88,6 @@ def _target(command: Command, then: Document | None) -> str:
             if error.kind != "target":
                 raise
     return command.target
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as wrong:
-        hint = "`relascope baseline MODEL -o FILE` writes one."
-        said = getattr(wrong, "strerror", None) or "it is no text"
-        raise EngineError("file", f"Cannot read: {said}.", str(path), hint) from wrong
 
 
 def _as_then(command: Command, then: Document) -> None:

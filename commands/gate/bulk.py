@@ -13,7 +13,7 @@ from pathlib import Path
 
 from relascope.commands.faults import own_test
 from relascope.commands.shared import Command, Connect, Document, ProgressLine, writing
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
 from relascope.engine.jobs.bulk import OUTCOMES, Row, Task, run, through_tvms
 from relascope.engine.limits import Limits
@@ -147,11 +147,9 @@ def _pipelines(given: list[str]) -> list[str]:
         if not text.startswith("@"):
             found.append(text)
             continue
-        try:
+        about = "The file of pipelines cannot be read.", text[1:], "Write one pipeline a line."
+        with refusing("file", *about, OSError, ValueError):
             lines = Path(text[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as wrong:
-            message = "The file of pipelines cannot be read."
-            raise EngineError("file", message, text[1:], "Write one pipeline a line.") from wrong
         found += [x.strip() for x in lines if x.strip() and not x.startswith("#")]
     return list(dict.fromkeys(found))
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relascope.core.errors import EngineError, lines_of
+from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import Graph
 from relascope.core.own_code import node_values
 from relascope.recorder.reading import Recording, read
@@ -56,11 +56,8 @@ class NotebookView:
         there is no such format, or it cannot be written."""
         path = Path(path)
         ending = ending_of(path.name, self.formats, "save")
-        try:
+        with refusing("file", "Cannot write: {}.", str(path), "Give another path.", OSError):
             path.write_bytes(self.file(ending))
-        except OSError as wrong:
-            said = f"Cannot write: {wrong.strerror or wrong}."
-            raise EngineError("file", said, str(path), "Give another path.") from wrong
         return path
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.handed_on.steps import Answers, Pair, StepSheet, StepsSheet, steps_tab
-from relascope.viz.rows import Row, formats
+from relascope.viz.rows import Row
 from relascope.viz.rows import recording as rows_of
 
 LARGEST = 8 << 20
@@ -22,19 +22,9 @@ _GRAPH_STEPS = 5  # of work, for a character of a graph
 def recording_sheet(recording: Recording) -> Sheet:
     """The file of a recording; EngineError, kind "file", where it can no longer be read."""
     rows = rows_of.pass_rows(recording)
-    about = recording.about
-    arguments = about.get("arguments")
     document = rows_of.recording_document(recording, rows)
-    made = {
-        "recording": recording.path.name,
-        "command": " ".join(map(str, arguments)) if isinstance(arguments, list) else "",
-        "TVM": about.get("tvm"),
-        "Python": about.get("python"),
-        "level": about.get("level"),
-        "passes": f"{formats.number(len(rows))} in {formats.milliseconds(document['seconds'])}",
-    }
-    title = f"{recording.path.name}, a compile recorded with TVM {about.get('tvm')}"
-    file = Sheet(title, made, rows_of.gaps(document))
+    title = f"{recording.path.name}, a compile recorded with TVM {recording.about.get('tvm')}"
+    file = Sheet(title, rows_of.about(recording, document), rows_of.gaps(document))
     if rows:
         steps_tab(file, _passes(recording, rows), PLAIN)
     file.tab("times", "Times", rows_of.times_sections(document))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.accuracy import Tolerance
@@ -282,11 +282,9 @@ class RecordedNumbers:
             return
         text = self.recording.module(run, after)
         assert text is not None, "or it would be in no part"
-        try:
+        message = "A module of the recording cannot be written: {}."
+        with refusing("file", message, str(self.folder), "", OSError):
             (self.folder / recorded.file_name(module)).write_text(text, encoding="utf-8")
-        except OSError as wrong:
-            message = f"A module of the recording cannot be written: {wrong.strerror}."
-            raise EngineError("file", message, str(self.folder)) from wrong
         self._written.add(module)
 
     def errors(

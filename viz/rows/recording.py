@@ -197,6 +197,19 @@ def times_sections(document: Row) -> list[Section]:
     ]
 
 
+def about(recording: Recording, document: Row) -> Row:
+    """What a recording is of, for the head of a page; `document` as of `recording_document`."""
+    given, runs = recording.about.get("arguments"), number(len(recording.passes))
+    return {
+        "recording": recording.path.name,
+        "command": " ".join(map(str, given)) if isinstance(given, list) else "",
+        "TVM": recording.about.get("tvm"),
+        "Python": recording.about.get("python"),
+        "level": recording.about.get("level"),
+        "passes": f"{runs} in {milliseconds(document['seconds'])}",
+    }
+
+
 NAMES_ALONE = (
     "At this level the recording has names and times alone. Record with `--level text` or more to "
     "see what the pass did."

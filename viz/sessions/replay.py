@@ -10,11 +10,10 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions.state import Session, from_text
 
@@ -53,7 +52,9 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     the model is a sample or its file is not in the archive. EngineError, kind "session": it is no
     such file, holds too much, or its model is another."""
     named = "" if not isinstance(file, str | Path) else str(file)
-    with _refusing(named), zipfile.ZipFile(file) as archive:
+    about = "session", "This is no replay file of relascope: {:.200}.", named
+    hint = "Export the session again."
+    with refusing(*about, hint, *_BROKEN), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}
         known = *_LIMITS, _PAGE
         others = [n for n in members if n not in known and not n.startswith(_TENSORS)]
@@ -98,13 +99,3 @@ def _blocks(stream: Any, name: str) -> Iterator[bytes]:
         if left < 0:
             raise ValueError(f"{name} has more than {most >> 20} MiB")
         yield block
-
-
-@contextmanager
-def _refusing(named: str) -> Iterator[None]:
-    try:
-        yield
-    except _BROKEN as wrong:
-        why = str(getattr(wrong, "strerror", None) or wrong)[:200]
-        message = f"This is no replay file of relascope: {why}."
-        raise EngineError("session", message, named, "Export the session again.") from wrong

@@ -7,11 +7,11 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import refusing
 from relascope.viz.sessions.state import Session, from_text
 
 OPEN, OF_SESSION = "RELASCOPE_OPEN", "session:"
@@ -141,15 +141,10 @@ def keep_model(path: str, digest: str) -> None:
             shutil.rmtree(made, ignore_errors=True)
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, sqlite3.Error) as wrong:
-        said = getattr(wrong, "strerror", None) or wrong
-        message = f"Sessions cannot be kept: {said}."
-        hint = "Name another folder by XDG_DATA_HOME. All else works without."
-        raise EngineError("session", message, str(folder()), hint) from wrong
+def _refusing() -> AbstractContextManager[None]:
+    hint = "Name another folder by XDG_DATA_HOME. All else works without."
+    about = "session", "Sessions cannot be kept: {}.", str(folder()), hint
+    return refusing(*about, OSError, sqlite3.Error)
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from relascope.viz.rows.step_list import StepChange, StepListRow, rows
 
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
-_KEEP = "keep_layout"
 _VIEW = "step_view"
 _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
@@ -62,13 +61,7 @@ def _draw(screen: Screen) -> None:
     with left.container(key="steps_head"):
         row = errors.choose(screen)
         _walk(known, row)
-        keep = row.toggle(
-            "Keep the layout",
-            True,
-            key=_KEEP,
-            help="What is there before and after a step stays where it stands. Without it each "
-            "graph is laid out by itself: tidier, but it jumps.",
-        )
+        keep = changes.keeps_layout(row)
     # The graph first: what is sent first is drawn first, and that is what a click waits for.
     with right, boundary(screen.cache, picture=True):
         _after(screen, known, keep)

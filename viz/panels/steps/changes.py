@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.graph import Graph, Kind
 from relascope.viz.compare import text
@@ -20,6 +21,17 @@ from relascope.viz.rows.step_list import CHANGED, StepChange
 VIEWS = ("Nodes", "Operators", "Text")
 _WHAT = ("added", "removed", "changed")
 _GHOSTS = "keep_show_removed"
+
+
+def keeps_layout(place: DeltaGenerator) -> bool:
+    """Draw the switch; whether what is drawn next stands where it stood."""
+    return place.toggle(
+        "Keep the layout",
+        True,
+        key="keep_layout",
+        help="What is there before and after a pass stays where it stands. Without it each graph "
+        "is laid out by itself: tidier, but it jumps.",
+    )
 
 
 def picture(change: StepChange, view: str) -> Graph:

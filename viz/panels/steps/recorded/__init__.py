@@ -14,7 +14,7 @@ from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording, opened
-from relascope.viz.rows import formats
+from relascope.viz.rows import recording as passes_of
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.sessions.state import RECORDED_TABS
 
@@ -38,8 +38,10 @@ def show(path: str, unread: Sequence[str]) -> None:
         show_error(error)
         return
     looked_at(f"{Path(path).name} · TVM {str(recording.recording.about.get('tvm'))[:40]}")
-    with facts:
-        _facts(recording)
+    about = passes_of.about(recording.recording, recording.document).items()
+    lines = [f"{name}: {value}" for name, value in about if value]
+    said = "<br>".join(escape(line[:_MOST]) for line in lines)
+    facts.html(f"<div class='rs-status'>{said}</div>")
     tabs = st.tabs(list(RECORDED_TABS), key=keeping.RECORDED_TAB, on_change="rerun")
     for tab, draw in zip(tabs, _SHOWN, strict=True):
         if tab.open:
@@ -48,21 +50,6 @@ def show(path: str, unread: Sequence[str]) -> None:
                     st.warning(plain_text(said))
                 draw(recording)
     keeping.keep_recorded(path, recording.digest)
-
-
-def _facts(opened: OpenedRecording) -> None:
-    about = opened.recording.about
-    arguments = about.get("arguments")
-    seconds = formats.milliseconds(opened.document["seconds"])
-    lines = [
-        Path(opened.path).name,
-        f"TVM {about.get('tvm')}, Python {about.get('python')}",
-        f"{formats.number(len(opened.rows))} passes in {seconds}",
-        f"recorded at the level {about.get('level')}",
-        " ".join(map(str, arguments)) if isinstance(arguments, list) else "",
-    ]
-    said = "<br>".join(escape(line[:_MOST]) for line in lines if line)
-    st.html(f"<div class='rs-status'>{said}</div>")
 
 
 def _times(opened: OpenedRecording) -> None:

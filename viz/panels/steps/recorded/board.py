@@ -29,7 +29,6 @@ HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
 _FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
-_KEEP = "keep_layout"
 _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
 _WHOLE = "keep_recorded_types"
 
@@ -117,16 +116,12 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
             f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
         )
     else:
-        keep = controls.toggle("Keep the layout", True, key=_KEEP, help=_KEEP_HELP)
+        keep = changes.keeps_layout(controls)
         _graph(opened, graph, function, old, new, keep, below, known)
 
 
 _WHOLE_HELP = (
     "What Relay's text says beside the program: each value's type, where it came from, its device."
-)
-_KEEP_HELP = (
-    "What is there before and after a pass stays where it stands. Without it each graph is laid "
-    "out by itself: tidier, but it jumps."
 )
 
 
