@@ -8,6 +8,7 @@ from relascope.commands import handing_on
 from relascope.commands.gate.baseline import check_baseline
 from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
+from relascope.core.identity import carry_identity
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
@@ -17,7 +18,8 @@ from relascope.passes.catalogue import last_built
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.compare.changes import start_of, step_details
+from relascope.viz.compare import changes
+from relascope.viz.compare.text import text_diff
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.script import script
@@ -28,26 +30,16 @@ def step(command: Command) -> Document:
     args, source = command.args, command.source
     pipeline = _stopped(args.last, command.pipeline)
     handing_on.check_ending(args, *handing_on.LISTS)
-    errors: dict[int, Row] = {}
-    details: list[Row] = []
     stepped = run_steps(command, source, pipeline)
-    alive, sound = stepped.pipeline, stepped.sound
-    if args.changes or args.text_diff:
-        details = step_details(command, command.engine, source, alive, args.changes, args.text_diff)
-    if args.printed or args.print_changed or args.verify or args.memory:
-        more = _texts_and_problems(command, source, stepped)
-        details = [{**d, **m} for d, m in zip_longest(details, more, fillvalue=Row())]
-    if args.check:
-        errors = _check_steps(command, source, sound)
-    if args.inside:
-        insides = _inside_steps(command, source, sound)
-        details = [{**d, **i} for d, i in zip_longest(details, insides, fillvalue=Row())]
+    details = [_details(command, source, stepped, i) for i in range(len(stepped.records))]
+    errors = _check_steps(command, source, stepped.sound) if args.check else {}
+    insides = _inside_steps(command, source, stepped.sound) if args.inside else []
     if args.export:
         write(args.export, script(command.engine, source, pipeline))
     if args.output:
         handing_on.steps(command, source, stepped, errors)
-    rows = zip_longest(tables.step_rows(stepped.records, errors), details, fillvalue=Row())
-    steps = [{**row, **more} for row, more in rows]
+    parts = tables.step_rows(stepped.records, errors), details, insides
+    steps = [row | more | inside for row, more, inside in zip_longest(*parts, fillvalue=Row())]
     fails = args.verify and any(map(_broken, steps))
     return {**command.about(source, pipeline, built=False), "steps": steps, "fails": fails}
 
@@ -72,24 +64,32 @@ def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
     return pipeline.upto(places[0])
 
 
-def _texts_and_problems(command: Command, source: ModelSource, stepped: Stepped) -> list[Row]:
-    """Of each step that ran: the IR's text, what is wrong with the program, its plan of memory."""
-    args, alive, rows = command.args, stepped.pipeline, list[Row]()
-    for index, record in enumerate(stepped.records):
-        row: Row = {"ir": None, "problems": None}
-        ran = record.enabled and record.error is None
-        if ran and (args.printed or args.print_changed):
-            text = command("text", source, alive, index)
-            before = start_of(command.engine, alive, index)
-            if args.printed or text != command("text", source, alive, before):
-                row["ir"] = text
-        if ran and args.verify:
-            row["problems"] = list(command("verify", source, alive, index))
-        if args.memory:
-            graph = command("graph_after", source, alive, index) if ran else None
-            row["memory"] = None if graph is None else memory_document(graph)
-        rows.append(row)
-    return rows
+def _details(command: Command, source: ModelSource, stepped: Stepped, index: int) -> Row:
+    """What options add to a step's row: its changes, with figures and counts of operators before
+    and after, and what differs in the IR's text; of one that ran that text, what is wrong with the
+    program, and its plan of memory."""
+    args, alive, record, row = command.args, stepped.pipeline, stepped.records[index], Row()
+    sides = changes.start_of(command.engine, alive, index), index
+    ran = record.enabled and record.error is None
+    if args.changes:
+        old, new = (command("graph_after", source, alive, at) for at in sides)
+        row["changes"] = changes.change_rows(old, carry_identity(old, new))
+        for name, graph in (("before", old), ("after", new)):
+            row[name] = {**changes.figures(graph), "operators": graph.operators}
+    if args.text_diff:
+        row["diff"] = text_diff(*(command("text", source, alive, at) for at in sides))
+    if args.printed or args.print_changed or args.verify or args.memory:
+        row |= {"ir": None, "problems": None}
+    if ran and (args.printed or args.print_changed):
+        before, text = (command("text", source, alive, at) for at in sides)
+        row["ir"] = text if args.printed or text != before else None
+    if ran and args.verify:
+        row["problems"] = list(command("verify", source, alive, index))
+    if args.memory:
+        row["memory"] = (
+            memory_document(command("graph_after", source, alive, index)) if ran else None
+        )
+    return row
 
 
 def check(command: Command) -> Document:

@@ -4,15 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
-from relascope.core.identity import Matched, carry_identity, flat
-from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
+from relascope.core.identity import Matched, flat
 from relascope.passes import cost
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.opened import KERNELS
 from relascope.viz.compare.origins import How, Origin, origins
-from relascope.viz.compare.text import text_diff
 
 Row = dict[str, Any]
 
@@ -142,25 +139,3 @@ def with_removed(before: Graph, matched: Matched) -> Graph:
             place[node.id] = node.id
             nodes.append(replace(node, kind=kind, inputs=inputs, body=None))
     return matched.graph.with_nodes(nodes)
-
-
-def step_details(
-    ask: Ask, ir: str, source: ModelSource, pipeline: Pipeline, changes: bool, text: bool
-) -> list[Row]:
-    """What `step MODEL --changes --text` adds to the row of each step: `changes`, and `before` and
-    `after` with figures and counts of operators; `diff`, of the IR's text."""
-    rows = []
-    for index in range(len(pipeline)):
-        start, row = start_of(ir, pipeline, index), Row()
-        if changes:
-            old = ask("graph_after", source, pipeline, start)
-            new = ask("graph_after", source, pipeline, index)
-            row["changes"] = change_rows(old, carry_identity(old, new))
-            row["before"], row["after"] = (
-                {**figures(g), "operators": g.operators} for g in (old, new)
-            )
-        if text:
-            old_text = ask("text", source, pipeline, start)
-            row["diff"] = text_diff(old_text, ask("text", source, pipeline, index))
-        rows.append(row)
-    return rows
