@@ -15,7 +15,7 @@ from relascope.core.place import FOLDERS, with_import_root
 from relascope.core.version import __version__
 from relascope.engine.limits import CALLS, MEMORY, SECONDS
 from relascope.engine.places import MOST
-from relascope.engine.protocol.targets import Target
+from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
@@ -107,23 +107,14 @@ def install_relay(command: Command) -> Document:
 
 
 def _look(ir: str, connect: Connect) -> Document:
-    version, path, failed = None, None, None
-    targets: tuple[Target, ...] = ()
-    sandbox: tuple[str, ...] = ()
+    found: Document = {"engine": ir, "version": None, "path": None, "targets": [], "devices": {}}
+    found |= {"missing": {}, "sandbox": [], "error": None}
     try:
         with Command(argparse.Namespace(engine=ir), connect) as command:
-            info = command("describe")
-        version, path, targets, sandbox = info.version, info.path, info.targets, info.sandbox
+            info: EngineInfo = command("describe")
     except EngineError as error:
-        failed = error.to_json()
-    devices = {t.name: t.words for t in targets if t.runs_here}
-    return {
-        "engine": ir,
-        "version": version,
-        "path": path,
-        "targets": list(devices),
-        "devices": devices,
-        "missing": {t.name: t.missing for t in targets if not t.runs_here},
-        "sandbox": list(sandbox),
-        "error": failed,
-    }
+        return found | {"error": error.to_json()}
+    devices = {t.name: t.words for t in info.targets if t.runs_here}
+    missing = {t.name: t.missing for t in info.targets if not t.runs_here}
+    found |= {"targets": list(devices), "devices": devices, "missing": missing}
+    return found | {"version": info.version, "path": info.path, "sandbox": list(info.sandbox)}

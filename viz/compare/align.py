@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from networkx.utils import UnionFind
+
 from relascope.core.graph import Graph, Kind
 from relascope.core.identity import flat
 from relascope.core.operators import category
@@ -86,7 +88,7 @@ class _ModelSide:
         self.occurrences: list[tuple[str, ...]] = []  # ids of the nodes of each
         self.by_key: dict[Key, list[int]] = defaultdict(list)
         for parts in self._parts():
-            number, key = len(self.occurrences), parts[0][1]
+            number, key = len(self.occurrences), next(iter(parts))[1]
             self.occurrences.append(tuple(n for n, _ in parts))
             self.occurrence.update(dict.fromkeys(parts, number))
             self.by_key[key].append(number)
@@ -137,26 +139,14 @@ class _ModelSide:
                     keys[source] = keys[source] or own[:1]
         return keys
 
-    def _parts(self) -> list[list[tuple[str, Key]]]:
+    def _parts(self) -> list[set[tuple[str, Key]]]:
         """The connected parts of each key's nodes, ordered by where their last node stands."""
-        above: dict[tuple[str, Key], tuple[str, Key]] = {}
-
-        def root(one: tuple[str, Key]) -> tuple[str, Key]:
-            while above[one] != one:
-                above[one] = above[above[one]]
-                one = above[one]
-            return one
-
+        parts = UnionFind((node.id, key) for node in self.graph for key in self.keys[node.id])
         for node in self.graph:
-            for key in self.keys[node.id]:
-                above[node.id, key] = node.id, key
             for source in node.edges:
                 for key in set(self.keys[source]).intersection(self.keys[node.id]):
-                    above[root((source, key))] = root((node.id, key))
-        parts: dict[tuple[str, Key], list[tuple[str, Key]]] = defaultdict(list)
-        for one in above:
-            parts[root(one)].append(one)
-        return sorted(parts.values(), key=lambda part: self.place[part[-1][0]])
+                    parts.union((source, key), (node.id, key))
+        return sorted(parts.to_sets(), key=lambda part: max(self.place[n] for n, _ in part))
 
 
 def _pair(left: _ModelSide, right: _ModelSide, matching: Matching) -> dict[int, int]:

@@ -58,8 +58,11 @@ def graph_view(
         if focus is None:
             st.session_state.pop(f"{key}_kept")
     view = replace(view, focus=focus, family=view.family or drawing.family)
-    toggles = _toggles(key, view.family or "")
-    more = {"view": key, "recalled": kept is not None, "told": _told(key, view.family or "")}
+    toggles = toggled(key, view.family or "")
+    # By its name the browser knows the last `toggle` of graphs of this family.
+    last: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
+    told = last.name if last is not None and last.family == view.family else ""
+    more = {"view": key, "recalled": kept is not None, "told": told}
     _component("graph", html=_ELEMENT, js=_DRAW, isolate_styles=False)(
         key=key,
         data=drawing.encode(toggles, view, more),
@@ -100,33 +103,19 @@ def selected_of(key: str) -> str:
 
 def toggle(key: str, groups: Mapping[str, bool]) -> None:
     """Have a view open (True) and close modules by their ids ("*": all) when it is drawn next."""
-    before = (st.session_state.get(key) or {}).get("toggles")
+    before = (st.session_state.get(key) or {}).get("toggles") or {}
     st.session_state[f"{key}_toggled"] = _KeptToggles(dict(groups), before)
 
 
-def toggled(key: str) -> dict[str, bool]:
-    """What `toggle` takes, of what the person opened and closed in a view, or will find so."""
-    kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
-    asked = (st.session_state.get(key) or {}).get("toggles")
-    if kept is not None and kept.before == asked:
-        return kept.groups
-    return dict((asked or {}).get("groups") or {})
-
-
-def _toggles(key: str, family: str) -> dict[str, bool]:
-    """What the person opened and closed in graphs of a family, or `toggle` did."""
-    asked = (st.session_state.get(key) or {}).get("toggles")
+def toggled(key: str, family: str = "") -> dict[str, bool]:
+    """What `toggle` takes, of what the person opened and closed in a view, or will find so; in
+    graphs of a family, if one is given."""
+    asked = (st.session_state.get(key) or {}).get("toggles") or {}
     kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
     if kept is not None and kept.before == asked:
         kept.family = kept.family or family
-        return kept.groups if kept.family == family else {}
-    return dict(asked.get("groups") or {}) if asked and asked.get("family") == family else {}
-
-
-def _told(key: str, family: str) -> str:
-    """Names the last `toggle` of graphs of a family: the browser knows by it that there was one."""
-    kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
-    return kept.name if kept is not None and kept.family == family else ""
+        return kept.groups if family in ("", kept.family) else {}
+    return dict(asked.get("groups") or {}) if family in ("", asked.get("family")) else {}
 
 
 @dataclass

@@ -31,42 +31,33 @@ def show(screen: Screen) -> None:
 
 def snippet(screen: Screen, info: ModelInfo) -> str:
     """Python code that sends the current model through TVM."""
-    source = screen.source
+    source, sample = screen.source, screen.source.model in SAMPLES
     made = ", ".join(tensor(t) for _, t in info.arguments[: info.input_count])
-    if source.model in SAMPLES:
+    lines = [] if sample and not source.module else ["import torch", ""]
+    lines.append("from relascope import add_tvm_dispatch, remove_tvm_dispatch")
+    if sample:
         sizes = {"batch": source.batch, "tokens": source.tokens, "training": source.training}
         options = "".join(f", {k}={v}" for k, v in sizes.items() if v is not None)
-        head = [
-            "from relascope import add_tvm_dispatch, remove_tvm_dispatch",
-            "from relascope.samples import build",
-            "",
-            f'module, inputs = build("{source.model}"{options})',
-        ]
+        made_by = f'module, inputs = build("{source.model}"{options})'
+        lines += ["from relascope.samples import build", "", made_by]
     else:
-        given = "..." if source.module else f"({made},)"
-        head = [
-            "import torch",
-            "",
-            "from relascope import add_tvm_dispatch, remove_tvm_dispatch",
-            "",
-            f"module = ...  # the nn.Module that {screen.label} was made from",
-            f"inputs = {given}",
-        ]
+        lines += ["", f"module = ...  # the nn.Module that {screen.label} was made from"]
+        lines.append(f"inputs = {'...' if source.module else f'({made},)'}")
     name, samples = "module", "inputs"
     if source.module:
         name, samples = "part", "like"
-        head = head if "import torch" in head else ["import torch", "", *head]
-        head += [
+        lines += [
             f'part = module.get_submodule("{source.module}")',
             f"like = ({made},)  # the first arguments of its forward()",
         ]
-    end = [
+    lines += [
+        "",
         "# Calls with the same shapes, dtypes and device go through TVM, all others as before.",
         f"add_tvm_dispatch({name}, {samples}{_options(screen)})",
         "output = module(*inputs)",
         f"remove_tvm_dispatch({name})",
     ]
-    return "\n".join([*head, "", *end])
+    return "\n".join(lines)
 
 
 def _options(screen: Screen) -> str:

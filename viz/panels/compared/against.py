@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from relascope.core.errors import EngineError, refusing
+from relascope.core.memo import Memo
 from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.source import ModelSource, file_digest, source_from_file
@@ -101,12 +102,8 @@ def _model(
 
 def _recording(path: str, digest: str) -> _ChosenSide:
     def make() -> ComparedRun:
-        known: dict[str, ComparedRun] = st.session_state.setdefault(_READ, {})
-        if digest not in known:
-            known[digest] = of_recording(read(Path(path)), Path(path).name)
-            while len(known) > 4:
-                del known[next(iter(known))]
-        return known[digest]
+        known: Memo[ComparedRun] = st.session_state.setdefault(_READ, Memo(4))
+        return known.get(digest, lambda: of_recording(read(Path(path)), Path(path).name))
 
     return _ChosenSide(make, digest, None)
 
