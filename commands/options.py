@@ -32,9 +32,8 @@ def model(command: ArgumentParser) -> None:
         metavar="MODEL",
         help="a sample's name, a TorchScript trace (.pt), an exported program (.pt2), an ONNX "
         "model (.onnx), a Relay or Relax module as text, TVM's JSON or an archive of it with "
-        "parameters (.tar), a name such "
-        "as hf:bert, torchvision:resnet18 or timm:NAME, a folder with a config.json, or your own "
-        "code, which is run: FILE.py:NAME or MODULE:NAME",
+        "parameters (.tar), a name such as hf:bert, torchvision:resnet18 or timm:NAME, a folder "
+        "with a config.json, or your own code, which is run: FILE.py:NAME or MODULE:NAME",
     )
     about = "parameters of a Relay or Relax module, as written by tvm.runtime.save_param_dict"
     add("--params", type=Path, metavar="FILE", help=about)
@@ -52,9 +51,8 @@ def model(command: ArgumentParser) -> None:
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
     about = "size of a dimension that an exported program leaves open, such as x.0=4; repeatable"
     add("--pin", **_REPEATED, metavar="NAME=N", help=about)
-    about = (
-        "only this submodule, such as encoder.layer.3, on what it gets when the whole model runs"
-    )
+    about = "only this submodule, such as encoder.layer.3, on what it gets when the whole model "
+    about += "runs"
     add("--module", default="", metavar="PATH", help=about)
     about = "which of the submodule's calls, if there are several"
     add("--call", **count, default=1, help=about)
@@ -67,10 +65,8 @@ def run_kernels(command: ArgumentParser) -> None:
 
 
 def search(command: ArgumentParser) -> None:
-    about = (
-        "list models of the installed libraries whose names contain or match this (*bert*), with "
-    )
-    about += "their parameters"
+    about = "list models of the installed libraries whose names contain or match this (*bert*), "
+    about += "with their parameters"
     command.add_argument("--search", metavar="TEXT", help=about)
 
 
@@ -95,7 +91,7 @@ def seed_and_tensors(command: ArgumentParser) -> None:
     add = command.add_argument
     add("--seed", type=int, default=0, metavar="N", help="seed of all random values")
     about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
-    about += "repeat"
+    about += "repeatable"
     add("--tensors", **_REPEATED, metavar="FILE", help=about)
 
 
@@ -112,12 +108,8 @@ def limits(command: ArgumentParser) -> None:
 
 
 def one_pass(command: ArgumentParser) -> None:
-    command.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        help="a pass to show in full, or `tvm:` for TVM's pipelines",
-    )
+    about = "a pass to show in full, or `tvm:` for TVM's pipelines"
+    command.add_argument("name", metavar="NAME", nargs="?", help=about)
     about = "run the examples in --pass-file; exit with status 3 if one fails"
     command.add_argument("--test", **_SWITCH, help=about)
 
@@ -129,9 +121,8 @@ def pass_file(command: ArgumentParser) -> None:
 
 
 def tolerance(command: ArgumentParser) -> None:
-    about = (
-        "wrong is what differs by more than this, relative to the tensor's scale, in float64 too"
-    )
+    about = "wrong is what differs by more than this, relative to the tensor's scale, in float64 "
+    about += "too"
     command.add_argument("--rtol", type=_ratio, metavar="R", help=about)
     about = "treat differences up to this as right"
     command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
@@ -207,11 +198,9 @@ def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "compute again")):
-        about = f"{does} this node of the joint graph, or those of a pattern such as "
-        about += (
-            "'layer.*.mlp :: matmul' (modules :: operator) or 'dropout_mask_*', and choose the "
-        )
-        about += "rest around them; repeatable"
+        about = f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp "
+        about += ":: matmul' (modules :: operator) or 'dropout_mask_*', and choose the rest around "
+        about += "them; repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
 
 
@@ -232,9 +221,8 @@ def check(command: ArgumentParser) -> None:
     values(command)
     add = command.add_argument
     add("--check", **_SWITCH, help="compare with PyTorch after each step")
-    about = (
-        "list every node that a step added, removed or changed, with its origin, counts and sizes"
-    )
+    about = "list every node that a step added, removed or changed, with its origin, counts and "
+    about += "sizes"
     add("--changes", **_SWITCH, help=about)
     about = "show the storages over the steps of a program whose memory is planned, and overlaps"
     add("--memory", **_SWITCH, help=about)
@@ -262,9 +250,8 @@ def accuracy(command: ArgumentParser) -> None:
     target(command)
     strategy(command)
     command.set_defaults(dtype=None, strategy=None)
-    about = "values of the inputs: some of "
-    about += f"{', '.join(INPUTS)}, and set2 of several --tensors, separated by commas, or all; "
-    about += "one line each"
+    about = f"values of the inputs: some of {', '.join(INPUTS)}, and set2 of several --tensors, "
+    about += "separated by commas, or all; one line each"
     command.add_argument("--inputs", type=_kinds, default=(), metavar="KINDS", help=about)
 
 
@@ -288,9 +275,8 @@ def baselines(command: ArgumentParser) -> None:
     """How it is timed, beside what, in which variants, and where runs are kept."""
     time(command)
     add = command.add_argument
-    about = (
-        "also time this beside PyTorch eager; it compiles first, which takes a while; repeatable"
-    )
+    about = "also time this beside PyTorch eager; it compiles first, which takes a while; "
+    about += "repeatable"
     add("--baseline", **_REPEATED, choices=BASELINES, help=about)
     add("--rival", dest="baseline", action="append", choices=BASELINES, help=SUPPRESS)
     about = "also time other ways of building in the same run: some of "
@@ -330,10 +316,8 @@ def lint(command: ArgumentParser) -> None:
     """What findings cost, and what is timed for that."""
     by_hand(command)
     time(command)
-    about = (
-        "also time the kernels: each finding gets its time, and what the build removed by itself "
-    )
-    command.add_argument("--measure", **_SWITCH, help=about + "is left out")
+    about = "also time the kernels: each finding gets its time, and what the build removed by "
+    command.add_argument("--measure", **_SWITCH, help=about + "itself is left out")
 
 
 def building(command: ArgumentParser) -> None:
@@ -347,9 +331,8 @@ def building(command: ArgumentParser) -> None:
 
 
 def output(command: ArgumentParser) -> None:
-    command.add_argument(
-        "-o", dest="output", type=Path, metavar="FILE", help="also write the result to a file"
-    )
+    about = "also write the result to a file"
+    command.add_argument("-o", dest="output", type=Path, metavar="FILE", help=about)
 
 
 def _by(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -53,10 +53,8 @@ def _kinds(text: str) -> tuple[str, ...]:
 def bulk(command: ArgumentParser) -> None:
     """Which models and pipelines, who works, and where lines go."""
     add = command.add_argument
-    about = (
-        "samples, names and files, as MODEL elsewhere; a folder stands for all model files in it, "
-    )
-    add("models", nargs="+", metavar="MODEL", help=about + "and `samples` all samples")
+    about = "samples, names and files, as MODEL elsewhere; a folder stands for all model files in "
+    add("models", nargs="+", metavar="MODEL", help=about + "it, and `samples` all samples")
     about = "a pipeline, as in --passes, or @FILE with one per line; repeatable; default: default"
     add("--pipelines", action="append", default=[], metavar="TEXT", help=about)
     add("--training", action="store_true", help="train mode, with gradients")

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3627,
-    "commands": 3430,
-    "core": 1345,
+    "commands": 3372,
+    "core": 1334,
     "engine": 41835,
     "passes": 10989,
     "recorder": 1489,
-    "samples": 585,
-    "viz": 25508,
+    "samples": 570,
+    "viz": 25254,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
