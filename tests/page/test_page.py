@@ -181,22 +181,41 @@ def test_training_without_a_gradient_says_so(page):
         assert "no gradient" in page.error[0].value
 
 
-@pytest.mark.parametrize(("mode", "rows"), [("inference", 2), ("training", 4)])
-def test_timing_shows_every_row_and_slow_ones_in_words(page, mode, rows):
-    if mode == "training":
-        training(page)
-    open_tab(page, "Compile & time")
-    assert not page.dataframe  # nothing runs unasked
-    press(page, "run")
-    table = page.dataframe[0].value
-    assert len(table) == rows
-    assert "1.32× slower than eager" in list(table["against the baseline"])
-    assert len(page.dataframe[1].value) == (1 if mode == "inference" else 2)
-    assert "keeps the machine busy" in words(page)
-
-
 def table_with(page, column):
     return next(d.value for d in page.dataframe if column in d.value)
+
+
+def test_timings_show_every_row_slow_ones_in_words_and_are_a_history(page):
+    open_tab(page, "Compile & time")
+    assert not page.dataframe  # nothing runs unasked
+    for repeats in (5, 6):
+        page.number_input(key="keep_repeats").set_value(repeats)
+        press(page, "run")
+        assert len(page.dataframe[0].value) == 2
+    assert "1.32× slower than eager" in list(page.dataframe[0].value["against the baseline"])
+    assert len(page.dataframe[1].value) == 1
+    assert "keeps the machine busy" in words(page)
+    assert len(page.selectbox(key="shown_run").options) == 2
+    buttons = {b.proto.label for b in page.get("download_button")}
+    assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
+    past = [p.document for p in page.session_state["history"].values()]
+    assert [d["repeats"] for d in past] == [5, 6]
+    lines = history_csv(past).splitlines()
+    assert len(lines) == 5 and lines[0].startswith("when,model,batch")
+    assert json.loads(history_json(past))["runs"] == past
+    settle(page.button_group(key="keep_ways").set_value(["library", "layout"]).run())
+    press(page, "run")
+    table = page.dataframe[0].value
+    ways = ["relay, cpu", "relay, library", "relay, layout"]
+    assert list(table["what"]) == ["pytorch eager", *ways]
+    assert list(table["of minima"])[1:] == [1.44, 0.67, 0.67]
+    assert list(table["peak memory"])[1] == "4.0 KiB"
+    assert list(table["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
+    assert "library, forward" in words(page)
+    settle(page.button_group(key="keep_ways").set_value([]).run())
+    training(page)
+    press(page, "run")
+    assert [len(d.value) for d in page.dataframe[:2]] == [4, 2]
 
 
 def test_each_kernel_has_a_row_under_roofs_that_can_be_measured_again(page):
@@ -232,21 +251,6 @@ def test_what_could_be_faster_is_listed_and_its_pass_added(page):
     assert "None of 13 linters" in page.success[0].value
 
 
-def test_two_timings_are_a_history(page):
-    open_tab(page, "Compile & time")
-    for repeats in (5, 6):
-        page.number_input(key="keep_repeats").set_value(repeats)
-        press(page, "run")
-    assert len(page.selectbox(key="shown_run").options) == 2
-    buttons = {b.proto.label for b in page.get("download_button")}
-    assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
-    past = [p.document for p in page.session_state["history"].values()]
-    assert [d["repeats"] for d in past] == [5, 6]
-    lines = history_csv(past).splitlines()
-    assert len(lines) == 5 and lines[0].startswith("when,model,batch")
-    assert json.loads(history_json(past))["runs"] == past
-
-
 def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
     open_tab(page, "Compile & time")
     press(page, "check_all")
@@ -274,12 +278,14 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     assert "held against aten::relu in layers.1" in words(page)
 
 
-def test_a_target_can_be_typed_and_built_for_without_its_device(page):
-    page.session_state["keep_target"] = (
-        "llvm  -mtriple=aarch64-linux-gnu"  # as typed; the test driver can only choose
-    )
-    open_tab(page, "Compile & time")
-    assert page.button(key="run").disabled
+def test_a_target_can_be_typed_and_built_for_without_its_device_or_says_why_not(page):
+    def typed(target):  # the test driver can only choose
+        open_tab(page, "Graph")
+        page.session_state["keep_target"] = target
+        open_tab(page, "Compile & time")
+        assert page.button(key="run").disabled
+
+    typed("llvm  -mtriple=aarch64-linux-gnu")
     said = words(page)
     assert "llvm -mtriple=aarch64-linux-gnu: what is built for it cannot be timed here" in said
     assert "It is elsewhere." in said
@@ -292,46 +298,29 @@ def test_a_target_can_be_typed_and_built_for_without_its_device(page):
     settle(page.text_input(key="code_search").set_value("FMA").run())
     assert "1 lines of PTX in 1 kernels" in words(page)
     assert any("     1  fma.rn.f32;" in c.value for c in page.code)
-
-
-def test_ways_are_compared_in_one_table(page):
-    open_tab(page, "Compile & time")
-    settle(page.button_group(key="keep_ways").set_value(["library", "layout"]).run())
-    press(page, "run")
-    table = page.dataframe[0].value
-    ways = ["relay, cpu", "relay, library", "relay, layout"]
-    assert list(table["what"]) == ["pytorch eager", *ways]
-    assert list(table["of minima"])[1:] == [1.44, 0.67, 0.67]
-    assert list(table["peak memory"])[1] == "4.0 KiB"
-    assert list(table["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
-    assert "library, forward" in words(page)
-
-
-def test_a_target_that_does_not_run_here_says_why(page):
-    open_tab(page, "Compile & time")
-    settle(page.selectbox(key="keep_target").set_value("cuda").run())
-    assert page.button(key="run").disabled
+    typed("cuda")
     assert "this machine has no GPU" in words(page)
-
-
-def test_a_target_that_is_none_is_a_sentence(page):
-    page.session_state["keep_target"] = "nonsense"  # as typed; the test driver can only choose
-    open_tab(page, "Compile & time")
-    assert page.button(key="run").disabled
+    typed("nonsense")
     assert "There is no target nonsense." in page.error[0].value
     assert not [b for b in page.button if b.key in ("compile", "profile")]
 
 
-@pytest.fixture
-def timing(page):
-    open_tab(page, "Compile & time")
+def begin_timing(page):
     page.number_input(key="keep_repeats").set_value(page_session.SLOW_REPEATS)
     page.button(key="run").click()
-    return page.run()
+    page.run()
 
 
-def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(timing):
-    page = timing
+def time_anew(page):
+    settle(page.number_input(key="keep_repeats").set_value(5).run())
+    press(page, "run")
+    assert not page.error
+    assert len(page.dataframe[0].value) == 2
+
+
+def test_long_work_survives_a_look_elsewhere_a_cancel_and_the_death_of_its_engine(page):
+    open_tab(page, "Compile & time")
+    begin_timing(page)
     assert page.button(key="cancel")
     page.session_state["keep_tab"] = "Graph"
     page.run()
@@ -340,20 +329,13 @@ def test_long_work_survives_a_look_elsewhere_and_can_be_cancelled(timing):
     page.run()
     put(page, keep_tab="Compile & time")
     assert "ancelled" in page.info[0].value
-    page.number_input(key="keep_repeats").set_value(5)
-    press(page, "run")
-    assert len(page.dataframe[0].value) == 2
-
-
-def test_an_engine_that_is_killed_is_named_and_replaced(timing):
-    page = timing
+    time_anew(page)
+    begin_timing(page)
     os.kill(page.session_state["cache_relay"].client.pid, signal.SIGKILL)
     settle(page.run())
     assert "engine" in page.error[0].value
-    settle(page.number_input(key="keep_repeats").set_value(5).run())
-    press(page, "run")
-    assert not page.error
-    assert len(page.dataframe[0].value) == 2
+    page.session_state["history"].clear()
+    time_anew(page)
 
 
 def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
@@ -417,8 +399,7 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
 
 
 class Job:
-    def __init__(self):
-        self.done, self.progress, self.outcome, self.cancelled = False, (0.0, ""), None, False
+    done, progress, outcome, cancelled = False, (0.0, ""), None, False
 
     def finish(self, outcome):
         self.done, self.outcome = True, outcome
@@ -454,25 +435,19 @@ def waits(cache, *asked):
         cache.ask(*asked, patience=0)
 
 
-def test_a_request_cache_asks_once_and_remembers(cache):
+def test_a_request_cache_asks_once_and_starts_only_what_is_still_wanted(cache):
     waits(cache, "load", 1)
-    waits(cache, "load", 1)
-    cache.client.jobs[0].finish("one")
-    assert [cache.ask("load", 1, patience=0) for _ in range(2)] == ["one", "one"]
-    assert len(cache.client.jobs) == 1
-
-
-def test_a_request_cache_starts_the_next_job_only_when_it_is_still_wanted(cache):
-    for model in (1, 2, 3):
-        waits(cache, "load", model)
+    waits(cache, "load", 2)
+    waits(cache, "load", 3)
     assert len(cache.client.jobs) == 1
     cache.client.jobs[0].finish("one")
     waits(cache, "load", 3)
-    assert len(cache.client.jobs) == 2
     assert cache.running.request == Request("load", (3,))
+    assert [cache.ask("load", 1, patience=0) for _ in range(2)] == ["one", "one"]
+    assert len(cache.client.jobs) == 2
 
 
-def test_a_request_cache_keeps_an_error_until_it_is_told_to_forget(cache):
+def test_a_request_cache_keeps_an_error_until_it_is_to_forget_and_cancels_what_runs(cache):
     waits(cache, "load", 1)
     cache.client.jobs[0].finish(EngineError("file", "No."))
     for _ in range(2):
@@ -481,17 +456,12 @@ def test_a_request_cache_keeps_an_error_until_it_is_told_to_forget(cache):
     assert len(cache.client.jobs) == 1
     cache.forget_errors()
     waits(cache, "load", 1)
-    assert len(cache.client.jobs) == 2
-
-
-def test_a_request_cache_cancels_what_runs_and_starts_what_comes_next(cache):
-    waits(cache, "time", 1)
     cache.cancel()
-    assert cache.client.jobs[0].cancelled
+    assert cache.client.jobs[1].cancelled
     with refused("cancelled"):
-        cache.ask("time", 1, patience=0)
+        cache.ask("load", 1, patience=0)
     waits(cache, "time", 2)
-    assert len(cache.client.jobs) == 2
+    assert len(cache.client.jobs) == 3
 
 
 def test_a_request_cache_keeps_so_many_answers_and_no_more(cache):

@@ -197,12 +197,14 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
         return
     runs = list(reversed(history))
     shown = arguments if arguments in history else runs[0]
+    state = st.session_state
+    if "shown_run" not in state or state.get("shown_unpicked") != shown:  # a pick is until then
+        state.shown_run = state.shown_unpicked = shown
     row = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="bottom")
     if len(runs) > 1:
         shown = row.selectbox(
             "Run",
             runs,
-            index=runs.index(shown),
             key="shown_run",
             format_func=lambda r: _run_name(r[0], history[r].title, history[r].result),
         )
