@@ -26,6 +26,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*FOLDERS, os.environ.get("PYTHONPATH
 pytest.register_assert_rewrite(*(p.stem for p in (Path(__file__).parent / "both").rglob("*.py")))
 
 from browser import LONG, OPEN_SIDEBAR, Server, browsing, forget, keeping  # noqa: E402
+from relascope.core.memo import Memo  # noqa: E402
+from relascope.engine import process  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,22 +38,34 @@ def own_settings(tmp_path_factory) -> None:
     os.environ["RELASCOPE_BUILDS"] = "off"  # each test's code is what is built now
     os.environ["RELASCOPE_ALONE"] = "0"  # tests time small things beside each other
     os.environ["RELASCOPE_RECORDS"] = str(tmp_path_factory.mktemp("records"))
+    # Real engines, and all that stand in for one.
+    process._servers = Memo(12)
+
+
+def _emptied(variable: str) -> None:
+    for kept in Path(os.environ[variable]).iterdir():
+        shutil.rmtree(kept)
 
 
 @pytest.fixture(autouse=True)
-def no_memory(own_settings, tmp_path_factory) -> Iterator[None]:
-    """What one test had the page remember, or keep as a session, the next one does not find."""
+def no_memory(own_settings) -> Iterator[None]:
+    """What one test had the page remember, or keep as a session, the next one does not find, nor
+    variables of libraries that it imported: in another environment engines import a TVM anew."""
+    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)  # by a module's fixture that uses PyTorch
+    before = dict(os.environ)
     yield
+    for name in [n for n in os.environ if n not in before]:
+        if not name.startswith("TVM_"):  # which a TVM in this process reads later
+            del os.environ[name]
+    os.environ.update(before)
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
-        if any(Path(os.environ[name]).iterdir()):
-            os.environ[name] = str(tmp_path_factory.mktemp("own"))
+        _emptied(name)
 
 
 @pytest.fixture
 def no_records(own_settings) -> None:
     """What earlier tests tuned is gone; engines that all share go on writing to the same folder."""
-    for kept in Path(os.environ["RELASCOPE_RECORDS"]).iterdir():
-        shutil.rmtree(kept)
+    _emptied("RELASCOPE_RECORDS")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -104,9 +104,7 @@ def test_a_dry_run_keeps_nothing_and_no_bar_of_time(parts, figures, monkeypatch,
     assert not figures.exists()
 
 
-def test_a_target_is_found_by_words_that_its_name_has_or_has_not(monkeypatch):
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):  # which the bench sets for itself
-        monkeypatch.setenv(name, os.environ[name])
+def test_a_target_is_found_by_words_that_its_name_has_or_has_not():
     import common
 
     cuda = "cuda -arch=sm_90"
