@@ -21,9 +21,9 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.in_process import load_engine
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.stepwise import Stepwise
 from relascope.passes.catalogue import default_pipeline, info, names
 from relascope.passes.pipeline import Step
+from relascope.viz.rows.script import script
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
 LIMIT = {"float32": OUTPUT, "float64": EPSILON}
@@ -66,20 +66,24 @@ def test_the_example_computes_the_same_after_the_pass(otherwise, name, dtype):
     otherwise.get(name, lambda run, dtype: assert_close(run.after, run.before, dtype))(run, dtype)
 
 
-def test_a_script_runs_passes_one_by_one():
-    out = StringIO()
-    run = Stepwise(ENGINE, ModelSource("mlp"), out)
-    imported = len(run.graph)
-    for step in default_pipeline(ENGINE, False):
-        if step.enabled:
-            run.do(step.name, **dict(step.params))
+def test_an_exported_script_runs_passes_one_by_one():
+    pipeline = default_pipeline(ENGINE, False).switched(1, False)
+    text = script(ENGINE, ModelSource("mlp"), pipeline)
+    given = ('ModelSource("mlp"))', "run.check()"), ('ModelSource("mlp"), out)', "run.check(QUICK)")
+    for written, ours in zip(*given, strict=True):
+        assert written in text
+        text = text.replace(written, ours)
+    names = {"out": (out := StringIO()), "QUICK": QUICK}
+    with pytest.raises(SystemExit) as end:
+        exec(text, names)
+    assert end.value.code == 0
+    run = names["run"]
     with refused(says="no_such_pass"):
         run.do("no_such_pass")
-    assert run.check(QUICK)
     said = out.getvalue().splitlines()
-    assert said[0].split() == ["imported", str(imported), "nodes"]
+    assert said[0].split()[::2] == ["imported", "nodes"]
     assert said[-1].startswith("right: one tensor against PyTorch in float32")
-    assert [line.split()[0] for line in said[1:-1]] == [step.name for step in run.pipeline]
+    assert [line.split()[0] for line in said[1:-1]] == [s.name for s in pipeline if s.enabled]
     assert said[-2].split()[1] == str(len(run.graph))
     assert run.mod.functions
 
