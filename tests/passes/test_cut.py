@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import graphs
+from drawn_graphs import seeds
 from effort import calls_of
 from graphs import graph_of
 from joints import chain, messy, small, split_graph, views
@@ -211,7 +212,7 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
     assert (len(result.captures), len(result.recomputed)) == (
         (10_000, 0) if strategy == "keep_all" else (0, 10_000)
     )
-    short, long = long_chain(500), long_chain(2000)
+    short, long = long_chain(250), long_chain(1000)
     assert calls_of(lambda: cut(long, strategy)) < 4.5 * calls_of(lambda: cut(short, strategy))
 
 
@@ -280,7 +281,7 @@ def test_what_nothing_in_the_backward_needs_is_not_saved_by_hand():
     assert not cut(graph).reasons.standing("idle").can_save
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_its_points_are_what_they_say(seed):
     graph = messy(seed, 60)
     it = Joint(graph)
@@ -306,7 +307,7 @@ def test_the_number_of_questions_is_bounded():
     assert frontier(Joint(graph), most=10_000).proven
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_the_strategy_takes_the_least_time_on_it_within_the_budget(seed):
     graph = messy(seed, 40)
     points = frontier(Joint(graph))

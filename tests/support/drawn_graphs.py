@@ -1,7 +1,8 @@
-"""Graphs that hypothesis draws, and shrinks where one shows a fault."""
+"""Graphs that hypothesis draws, and shrinks where one shows a fault; seeds of those of others."""
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -9,6 +10,13 @@ from relascope.core.graph import Graph, Kind, Literal, Node, TensorType
 
 few = settings(deadline=None, derandomize=True, max_examples=25)
 """Enough to find what is wrong, within seconds."""
+
+
+def seeds(every: int, most: int) -> list:
+    """So many for each run, and the rest of the most for an exhaustive one."""
+    rest = (pytest.param(s, marks=pytest.mark.exhaustive) for s in range(every, most))
+    return [*range(every), *rest]
+
 
 SCOPES = ("", "embed", "encoder.layer.0", "encoder.layer.0.norm", "encoder.layer.1", "head")
 OPERATORS = ("add", "multiply", "exp", "nn.dense", "sum", "reshape", "nn.softmax")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from drawn_graphs import seeds
 from effort import calls_of
 from engines import shared
 from graphs import graph_of, group
@@ -124,7 +125,7 @@ def random_graph(seed, size):
     return graph_of(text)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(10, 30))
 def test_pairs_are_of_one_origin_and_go_both_ways(seed):
     left, right = random_graph(seed, 60), random_graph(seed + 100, 50)
     both = align(left, right)

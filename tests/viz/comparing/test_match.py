@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from changed_by_hand import KINDS, changed_by_hand, nameless, without_layer, without_origins
+from drawn_graphs import seeds
 from effort import calls_of
 from engines import shared
 from graphs import graph_of, group
@@ -118,7 +119,7 @@ def test_two_irs_are_matched_by_words_that_both_know():
     assert all(p.sure < 1 for p in found.pairs)  # without attributes, equal is not the same
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, 6))
 def test_nearly_all_that_was_not_changed_by_hand_is_matched(seed):
     for make in (lambda g: g, without_origins, nameless):
         left = make(layers(60))
