@@ -2,17 +2,15 @@
 
 import pytest
 
-from browser import LONG, Server
-from place import PAGES
+from app_in_browser import GATED, TOKEN
+from browser import LONG
 
 pytestmark = pytest.mark.browser
-TOKEN = "of-a-test"
 
 
-@pytest.fixture(scope="module")
-def gated():
-    with Server(PAGES / "gated_page.py", {"RELASCOPE_TOKEN": TOKEN}) as server:
-        yield server
+@pytest.fixture
+def gated(streamlit_servers):
+    return streamlit_servers(GATED, {"RELASCOPE_TOKEN": TOKEN})
 
 
 def test_the_link_lets_a_browser_in_and_nothing_else_does(gated, chromium):

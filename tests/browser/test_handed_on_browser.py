@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from app_in_browser import PAGE, settle
 from browser import LONG
 from crafted.recorded import recorded
-from engines import shared
+from engines import shared, shared_fake
 from graphs import graph_of, transformer
 from joints import messy
 from notebooks.outputs import drawn_outputs, theme_of
+from page import INFERENCE
 from relascope.commands.main import main
 from relascope.core.identity import carry_identity
 from relascope.engine.protocol.fault import Passage, Report
@@ -156,11 +156,12 @@ FRONTENDS = {
     "none": ("", "", "", "light"),
 }
 """Attributes of the document and of its body, policy, and the theme that is drawn."""
+FEW = ("Jupyter, dark", "VS Code, contrast", "Colab, dark")
 
 
 @pytest.mark.parametrize(
     "frontend",  # the system's own theme is light
-    [pytest.param(f, marks=pytest.mark.exhaustive if "light" in f else ()) for f in FRONTENDS],
+    [pytest.param(f, marks=() if f in FEW else pytest.mark.exhaustive) for f in FRONTENDS],
 )
 def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
     frontend, chromium, tmp_path
@@ -196,36 +197,6 @@ def test_two_runs_stand_beside_each_other_and_a_row_goes_to_both(opened, tmp_pat
     assert left["x"] == right["x"] and left["y"] + left["height"] <= right["y"]
 
 
-def _saved(page, button, folder: Path) -> Path:
-    with page.expect_download(timeout=LONG) as download:
-        page.get_by_role("button", name=button, exact=False).click()
-    path = folder / download.value.suggested_filename
-    download.value.save_as(path)
-    return path
-
-
-def test_the_page_hands_on_a_tab_and_all_of_the_session(streamlit_page, opened, tmp_path):
-    page = streamlit_page(PAGE, query="mode=training&tab=Passes")
-    settle(page)
-    page.get_by_role("button", name="Hand on").click()
-    page.get_by_role("button", name="Put all steps into one page").click()
-    steps = opened(_saved(page, "Download the page", tmp_path))
-    assert steps.page.locator(".steps .row").count() > 2
-    steps.page.keyboard.press(",")
-    steps.page.wait_for_url("**#*step=*", timeout=LONG)
-    page.get_by_role("button", name="Put all of the session into one page").click()
-    page.get_by_role("button", name="Download the page").nth(1).wait_for(timeout=LONG)
-    with page.expect_download(timeout=LONG) as download:
-        page.get_by_role("button", name="Download the page").nth(1).click()
-    path = tmp_path / "session.html"
-    download.value.save_as(path)
-    whole = opened(path).page
-    assert whole.get_by_role("tab").all_inner_texts() == ["Graph", "Passes", "Gradient & cut"]
-    whole.get_by_role("tab", name="Graph").focus()
-    whole.keyboard.press("ArrowRight")
-    whole.locator(".steps .row.selected").wait_for(timeout=LONG)
-
-
 def _cut_file(path: Path, **chosen) -> Path:
     file = Sheet("cut", {})
     cut_tab(file, cut(messy(3, 12), **chosen))
@@ -252,8 +223,8 @@ def test_a_link_to_a_cut_survives_another_order(opened, tmp_path):
     assert old.ask("v.show.at") == at - 1
 
 
-def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:
-    assert main(["step", model, "--engine", ir, "-o", str(path)], shared) == 0
+def _steps(opened, path: Path, model: str, ir: str, most: float, connect=shared) -> Opened:
+    assert main(["step", model, "--engine", ir, "-o", str(path)], connect) == 0
     assert path.stat().st_size <= most * 1e6
     file = opened(path)
     rows = file.page.locator(".steps .row")
@@ -267,12 +238,12 @@ def _steps(opened, path: Path, model: str, ir: str, most: float) -> Opened:
     return file
 
 
-@pytest.mark.engine
-def test_the_steps_of_bert_layer_are_walked_through(opened, tmp_path):
-    file = _steps(opened, tmp_path / "steps.html", "bert_layer", "relax", 2)
+def test_the_steps_of_a_pipeline_are_walked_through(opened, tmp_path):
+    file = _steps(opened, tmp_path / "steps.html", "mlp", "relay", 1, shared_fake)
     page = file.page
-    page.locator(".steps .row").nth(2).click()  # joins three products
-    page.locator(".board[data-step='2']").wait_for(timeout=LONG)
+    fold = [s.name for s in INFERENCE].index("fold") + 1
+    page.locator(".steps .row").nth(fold).click()
+    page.locator(f".board[data-step='{fold}']").wait_for(timeout=LONG)
     touched = page.locator("section.table").first
     first = touched.locator("td .link").first
     first.click()
@@ -282,7 +253,7 @@ def test_the_steps_of_bert_layer_are_walked_through(opened, tmp_path):
     assert text.locator(".line.changed mark, .line.came mark, .line.gone mark").count() > 0
     page.locator(".steps .row").first.click()
     text.get_by_text("The text is the same.").wait_for()
-    assert text.locator(".line.same").count() > 10, "the imported program's text stands there whole"
+    assert text.locator(".line.same").count() > 5, "the imported program's text stands there whole"
     page.emulate_media(media="print")
     assert text.locator(".body").evaluate("e => e.scrollHeight - e.clientHeight") <= 0, "cut off"
 
@@ -324,12 +295,11 @@ def test_the_steps_of_bert_are_at_most_20_megabytes(opened, tmp_path, ir):
     _steps(opened, tmp_path / "layer.html", "bert_layer", ir, 2)
 
 
-@pytest.mark.engine
 def test_a_sessions_page_has_graph_steps_and_cut(opened, tmp_path):
     session = Session(ir="relax", model=ModelChoice("mlp", training=True))
     replay.write(tmp_path / "session.zip", session, None)
     path = tmp_path / "session.html"
-    assert main(["replay", str(tmp_path / "session.zip"), "-o", str(path)], shared) == 0
+    assert main(["replay", str(tmp_path / "session.zip"), "-o", str(path)], shared_fake) == 0
     file = opened(path)
     page = file.page
     assert page.get_by_role("tab").all_inner_texts() == ["Graph", "Passes", "Gradient & cut"]

@@ -55,8 +55,9 @@ def test_a_file_of_ones_own_from_its_inputs_to_its_times(streamlit_page, tmp_pat
     inputs.press("Control+Enter")
     settle(page)
     assert "nn.dense" in ask(page, 0, "d.node.title")
-    page.get_by_text("Training", exact=True).first.click()
-    settle(page)
+    if model != "mlp":  # two halves are built, which takes as long as all before
+        page.get_by_text("Training", exact=True).first.click()
+        settle(page)
     page.get_by_role("tab", name="Compile & time").click()
     settle(page)
     page.get_by_label("Repeats").fill("5")

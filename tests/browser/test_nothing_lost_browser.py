@@ -230,7 +230,7 @@ def used(page, seed, count):
 
 
 def test_nothing_is_lost_or_done_twice(streamlit_page):
-    used(opened(streamlit_page), 1, 20)
+    used(opened(streamlit_page), 1, 10)
 
 
 @pytest.mark.exhaustive

@@ -25,7 +25,7 @@ def find(view, text):
     return view.titles("v.finder.matches")
 
 
-def test_the_search_knows_fields_sizes_and_paths(view):
+def test_the_search_knows_fields_sizes_and_paths_and_overlays_colour_and_count(view, tmp_path):
     seen = view("layer")
     assert set(find(seen, "op:softmax")) == {"nn.softmax"}
     assert set(find(seen, "softmax shape:14")) == {"nn.softmax"}
@@ -53,6 +53,48 @@ def test_the_search_knows_fields_sizes_and_paths(view):
     assert seen.page.locator(".hits").inner_text() == f"1 of {count}"
     seen.page.get_by_role("button", name="Previous match").click()
     assert seen.page.locator(".hits").inner_text() == f"{count} of {count}"
+    # Overlays colour, count, and fill a table that follows.
+    find(seen, "")
+    page = seen.page
+    colours = page.get_by_role("combobox", name="What the colours say")
+    colours.select_option("bytes")
+    seen.wait("d.box.style.every(s => s.startsWith('heat'))")
+    largest = "d.node.bytes.indexOf(Math.max(...d.node.bytes))"
+    assert seen.ask(f"d.box.style[d.node.box[{largest}]]") == "heat4"
+    assert "Bytes of the result" in page.locator(".legend").inner_text()
+    assert "KiB" in page.locator(".legend").inner_text()
+    page.get_by_role("button", name="Table", exact=True).click()
+    rows = page.locator(".sheet .rows .tr")
+    assert seen.ask("d.node.bytes[v.table.rows[0]] === Math.max(...d.node.bytes)")
+    rows.nth(2).click()
+    chosen = seen.ask("d.node.id[v.table.rows[2]]")
+    seen.wait("v.selected === a", chosen)
+    last = seen.ask("d.node.id[v.table.rows.at(-1)]")
+    seen.ask("v.focus(a)", last)  # and the table follows
+    page.locator(".sheet .tr[aria-selected=true]").wait_for()
+    page.get_by_role("columnheader", name="Node").click()
+    titles = seen.ask("v.table.rows.map(n => d.node.full[n])")
+    assert titles == sorted(titles, key=str.lower) or titles[0] <= titles[-1]
+    colours.select_option("module")
+    seen.wait("d.box.style.some(s => s.startsWith('sort'))")
+    # A person's own values: numbers and words, by id, name or module.
+    ident = seen.node("nn.softmax")
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({ident: 7.5, "nobody": 1}))
+    page.locator(".file").set_input_files(own)
+    seen.wait("v.overlays.chosen === 'own'")
+    assert seen.ask("d.box.style[v.index.get(a)]", ident) == "heat1"
+    assert '"nobody"' in page.locator(".said").inner_text()
+    assert seen.ask("v.overlays.describe(v.nodeIndex.get(a))", ident) == "own.json: 7.50"
+    own.write_text(json.dumps({"nn.softmax": "hot", "attention.self": "warm"}))
+    page.locator(".file").set_input_files(own)
+    seen.wait("d.box.style[v.index.get(a)].startsWith('sort')", ident)
+    for wrong, word in (("[1]", "no JSON object"), ("{", "no JSON"), ('{"a": []}', '"a"')):
+        own.write_text(wrong)
+        page.locator(".file").set_input_files(own)
+        seen.wait("v.said.textContent.includes(a)", word)
+    colours.select_option("")
+    seen.wait("!d.box.style.some(s => s.startsWith('sort'))")
 
 
 def test_keys_walk_along_edges_and_come_back(view):
@@ -119,7 +161,7 @@ def test_keys_walk_along_edges_and_come_back(view):
     help.wait_for(state="hidden")
 
 
-def test_closed_groups_say_what_is_captured_in_them(view):
+def test_roles_are_an_overlay_beside_every_other_and_closed_groups_say_what_is_captured(view):
     seen = view("joint")
     captured = seen.ask("d.node.id.filter((_, n) => d.node.style[n] === 'captured').length")
     whole = seen.ask("v.captures.get('forward:')")
@@ -135,10 +177,7 @@ def test_closed_groups_say_what_is_captured_in_them(view):
     assert any(text.startswith(f"{captured} saved · ") for text in seen.ask(drawn))
     seen.ask("v.select('group:forward:')")
     assert f"{captured} saved for the backward" in seen.page.locator(".side").inner_text()
-
-
-def test_roles_are_an_overlay_and_stand_beside_every_other(view):
-    seen = view("joint")
+    seen.ask("v.select(null)")
     page = seen.page
     colours = page.get_by_role("combobox", name="What the colours say")
     assert colours.locator("option").all_inner_texts()[:2] == ["Forward & backward", "Operators"]
@@ -177,50 +216,6 @@ def test_roles_are_an_overlay_and_stand_beside_every_other(view):
     assert cell.locator(".swatch.pill").count() == 1
     page.get_by_role("columnheader", name="Forward & backward").click()
     assert cell.locator(".value").inner_text() == "backward"
-
-
-def test_overlays_colour_count_and_fill_a_table_that_follows(view, tmp_path):
-    seen = view("layer")
-    page = seen.page
-    colours = page.get_by_role("combobox", name="What the colours say")
-    colours.select_option("bytes")
-    seen.wait("d.box.style.every(s => s.startsWith('heat'))")
-    largest = "d.node.bytes.indexOf(Math.max(...d.node.bytes))"
-    assert seen.ask(f"d.box.style[d.node.box[{largest}]]") == "heat4"
-    assert "Bytes of the result" in page.locator(".legend").inner_text()
-    assert "KiB" in page.locator(".legend").inner_text()
-    page.get_by_role("button", name="Table", exact=True).click()
-    rows = page.locator(".sheet .rows .tr")
-    assert seen.ask("d.node.bytes[v.table.rows[0]] === Math.max(...d.node.bytes)")
-    rows.nth(2).click()
-    chosen = seen.ask("d.node.id[v.table.rows[2]]")
-    seen.wait("v.selected === a", chosen)
-    last = seen.ask("d.node.id[v.table.rows.at(-1)]")
-    seen.ask("v.focus(a)", last)  # and the table follows
-    page.locator(".sheet .tr[aria-selected=true]").wait_for()
-    page.get_by_role("columnheader", name="Node").click()
-    titles = seen.ask("v.table.rows.map(n => d.node.full[n])")
-    assert titles == sorted(titles, key=str.lower) or titles[0] <= titles[-1]
-    colours.select_option("module")
-    seen.wait("d.box.style.some(s => s.startsWith('sort'))")
-    # A person's own values: numbers and words, by id, name or module.
-    ident = seen.node("nn.softmax")
-    own = tmp_path / "own.json"
-    own.write_text(json.dumps({ident: 7.5, "nobody": 1}))
-    page.locator(".file").set_input_files(own)
-    seen.wait("v.overlays.chosen === 'own'")
-    assert seen.ask("d.box.style[v.index.get(a)]", ident) == "heat1"
-    assert '"nobody"' in page.locator(".said").inner_text()
-    assert seen.ask("v.overlays.describe(v.nodeIndex.get(a))", ident) == "own.json: 7.50"
-    own.write_text(json.dumps({"nn.softmax": "hot", "attention.self": "warm"}))
-    page.locator(".file").set_input_files(own)
-    seen.wait("d.box.style[v.index.get(a)].startsWith('sort')", ident)
-    for wrong, word in (("[1]", "no JSON object"), ("{", "no JSON"), ('{"a": []}', '"a"')):
-        own.write_text(wrong)
-        page.locator(".file").set_input_files(own)
-        seen.wait("v.said.textContent.includes(a)", word)
-    colours.select_option("")
-    seen.wait("!d.box.style.some(s => s.startsWith('sort'))")
 
 
 @pytest.mark.exhaustive

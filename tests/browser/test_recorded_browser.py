@@ -44,10 +44,11 @@ def simplify(page):
     for _ in range(4):
         page.keyboard.press("ArrowDown")
     settle(page)
-    return page
 
 
-def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so(opened):
+def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed_on(
+    opened, tmp_path
+):
     page = opened()
     assert chosen(page) == "Breaks", "it opens on what failed"
     page.get_by_text("no axis 7 here").first.wait_for()
@@ -73,13 +74,17 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so
     page.locator(".filters button.all").click()
     page.locator(".open-all").click()
     assert "FoldTranspose" in listed(page)
-    # It is there after a reload.
     page.locator(".filters button.all").click()
     page.locator(".fold-all").click()
     assert "FoldTranspose" not in listed(page)
     page.locator(".run .arrow").first.click()  # the first alone
     assert "FoldTranspose" in listed(page)
     few = listed(page)[:6]
+    simplify(page)  # by keys that come fast
+    page.wait_for_url("**step=4**", timeout=LONG)
+    assert chosen(page) == "tir.Simplify"
+    page.locator(".line.changed").first.wait_for()
+    assert page.locator(".left mark").all_text_contents() == [" * 1"]
 
     def reloaded():
         page.reload()
@@ -88,29 +93,21 @@ def test_thousands_of_passes_are_folded_filtered_searched_and_chosen_and_stay_so
 
     reloaded()
     assert listed(page)[:6] == few
+    page.locator(".line.changed").first.wait_for()
+    assert chosen(page) == "tir.Simplify"
     page.locator(".filters button.changed").click()
-    page.get_by_role("searchbox").fill("foldtr")
+    search.fill("foldtr")
     reloaded()
     assert listed(page) == ["sequential", "FoldTranspose"]
-    assert page.get_by_role("searchbox").input_value() == "foldtr"
+    assert search.input_value() == "foldtr"
     assert page.locator(".filters [aria-pressed=true]").text_content().startswith("Changed")
-
-
-def test_keys_that_come_fast_are_all_obeyed_a_reload_comes_back_and_text_is_handed_on(
-    opened, tmp_path
-):
-    page = simplify(opened())
-    page.wait_for_url("**step=4**", timeout=LONG)
-    assert chosen(page) == "tir.Simplify"
-    page.locator(".line.changed").first.wait_for()
-    assert page.locator(".left mark").all_text_contents() == [" * 1"]
-    page.reload()
-    page.locator(".line.changed").first.wait_for()
-    assert chosen(page) == "tir.Simplify"
     # What was sent before, and comes after, changes nothing.
+    search.fill("")
+    page.locator(".filters button.all").click()
+    page.locator(".line.changed").first.wait_for()
     shown = page.locator(".diff")
     before = shown.evaluate("root => [...root.diff.bytes]")
-    page.locator(".scroll").focus()
+    tree.focus()
     page.keyboard.press("ArrowUp")
     page.locator(".line.changed").first.wait_for(state="detached")
     shown.evaluate("(root, late) => root.diff.receive(new Uint8Array(late))", before)

@@ -4,22 +4,24 @@ import re
 
 import pytest
 
-from app_in_browser import VIEWER, View
+from app_in_browser import View, viewer_page
 from relascope.viz.drawing import javascript
 
 pytestmark = pytest.mark.browser
 
 
-def test_another_graph_clears_a_selection_and_a_click_shows_details_and_tells_python(
-    streamlit_page,
-):
-    page = streamlit_page(VIEWER, query="graph=joint")
+def choose(page, graph):
+    page.get_by_role("combobox", name="Graph").click()
+    page.get_by_role("option", name=graph, exact=True).click()
+
+
+def test_python_is_told_of_clicks_and_groups_and_another_graph_clears_a_selection(streamlit_page):
+    page = viewer_page(streamlit_page, "graph=joint")
     view = View(page)
     view.ask("v.focus('grad_out')")
     page.get_by_text("selected: grad_out", exact=True).wait_for()
     assert "forward value read by the backward" in page.locator(".legend").inner_text()
-    page.get_by_role("combobox", name="Graph").click()
-    page.get_by_role("option", name="layer", exact=True).click()
+    choose(page, "layer")
     view.wait("!v.nodeIndex.has('grad_out')")
     assert view.ask("v.selected") is None
     assert page.locator(".side").is_hidden()
@@ -48,23 +50,37 @@ def test_another_graph_clears_a_selection_and_a_click_shows_details_and_tells_py
     page.keyboard.press("Escape")
     page.get_by_text("selected: None", exact=True).wait_for()
     assert side.is_hidden()
-
-
-def test_another_step_of_a_program_is_seen_where_its_nodes_are(graph_page):
-    view = View(graph_page("layer"))
-    view.ask("v.zoom = 4, v.center(0)")
-    # What is held on to was far down on the screen, and is the first of all now.
-    first = "d.box.y.indexOf(Math.min(...v.solid.map((i) => d.box.y[i])))"
-    view.ask(f"v.center({first}), v.y += v.high / 3")
-    moved = "{ ...d, box: { ...d.box, y: d.box.y.map((y) => y + 1) } }"
-    view.ask(f"v.selected = d.box.id[{first}], v.keepView({moved})")
-    assert view.ask(f"d.box.y[{first}] * v.zoom + v.y") == pytest.approx(72)
-    # What was in sight is gone.
-    for gone in ("v.x = -99999", "v.y = 99999"):
-        view.ask(gone)
-        assert not view.ask("v.inSight().length")
-        view.ask("v.keepView(d)")
-        assert view.ask("v.inSight().length")
+    # Groups open and close where they are.
+    choose(page, "layers")
+    view.wait("v.index.has('group:encoder.layer') && (v.fit(), true)")
+    group = "group:encoder.layer.0.attention"
+    rolled = "group:encoder.layer"
+    assert view.ask("d.box.lines[v.index.get(a)][0]", rolled) == "encoder.layer × 12"
+    view.click(rolled, dx=17.0)  # a click unrolls it
+    view.wait("d.box.open[v.index.get(a)] === 1", rolled)
+    if not view.ask("v.index.has(a)", group):
+        view.click("group:encoder.layer.0", dx=17.0)
+        view.wait("v.index.has(a)", group)
+    view.ask("v.center(v.index.get(a))", group)
+    page.wait_for_timeout(50)
+    corner = view.spot(group, dx=0.0, dy=0.0)
+    state = view.ask("d.box.open[v.index.get(a)]", group)
+    view.click(group, dx=17.0, dy=15.0 if state else None)
+    view.wait("d.box.open[v.index.get(a[0])] !== a[1]", [group, state])
+    assert view.spot(group, dx=0.0, dy=0.0) == pytest.approx(corner, abs=1)
+    page.mouse.dblclick(*view.spot(group, dx=80.0, dy=15.0))
+    view.wait("d.box.open[v.index.get(a[0])] === a[1]", [group, state])
+    mark = "(([g]) => { const m = v.aloneMark(v.index.get(g)), i = v.index.get(g); "
+    mark += "return [m.x + 7 * m.scale - d.box.x[i], m.y - d.box.y[i]]; })(a)"
+    dx, dy = view.ask(mark, [group])
+    view.click(group, dx=dx, dy=dy)  # the arrow at its frame
+    page.get_by_text("alone: encoder.layer.0.attention", exact=True).wait_for()
+    page.get_by_role("button", name="Close all").click()
+    view.wait("v.open.length === 0")
+    page.get_by_text("toggled: {'*': False}", exact=True).wait_for()
+    view.ask("v.select('group:encoder.layer')")
+    page.get_by_role("button", name="Open this module alone").click()
+    page.get_by_text("alone: encoder.layer", exact=True).wait_for()
 
 
 def test_a_wide_picture_opens_where_most_of_its_first_nodes_are(graph_page):
@@ -106,7 +122,7 @@ def test_the_card_of_a_kernels_call_has_its_loops_and_its_text_folded(graph_page
     assert not text.count()
 
 
-def test_pan_zoom_and_keys(graph_page):
+def test_pan_zoom_and_keys_and_another_step_is_seen_where_its_nodes_are(graph_page):
     page = graph_page("layer")
     view = View(page)
     stage = page.locator("canvas.main").bounding_box()
@@ -139,39 +155,20 @@ def test_pan_zoom_and_keys(graph_page):
     assert page.locator(".find input").evaluate("e => e.getRootNode().activeElement === e")
     page.get_by_role("button", name="Shapes").click()
     assert view.ask("v.shapes")
-
-
-def test_groups_open_and_close_where_they_are(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=layers")
-    view = View(page)
-    group = "group:encoder.layer.0.attention"
-    rolled = "group:encoder.layer"
-    assert view.ask("d.box.lines[v.index.get(a)][0]", rolled) == "encoder.layer × 12"
-    view.click(rolled, dx=17.0)  # a click unrolls it
-    view.wait("d.box.open[v.index.get(a)] === 1", rolled)
-    if not view.ask("v.index.has(a)", group):
-        view.click("group:encoder.layer.0", dx=17.0)
-        view.wait("v.index.has(a)", group)
-    view.ask("v.center(v.index.get(a))", group)
-    page.wait_for_timeout(50)
-    corner = view.spot(group, dx=0.0, dy=0.0)
-    state = view.ask("d.box.open[v.index.get(a)]", group)
-    view.click(group, dx=17.0, dy=15.0 if state else None)
-    view.wait("d.box.open[v.index.get(a[0])] !== a[1]", [group, state])
-    assert view.spot(group, dx=0.0, dy=0.0) == pytest.approx(corner, abs=1)
-    page.mouse.dblclick(*view.spot(group, dx=80.0, dy=15.0))
-    view.wait("d.box.open[v.index.get(a[0])] === a[1]", [group, state])
-    mark = "(([g]) => { const m = v.aloneMark(v.index.get(g)), i = v.index.get(g); "
-    mark += "return [m.x + 7 * m.scale - d.box.x[i], m.y - d.box.y[i]]; })(a)"
-    dx, dy = view.ask(mark, [group])
-    view.click(group, dx=dx, dy=dy)  # the arrow at its frame
-    page.get_by_text("alone: encoder.layer.0.attention", exact=True).wait_for()
-    page.get_by_role("button", name="Close all").click()
-    view.wait("v.open.length === 0")
-    page.get_by_text("toggled: {'*': False}", exact=True).wait_for()
-    view.ask("v.select('group:encoder.layer')")
-    page.get_by_role("button", name="Open this module alone").click()
-    page.get_by_text("alone: encoder.layer", exact=True).wait_for()
+    # Another step of a program is seen where its nodes are.
+    view.ask("v.zoom = 4, v.center(0)")
+    # What is held on to was far down on the screen, and is the first of all now.
+    first = "d.box.y.indexOf(Math.min(...v.solid.map((i) => d.box.y[i])))"
+    view.ask(f"v.center({first}), v.y += v.high / 3")
+    moved = "{ ...d, box: { ...d.box, y: d.box.y.map((y) => y + 1) } }"
+    view.ask(f"v.selected = d.box.id[{first}], v.keepView({moved})")
+    assert view.ask(f"d.box.y[{first}] * v.zoom + v.y") == pytest.approx(72)
+    # What was in sight is gone.
+    for gone in ("v.x = -99999", "v.y = 99999"):
+        view.ask(gone)
+        assert not view.ask("v.inSight().length")
+        view.ask("v.keepView(d)")
+        assert view.ask("v.inSight().length")
 
 
 def test_search_finds_marks_and_opens(graph_page):
@@ -252,7 +249,7 @@ def test_an_empty_graph_says_so(graph_page):
 
 
 def test_an_open_page_takes_over_a_newer_script_and_an_element_may_be_moved(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=layer")
+    page = viewer_page(streamlit_page, "graph=layer")
     view = View(page)
     view.ask("v.toggleAll(true), window.was = v")
     page.get_by_text("toggled: {'*': True}", exact=True).wait_for()

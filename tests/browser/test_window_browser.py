@@ -1,8 +1,14 @@
-"""The window is the picture's: heights, panes, the folded sidebar, and nothing that runs idle."""
+"""The window is the picture's: heights, panes, what is dropped on it, and nothing that runs idle.
+
+It comes back after a reload, and after the app's end."""
+
+import re
+import signal
 
 import pytest
 
-from app_in_browser import PAGE, SHARE, settle
+from app_in_browser import MOMENT, PAGE, SHARE, ask, settle, wait
+from browser import OPEN_SIDEBAR, Server
 
 pytestmark = pytest.mark.browser
 
@@ -23,7 +29,49 @@ def opened(streamlit_page):
     return start
 
 
-def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opened):
+def choose(page):
+    page.get_by_role("tab", name="Passes").click()
+    settle(page)
+    page.get_by_role("button", name="Previous").click()
+    settle(page)
+    page.get_by_role("button", name="Previous").click()
+    settle(page)
+    ask(page, 0, "v.focus('d1')")
+    page.wait_for_function("() => location.search.includes('node=d1')")
+    settle(page)
+
+
+def screen(page):
+    wait(page, 0, "v.selected === 'd1'")
+    settle(page)
+    assert not page.locator("[data-testid=stException]").count()
+    return (
+        page.get_by_text(re.compile(r"^Step \d+ of \d+$")).inner_text(),
+        page.locator("[role=tab][aria-selected=true]").inner_text(),
+        ask(page, 0, "v.selected"),
+        page.evaluate("location.search"),
+    )
+
+
+def look_elsewhere(page):
+    group = ask(page, 0, "Object.keys(d.groups).find(g => d.groups[g].open)")
+    ask(page, 0, "v.setToggles({[a]: false})", group)
+    wait(page, 0, "!d.groups[a].open", group)
+    page.evaluate(MOMENT, 500)  # the page is told a moment later
+    settle(page)
+    ask(page, 0, "(v.zoomBy(0.7), v.x += 31, v.y -= 17, v.redraw())")
+    wait(page, 0, "v.x === JSON.parse(sessionStorage.getItem('relascope step_view')).x")
+    settle(page)
+    return seen(page)
+
+
+def seen(page):
+    return ask(
+        page, 0, "[v.zoom, v.x, v.y, ...Object.keys(d.groups).filter(g => d.groups[g].open)]"
+    )
+
+
+def test_the_picture_has_most_of_the_window_and_a_reload_brings_pane_and_screen_back(opened):
     page = opened(TABS[0])
     for tab in TABS:
         page.get_by_role("tab", name=tab).click()
@@ -56,8 +104,15 @@ def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opene
     page.get_by_role("button", name="Previous").wait_for(state="hidden")
     edge.press("Enter")
     page.get_by_role("button", name="Previous").wait_for()
+    choose(page)
     edge.press("Enter")
+    looked_at = look_elsewhere(page)
+    before = screen(page)
     page.reload()
+    page.locator(".rs[data-ready]:visible").wait_for()
+    settle(page)
+    assert screen(page) == before
+    assert seen(page) == looked_at
     page.get_by_role("button", name="Show the pane: Steps").click()
     page.get_by_role("button", name="Previous").wait_for()
     page.wait_for_function(f"{wide} === {width + 54}")
@@ -69,31 +124,15 @@ def test_the_picture_has_most_of_the_window_in_each_tab_and_a_pane_resizes(opene
     page.get_by_role("combobox", name="Model").wait_for()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("width", [800, 390])
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_narrow_window_reaches_everything(opened, width, dark):
-    page = opened(TABS[0], width=width, height=844, dark=dark)
-    for tab in TABS:
-        page.get_by_role("tab", name=tab).click()
-        page.locator(".rs[data-ready]:visible").wait_for()
-        settle(page)
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-        for name in ("Fit", "Full screen"):
-            box = page.get_by_role("button", name=name, exact=True).bounding_box()
-            assert box["x"] >= 0 and box["x"] + box["width"] <= width, (tab, name)
-
-
 _DRAG = """([names, kinds, folder]) => {
-  if (folder) {
-    const entry = { isDirectory: true, name: folder };
-    DataTransferItem.prototype.webkitGetAsEntry = () => entry;
-  }
+  const items = DataTransferItem.prototype, real = items.webkitGetAsEntry;
+  if (folder) items.webkitGetAsEntry = () => ({ isDirectory: true, name: folder });
   const dataTransfer = new DataTransfer();
   for (const name of names) dataTransfer.items.add(new File(["no model, but words"], name));
   const more = { bubbles: true, cancelable: true, dataTransfer };
   for (const kind of kinds) document.querySelector("canvas, [data-testid=stApp]")
     .dispatchEvent(new DragEvent(kind, more));
+  items.webkitGetAsEntry = real;
 }"""
 
 
@@ -118,9 +157,7 @@ def test_a_file_is_dropped_anywhere_and_opened_again_from_a_list(opened):
     drag(page, ["own.pt"], "dragenter", "drop", folder="models")
     over.get_by_text("models is a folder").wait_for()
     assert "file=" not in page.url
-    page.reload()
-    page.locator(".rs[data-ready]:visible").wait_for()
-    settle(page)
+    page.keyboard.press("Escape")
     page.emulate_media(color_scheme="dark")  # what is drawn is drawn once more
     page.locator(".rs.dark:visible").wait_for()
     page.evaluate(_COUNT)
@@ -149,3 +186,28 @@ def test_where_there_is_no_model_yet_the_page_says_what_can_be_opened(opened):
     assert card.get_by_role("button", name="Choose a file").is_visible()
     drag(page, ["notes.zip"], "dragenter", "drop")
     page.locator(".over:popover-open").get_by_text("opened under Sessions").wait_for()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
+    own = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(OPEN_SIDEBAR)
+    with Server(PAGE, own) as server:
+        page = context.new_page()
+        page.goto(server.url)
+        page.get_by_role("tab", name="Graph").wait_for()
+        settle(page)
+        choose(page)
+        looked_at = look_elsewhere(page)
+        before = screen(page)
+        server.process.send_signal(end)
+        server.process.wait()
+        with server:
+            page.wait_for_function(
+                "() => !document.querySelector('[data-testid=stConnectionStatus]')"
+            )
+            assert screen(page) == before
+            assert seen(page) == looked_at
+            context.close()

@@ -6,8 +6,8 @@ from browser import LONG
 from place import PAGES
 
 PAGE = PAGES / "app_page.py"
-VIEWER = PAGES / "graph_page.py"
-"""The viewer alone; `?graph=NAME` says of what."""
+GATED, TOKEN = PAGES / "gated_page.py", "of-a-test"
+"""The viewer alone behind the gate, which asks for the token; `?graph=NAME` says of what."""
 
 # The part of the window whose topmost thing is a picture of the graph.
 SHARE = (
@@ -27,6 +27,12 @@ _ALL = (
 _VIEWS = (
     f"{_ALL}.map(e => e.viewer).filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
 )
+
+
+def viewer_page(streamlit_page, query):
+    """The viewer alone on a page of Streamlit, by the link that lets a browser in."""
+    env = {"RELASCOPE_TOKEN": TOKEN}
+    return streamlit_page(GATED, query=f"token={TOKEN}&{query}", env=env)
 
 
 def ask(page, side, code, argument=None):

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from app_in_browser import PAGE, VIEWER, View, settle
+from app_in_browser import PAGE, View, settle, viewer_page
 from relascope.viz.sessions.state import TABS
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -217,7 +217,7 @@ def test_nothing_is_cut_off_or_stands_over_another(opened, width, dark):
 
 
 def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
-    page = streamlit_page(VIEWER, query="graph=joint")
+    page = viewer_page(streamlit_page, "graph=joint")
     view = View(page)
 
     def to(selector, key="Enter"):

@@ -56,20 +56,23 @@ def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
 def test_the_tour_has_a_tab_for_each_stop(tmp_path, chromium):
     made = tmp_path / "tour.html"
     client = shared_fake("relay")
-    made.write_text(tour.tour(client.call).html(), encoding="utf-8")
+    sheet = tour.tour(client.call)
+    for stop, tab in zip(STOPS, sheet.tabs, strict=True):
+        assert stop.words.replace("*", "") in {s.get("text") for s in tab["sections"]}
+    made.write_text(sheet.html(), encoding="utf-8")
     page = chromium.new_context(offline=True).new_page()
     page.goto(made.as_uri())
     tabs = page.get_by_role("tab")
     expect(tabs).to_have_text([f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)], timeout=LONG)
-    for number, stop in enumerate(STOPS, 1):
+    kinds = {(s.query["tab"], bool(s.at)): (n, s) for n, s in enumerate(STOPS, 1)}
+    for (tab, at), (number, stop) in kinds.items():  # one of each
         tabs.nth(number - 1).click()
         panel = page.locator(f"#panel-stop{number}")
         expect(panel).to_contain_text(stop.words.replace("*", ""), timeout=LONG)
-        drawn = "table" if stop.query["tab"] == "Compile & time" else ".picture"
-        panel.locator(drawn).first.wait_for()
-        if stop.at:
-            at = stop.session().look.step + 1
-            panel.locator(f".board[data-step='{at}']").wait_for()
+        panel.locator("table" if tab == "Compile & time" else ".picture").first.wait_for()
+        if at:
+            step = stop.session().look.step + 1
+            panel.locator(f".board[data-step='{step}']").wait_for()
 
 
 def test_the_recordings_of_tvms_tutorials_are_whole():
