@@ -161,15 +161,12 @@ def test_each_kind_of_inputs_has_one_verdict(size, kinds, told):
     assert (tiny.row.error, tiny.row.scale) == (size[tiny.row.dtype], 1.0)
 
 
-def test_a_cut_is_not_blamed_for_gradients_and_a_split_is():
+def test_a_cut_is_not_blamed_for_gradients_and_a_split_is_and_nan_is_over_every_limit():
     by_stage = {(r.stage, r.dtype): r for r in rows({"float32": 1.0, "float64": 1.0})}
     assert by_stage["cut", "float64"].passed
     assert by_stage["cut", "float64"].compared == 1
     assert not by_stage["split", "float64"].passed
     assert by_stage["split", "float64"].first_bad_node == "gr"
-
-
-def test_nan_is_over_every_limit():
     (row, *_) = rows({"float32": float("nan"), "float64": 0.0})
     assert not row.passed
 

@@ -84,21 +84,14 @@ def test_required_steps_and_those_switched_off_in_random_pipelines():
             assert kept & set(range(len(asked))) <= switched
 
 
-def test_nothing_wrong_takes_one_look():
+def test_where_nothing_is_wrong_or_nothing_runs_no_pass_is_to_blame():
     oracle = Oracle(None)
     assert search(steps(8), oracle) == Culprits(())
     assert len(oracle.asked) == 1
-
-
-@pytest.mark.parametrize("pipeline", [Pipeline(), steps(3, off={0, 1, 2})])
-def test_without_a_pass_only_the_import_can_be_wrong(pipeline):
-    found = search(pipeline, Oracle(IMPORT))
-    assert found.suspects == (IMPORT,)
-    assert search(pipeline, Oracle(None)).suspects == ()
-
-
-def test_a_whole_that_cannot_be_run_has_no_culprit():
     assert search(steps(4), lambda pipeline: DARK) == Culprits(())
+    for pipeline in (Pipeline(), steps(3, off={0, 1, 2})):
+        assert search(pipeline, Oracle(IMPORT)).suspects == (IMPORT,)
+        assert search(pipeline, Oracle(None)).suspects == ()
 
 
 def test_an_optional_pass_that_a_required_one_needs_unknown_to_the_catalogue():
@@ -224,14 +217,11 @@ def test_a_fault_behind_a_permitted_rounding_is_found(asked):
     )
 
 
-def test_a_pass_that_ends_the_process_is_found_and_the_session_goes_on(asked):
+def test_a_pass_that_ends_the_process_or_raises_is_found_and_the_session_goes_on(asked):
     data = asked(faulty_session.FATAL_CSE)
     assert (data["culprit"]["index"], data["kind"]) == (2, "crash")
     assert [t["outcome"] for t in data["log"]].count("crash") >= 2
     assert "exit status 3" in data["verdict"]
-
-
-def test_a_pass_that_raises(asked):
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["culprit"]["index"], data["kind"]) == (1, "crash")
     assert data["log"][0]["error"]["message"] == "No good."
@@ -258,11 +248,13 @@ def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
     assert data["culprit"] is None
 
 
-def test_the_import_is_to_blame_where_it_is_wrong(asked):
+def test_the_import_is_to_blame_where_it_is_wrong_and_one_that_fails_is_an_error(asked):
     data = asked(faulty_session.WRONG_IMPORT)
     assert data["culprit"] == {"index": -1, "pass": "import"}
     assert data["compiles"] == 2
     assert data["verdict"].startswith("The imported program is at fault, before any pass")
+    error = asked(page_session.BROKEN_SEED, status=1)["error"]
+    assert error["kind"] == "operator"
 
 
 def test_nothing_to_find_says_what_was_tried(asked):
@@ -397,11 +389,6 @@ def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():
     said = bisection.verdict("relay", result)
     assert "agrees with the imported program within 1e-05 of the scale in float32, " in said
     assert "PyTorch" not in said and "float64" not in said
-
-
-def test_what_no_pass_is_to_blame_for_is_an_error(asked):
-    error = asked(page_session.BROKEN_SEED, status=1)["error"]
-    assert error["kind"] == "operator"
 
 
 def test_without_json_it_is_a_table_and_a_sentence(connect, capsys):
@@ -548,7 +535,7 @@ def own(monkeypatch, tmp_path):
     catalogue.CATALOGUE.update(before)
 
 
-def test_the_functions_of_a_file_are_passes_and_it_is_not_run(own):
+def test_the_functions_of_a_file_are_passes_and_it_is_run_when_one_is_loaded(own):
     before = set(names("relay"))
     user.name_files([str(own)])
     assert set(names("relay")) - before == {"mine"}
@@ -557,9 +544,6 @@ def test_the_functions_of_a_file_are_passes_and_it_is_not_run(own):
     assert (entry.title, entry.summary, entry.origin) == ("mine", "Does it.", "mine.py")
     user.name_files([str(own)])  # twice is once
     assert os.environ[user.VARIABLE] == str(own)
-
-
-def test_a_pass_of_a_file_is_loaded_with_its_parameters(own):
     own.write_text("def mine(program, rate='1'):\n    return program + rate\n")
     user.name_files([str(own)])
     assert "mine" in names("relax")

@@ -69,27 +69,15 @@ def ran(*steps):
     return ComparedRun("run", "relay", steps, lambda i: graph)
 
 
-def test_a_slower_pass_is_named_and_is_no_difference():
+def test_a_slower_or_idle_pass_is_no_difference_and_a_failure_on_one_side_is():
     found = compare(*(ran(ComparedStep("cse", 0.01), ComparedStep("fold", s)) for s in (0.01, 0.2)))
     assert found["same"]
     assert [r["slower"] for r in found["steps"]] == [None, "b"]
     assert found["verdict"] == "They are the same, but fold took longer in B, run once each."
-
-
-def test_a_pass_that_only_one_has_and_that_does_nothing_is_no_difference():
     assert compare(ran(ComparedStep("cse", 0.0, idle=True)), ran())["same"]
-
-
-def test_a_failure_on_one_side_is_the_difference():
     failed = ComparedStep("cse", 0.0, failure="no rule for erf")
     first = compare(ran(ComparedStep("cse", 0.0)), ran(failed))["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
-
-
-def test_what_a_pass_did_stands_before_the_passes_around_it(tmp_path):
-    path = str(recorded(tmp_path / "a.rsc"))
-    names = [r["pass"] for r in document("diff", path, path)["steps"]]
-    assert names == ["FoldTranspose", "InferType", HOSTILE, "sequential", "tir.Simplify", "Breaks"]
 
 
 def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
@@ -105,11 +93,13 @@ def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
     assert found["verdict"].startswith("At the end")
 
 
-def test_a_session_of_a_recording(tmp_path):
+def test_a_session_of_a_recording_and_what_a_pass_did_before_those_around_it(tmp_path):
     path = recorded(tmp_path / "a.rsc")
     session = Session(model=ModelChoice("a.rsc", file_digest(path)))
     replay.write(tmp_path / "a.zip", session, path)
     assert document("diff", str(path), str(tmp_path / "a.zip"))["same"]
+    names = [r["pass"] for r in document("diff", str(path), str(path))["steps"]]
+    assert names == ["FoldTranspose", "InferType", HOSTILE, "sequential", "tir.Simplify", "Breaks"]
 
 
 def test_the_page_is_started_on_both(tmp_path):

@@ -51,7 +51,7 @@ def path(tmp_path):
     return str(recorded(tmp_path / "run.rsc"))
 
 
-def test_it_prints_the_passes_nested_with_their_times(path):
+def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
     said = run("open", path, "--print").stdout
     assert "    1    FoldTranspose" in said and "Where the time is" in said
     assert "ValueError: no axis 7 here" in said
@@ -59,6 +59,12 @@ def test_it_prints_the_passes_nested_with_their_times(path):
     assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]
     assert found["totals"][0]["pass"] == "FoldTranspose" and found["totals"][0]["runs"] == 1
     assert found["passes"][5]["failure"].endswith("no axis 7 here")
+
+    def numbers(only):
+        return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]
+
+    found = [numbers(only) for only in ("changed", "slow", "failed")]
+    assert found == [[0, 1, 3, 4], [0, 1, 2], [5]]
 
 
 def test_it_says_where_a_compile_stopped(path):
@@ -258,14 +264,6 @@ def test_a_pass_that_raised_is_not_said_to_have_changed_nothing(path):
     assert said.returncode == 1
     assert "What pass 5, Breaks, changed is not known. It raised ValueError: no axis" in said.stderr
     assert "It changed nothing." in run("open", path, "--step", "2").stdout
-
-
-def test_it_filters(path):
-    def numbers(only):
-        return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]
-
-    found = [numbers(only) for only in ("changed", "slow", "failed")]
-    assert found == [[0, 1, 3, 4], [0, 1, 2], [5]]
 
 
 def test_a_step_is_a_diff_that_follows_the_numbers(path):

@@ -113,15 +113,12 @@ def test_two_places_far_apart_are_kept_and_the_rest_goes():
     assert calls(one, found.piece) == 2
 
 
-def test_what_needs_the_whole_stays_whole():
+def test_what_needs_the_whole_stays_whole_and_a_good_one_has_no_piece():
     one = chain(12)
     everything = whole(one)
     found = reduce(one, Oracle(everything.nodes))
     assert found.piece == everything
     assert found.minimal
-
-
-def test_a_whole_that_is_good_has_no_piece():
     for verdict in (GOOD, DARK):
         found = reduce(chain(8), lambda piece, verdict=verdict: PieceVerdict(verdict))
         assert (found.piece, found.tries, found.minimal) == (None, 1, False)
@@ -466,13 +463,6 @@ def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(connect, c
     assert not (tmp_path / "none").exists() and not (tmp_path / "no").exists()
 
 
-def test_a_folder_that_is_not_empty_is_refused_before_anything_is_done(asked, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("")
-    error = asked(faulty_session.WRONG_FOLD, status=2)["error"]
-    assert "something here" in error["message"]
-
-
 def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked, tmp_path):
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
@@ -485,17 +475,18 @@ def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked, t
     assert "exit status 3" in data["shown"]["error"]["message"]
 
 
-def test_what_needs_the_whole_pipeline_says_so_and_writes_nothing(asked, tmp_path):
+def test_what_cannot_be_narrowed_or_written_says_so_and_leaves_no_folder(asked, tmp_path):
     data = asked(faulty_session.WHOLE_FOLD)
     assert (data["report"], data["nodes"], data["total"]) == (None, None, 4)
     assert "It needs the whole pipeline" in data["verdict"]
     assert not (tmp_path / "out").exists()
-
-
-def test_nothing_to_narrow_is_no_error(asked, tmp_path):
     assert "no fault to narrow" in asked(0)["verdict"]
     assert "The imported program" in asked(faulty_session.WRONG_IMPORT)["verdict"]
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("")
+    error = asked(faulty_session.WRONG_FOLD, status=2)["error"]
+    assert "something here" in error["message"]
 
 
 def test_as_text_it_has_the_pieces_and_the_program(asked):
@@ -534,7 +525,7 @@ def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch)
     assert "float64" in text
 
 
-def test_the_page_says_what_cannot_be_narrowed_and_asks_anew_of_another_pipeline(page):
+def test_the_page_says_what_cannot_be_narrowed_asks_anew_of_another_pipeline_and_gives_up(page):
     bisect(page, 0)
     assert "reduce_button" not in keys(page)
     bisect(page, faulty_session.WHOLE_FOLD)
@@ -545,9 +536,6 @@ def test_the_page_says_what_cannot_be_narrowed_and_asks_anew_of_another_pipeline
     assert [i for i in page.info if "the fault shows" in i.value]
     bisect(page, faulty_session.RAISING_FOLD)
     assert not [i for i in page.info if "the fault shows" in i.value]
-
-
-def test_narrowing_can_be_given_up(page):
     bisect(page, faulty_session.SLOW_NARROW)
     page.button(key="reduce_button").click()
     page.run()

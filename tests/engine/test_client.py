@@ -203,7 +203,7 @@ def test_a_unit_counts_though_one_inside_it_has_ended():
     assert stopped.value.unit == outer
 
 
-def test_progress_is_called_in_the_calling_thread(client):
+def test_progress_is_called_in_the_calling_thread_and_the_last_is_never_lost(client):
     seen = []
     steps = client.call(
         "climb", 5, 0.05, on_progress=lambda f, t: seen.append((f, t, threading.get_ident()))
@@ -213,9 +213,6 @@ def test_progress_is_called_in_the_calling_thread(client):
     fractions = [f for f, _, _ in seen]
     assert fractions == sorted(fractions)
     assert {t for _, _, t in seen} == {threading.get_ident()}
-
-
-def test_the_last_progress_is_never_lost(client):
     client.call("count")
     for _ in range(50):
         seen = []
@@ -257,7 +254,7 @@ def test_requests_run_one_at_a_time_in_order_and_many_threads_may_ask(client):
     assert sorted(answers) == [(i, i) for i in range(20)]
 
 
-def test_the_child_outlives_the_thread_that_started_it(client):
+def test_the_child_outlives_the_thread_that_started_it_and_recurses_deep_in_c(client):
     thread = threading.Thread(target=client.call, args=("count",))
     thread.start()
     thread.join()
@@ -265,6 +262,8 @@ def test_the_child_outlives_the_thread_that_started_it(client):
     time.sleep(0.2)
     assert client.call("count") == 2
     assert client.pid == pid
+    # With the eight megabytes of stack that a process usually has, this is a crash.
+    assert client.call("dive", 15_000) == 0
 
 
 def test_errors_for_people_arrive_whole_and_others_are_explained(client, caplog):
@@ -286,6 +285,10 @@ def test_errors_for_people_arrive_whole_and_others_are_explained(client, caplog)
     assert "nosuch" in failure(lambda: client.call("nosuch")).message
     assert failure(lambda: client.submit("echo", threading.Lock())).kind == "usage"
     assert client.call("count") == 1, "the session goes on"
+    message = failure(lambda: client.call("diagnose")).message
+    assert "the shapes (2,) and (3,) do not fit" in message
+    assert "\x1b" not in message
+    assert "Traceback" not in message
 
 
 @pytest.mark.engine
@@ -306,11 +309,6 @@ def test_what_it_prints_does_not_reach_our_stdout(client, capfd, caplog):
     assert capfd.readouterr().out == ""
     for text in ("on stdout", "on descriptor 1", "from a process"):
         assert text in caplog.text
-
-
-def test_deep_recursion_in_c_survives(client):
-    # With the eight megabytes of stack that a process usually has, this is a crash.
-    assert client.call("dive", 15_000) == 0
 
 
 @pytest.mark.parametrize(
@@ -334,12 +332,16 @@ def test_a_death_is_named(client, method, arguments, words):
     assert queued.result(LONG) == 1, "what waited had no part in it"
 
 
-def test_a_death_before_work_began_is_not_told(client):
+def test_a_death_before_work_began_is_not_told_and_one_over_a_file_is_the_files(client):
     """Killed when it was idle, and asked before anybody saw that."""
     for _ in range(5):
         client.call("count")
         os.kill(client.pid, signal.SIGKILL)
         assert client.call("count") == 1
+    error = failure(lambda: client.call("crash_over", "model.pt"))
+    message = "model.pt cannot be read: its reader crashes over it (SIGSEGV)."
+    assert (error.kind, error.message, error.where) == ("reader", message, "model.pt")
+    assert client.call("count") == 1
 
 
 def test_a_call_that_hangs_or_answers_too_much_has_a_limit(client, monkeypatch):
@@ -605,21 +607,6 @@ def test_what_could_not_be_imported_is_imported_again(tmp_path, monkeypatch):
         assert client.call("count") == 7
 
 
-def test_a_process_that_cannot_start_is_an_error(client, monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    error = failure(lambda: client.submit("count").result(LONG))
-    assert error.kind == "engine"
-    assert "could not be started" in error.message
-    monkeypatch.undo()
-    monkeypatch.setenv("PYTHONPATH", str(SESSIONS))
-    assert client.call("count") == 1
-
-
-def test_an_unknown_engine_is_refused():
-    with refused("usage", hint="relay"):
-        EngineClient("nnvm")
-
-
 def test_the_client_imports_no_compiler():
     code = (
         "import sys, relascope.engine.client\n"
@@ -629,20 +616,6 @@ def test_the_client_imports_no_compiler():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_a_file_over_which_its_reader_crashes_is_blamed(client):
-    error = failure(lambda: client.call("crash_over", "model.pt"))
-    message = "model.pt cannot be read: its reader crashes over it (SIGSEGV)."
-    assert (error.kind, error.message, error.where) == ("reader", message, "model.pt")
-    assert client.call("count") == 1
-
-
-def test_what_a_compiler_wrote_to_stderr_is_the_reason(client):
-    message = failure(lambda: client.call("diagnose")).message
-    assert "the shapes (2,) and (3,) do not fit" in message
-    assert "\x1b" not in message
-    assert "Traceback" not in message
 
 
 def test_the_reason_is_the_last_that_the_type_checker_wrote(capfd):
@@ -703,6 +676,18 @@ def test_other_messages_are_kept_without_a_quoted_logs_file_and_time():
     assert "nested too deeply" in explain(RecursionError(), "step").message
     long = explain(ValueError("x" * 5000), "load").message
     assert len(long) < 1100
+
+
+def test_a_process_that_cannot_start_or_is_of_no_engine_is_an_error(client, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    error = failure(lambda: client.submit("count").result(LONG))
+    assert error.kind == "engine"
+    assert "could not be started" in error.message
+    monkeypatch.undo()
+    monkeypatch.setenv("PYTHONPATH", str(SESSIONS))
+    assert client.call("count") == 1
+    with refused("usage", hint="relay"):
+        EngineClient("nnvm")
 
 
 def test_a_file_that_was_replaced_needs_another_sandbox(tmp_path, monkeypatch):

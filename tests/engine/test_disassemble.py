@@ -85,7 +85,7 @@ __kernel void mul_kernel(__global float* restrict a) {
 """
 
 
-def test_a_kernel_has_what_it_alone_calls():
+def test_kernels_are_found_in_each_language_with_what_they_alone_call():
     assert kernel_code.llvm_kernels(LLVM) == {
         "__tvm_ffi_add": ("__tvm_ffi_add", "add_compute_", "lambda.1"),
         "__tvm_ffi_mul": ("__tvm_ffi_mul",),
@@ -93,9 +93,6 @@ def test_a_kernel_has_what_it_alone_calls():
     bodies = kernel_code.llvm_functions(LLVM)
     assert bodies["lambda.1"].splitlines()[-2:] == ["  ret void", "}"]
     assert "outside" not in bodies
-
-
-def test_lines_of_assembly_go_to_their_function():
     found = kernel_code.assembly_functions(ASSEMBLY, ["__tvm_ffi_add", "__tvm_ffi_mul"])
     assert found["__tvm_ffi_add"].splitlines() == [
         "__tvm_ffi_add:",
@@ -105,9 +102,6 @@ def test_lines_of_assembly_go_to_their_function():
     ]
     assert "imulq" in found["__tvm_ffi_mul"] and "quad" not in found["__tvm_ffi_mul"]
     assert list(kernel_code.assembly_functions("_f:\n\tret\n", ["f"])) == ["f"]  # as macOS has it
-
-
-def test_kernels_of_a_gpu_are_found_in_each_language():
     found = kernel_code.device_functions(CUDA)
     assert list(found) == ["add_kernel", "add_kernel_1"]
     assert found["add_kernel"].endswith("  }\n}") and "a[1]" not in found["add_kernel"]

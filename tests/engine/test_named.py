@@ -40,7 +40,7 @@ def refused(model, **more):
     return caught.value
 
 
-def test_a_type_is_opened_with_inputs_that_its_settings_allow():
+def test_a_type_or_a_class_is_opened_with_inputs_that_its_settings_allow():
     model = load(f"hf:bert?{CHANGES}", batch=2, tokens=7)
     assert dict(model.source.inputs)["input_ids"].shape == (2, 7)
     ids, mask = model.inputs
@@ -51,9 +51,6 @@ def test_a_type_is_opened_with_inputs_that_its_settings_allow():
     assert "The weights are random." in model.notes
     again = load(f"hf:bert?{CHANGES}", batch=2, tokens=7)
     assert all(torch.equal(a, b) for a, b in zip(model.forward(), again.forward(), strict=True))
-
-
-def test_a_class_is_a_name_and_one_that_knows_none_says_what_is_near():
     assert load(f"hf:BertForMaskedLM?{CHANGES}").outputs_flat[0].shape == (1, 14, 20)
     assert "bert" in refused("hf:brt").hint
     assert "setting 'nix'" in refused("hf:bert?nix=3").message
@@ -109,10 +106,6 @@ def test_a_bad_configuration_is_a_sentence(tmp_path, settings):
 def test_a_config_that_is_none_is_a_sentence(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     assert "config.json" in refused(f"hf:{tmp_path}").message
-
-
-def test_a_model_that_is_too_large_is_not_built():
-    assert "GB of memory are free" in refused("hf:llama?num_hidden_layers=400").message
 
 
 CODE = """
@@ -359,10 +352,11 @@ def test_inputs_are_of_the_configurations_sizes(model, shapes):
         (f"vit?{TINY}&image_size=32", {"tokens": 3}, "no tokens to choose"),
         ("bert?vocab_size=3&vocab_size.part=3", {}, "is a setting without others in it"),
         ("BertNonesense", {}, "has no model called"),
+        ("llama?num_hidden_layers=400", {}, "GB of memory are free"),
     ],
 )
 def test_what_cannot_be_made_up_is_refused(model, more, why):
-    assert why in refused(f"hf:{model}", **more).message
+    assert why in refused(f"hf:{model}", **more).message  # and nothing is built
 
 
 def test_models_of_the_local_cache_are_listed(tmp_path, monkeypatch):

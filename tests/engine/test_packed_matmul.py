@@ -56,7 +56,7 @@ def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
     assert packed_matmul.row_tile(rows, columns, inner, registers) == expected
 
 
-def test_outer_products_are_for_few_rows():
+def test_outer_products_are_for_few_rows_and_strips_are_whole():
     assert packed_matmul.outer_tile(768, 3072, 14, AVX512) == (4, 48, 16)
     assert packed_matmul.outer_tile(768, 24, 14, AVX512) == (4, 24, 8)
     assert packed_matmul.outer_tile(768, 3072, 14) == packed_matmul.MatmulTile(4, 24)
@@ -64,9 +64,6 @@ def test_outer_products_are_for_few_rows():
     assert packed_matmul.outer_tile(768, 3072, 14, FEW) == packed_matmul.MatmulTile(4, 16)
     for rows, columns, inner in ((768, 3072, 1024), (6, 48, 14), (8, 10, 14)):
         assert packed_matmul.outer_tile(rows, columns, inner) is None
-
-
-def test_strips_of_a_weight_are_whole():
     assert packed_matmul.strip(14, 768) == 128
     assert packed_matmul.strip(14, 96) == 96
     assert packed_matmul.strip(14, 100) is None

@@ -72,9 +72,12 @@ def archive(folder, **members):
     return path
 
 
-def test_the_program_of_an_archive_is_found(tmp_path):
+def test_the_program_of_an_archive_is_found_and_a_library_has_none(tmp_path):
     found = taken_apart(archive(tmp_path, mod_relay=RELAY, note_txt="hello"))
     assert (found.format, found.text, dict(found.params)) == ("relay", RELAY, {})
+    (tmp_path / "lib.so").write_bytes(LIBRARY)
+    with refused("file", "is a compiled library"):
+        taken_apart(tmp_path / "lib.so")
 
 
 @pytest.mark.parametrize(
@@ -90,21 +93,12 @@ def test_an_archive_without_one_program_is_refused(tmp_path, members, why):
         taken_apart(archive(tmp_path, **members))
 
 
-def test_a_library_has_kernels_and_no_program(tmp_path):
-    (tmp_path / "lib.so").write_bytes(LIBRARY)
-    with refused("file", "is a compiled library"):
-        taken_apart(tmp_path / "lib.so")
-
-
-def test_archives_have_limits(tmp_path, monkeypatch):
+def test_archives_have_limits_and_damage_is_told(tmp_path, monkeypatch):
     path = archive(tmp_path, mod_relay=RELAY, note_txt="hello")
     for limit, most, why in (("_TEXT", 10, "text at most"), ("_MEMBERS", 1, "than 1 members")):
         monkeypatch.setattr(program_file, limit, most)
         with refused("file", why):
             taken_apart(path)
-
-
-def test_a_damaged_archive_is_told(tmp_path):
     path = archive(tmp_path, mod_relay=RELAY * 400)
     path.write_bytes(path.read_bytes()[:2000])
     with refused("file", "cannot be read as an archive"):

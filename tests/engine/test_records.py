@@ -52,7 +52,7 @@ def test_a_line_that_was_cut_short_is_said_and_costs_no_other(tmp_path, cut):
     assert book.notes == ()
 
 
-def test_a_line_of_something_else_is_left_out_wherever_it_is(tmp_path):
+def test_a_line_of_something_else_is_left_out_and_the_stamp_changes_with_the_others(tmp_path):
     records.add(tmp_path, records.CURVE, [trial(1, 0.5)])
     records.append(tmp_path / records.CURVE, '{"task": "t"}\nno JSON\n')
     records.add(tmp_path, records.CURVE, [trial(2, 0.25)])
@@ -60,6 +60,13 @@ def test_a_line_of_something_else_is_left_out_wherever_it_is(tmp_path):
     assert [t.trial for t in book.trials] == [1, 2]
     (note,) = book.notes
     assert note.startswith("curve.jsonl: 2 lines, the first of them 2,")
+    stamps = {records.stamp(tmp_path / "apart")}
+    records.add(tmp_path / "apart", records.CURVE, [trial(1, 0.5)])
+    stamps.add(records.stamp(tmp_path / "apart"))
+    records.add(tmp_path / "apart", records.RIVALS, [Rival("t", "r", 1, 0.5)])
+    stamps.add(records.stamp(tmp_path / "apart"))
+    assert len(stamps) == 3
+    assert records.stamp(tmp_path / "apart") in stamps
 
 
 def test_a_record_is_taken_where_it_beats_what_is_done_without(tmp_path):
@@ -152,16 +159,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         records.add(tmp_path / "file" / "below", records.CURVE, [trial(1, 0.5)])
     with pytest.raises(EngineError), records.locked(tmp_path / "file" / "below"):
         pass
-
-
-def test_the_stamp_changes_with_the_records(tmp_path):
-    stamps = {records.stamp(tmp_path)}
-    records.add(tmp_path, records.CURVE, [trial(1, 0.5)])
-    stamps.add(records.stamp(tmp_path))
-    records.add(tmp_path, records.RIVALS, [Rival("t", "r", 1, 0.5)])
-    stamps.add(records.stamp(tmp_path))
-    assert len(stamps) == 3
-    assert records.stamp(tmp_path) in stamps
 
 
 TASK = "relax-0.27/llvm-1-threads/0123456789abcdef"

@@ -36,20 +36,14 @@ def checked(text):
     return check_script(text, lambda path: ".".join(path) in KNOWN, "model.py")
 
 
-def test_a_module_is_written_anew_without_its_imports():
+def test_a_module_is_written_anew_without_its_imports_and_a_function_is_one():
     script = checked(PLAIN)
     assert "import" not in script.text
     assert script.metadata == "[1]"
     head = "n = TypeVar('n')\n@I.ir_module\nclass Module:"
     assert script.text.startswith(head)
     assert checked(script.text).text == script.text
-
-
-def test_a_docstring_is_left_out():
     assert checked(f'"""A module."""\n{PLAIN}').text == checked(PLAIN).text
-
-
-def test_a_function_alone_is_a_module():
     assert checked("@R.function\ndef main(x):\n    return x").metadata == ""
 
 

@@ -137,9 +137,6 @@ def test_a_value_that_is_read_out_of_a_tensor_is_named_with_its_line(name):
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_what_depends_on_no_value_is_not_named(name):
+def test_what_depends_on_no_value_is_not_named_and_a_line_once(name):
     assert not read(FIXED[name]).reads
-
-
-def test_a_line_that_reads_twice_is_named_once():
     assert len(read(lambda m, x: sum(x * x[i, 0].item() for i in range(2))).reads) == 1

@@ -11,7 +11,7 @@ from relascope.engine.protocol.results import SplitResult
 from relascope.passes.pipeline import Pipeline
 
 
-def test_our_own_types_arrive_equal_and_what_is_shared_stays_shared():
+def test_our_own_types_and_errors_arrive_equal_and_what_is_shared_stays_shared():
     shape = TensorType((2, "n"), "float32")
     node = Node("a", Kind.CALL, "add", attrs={"x": [1, None]}, inputs=(Literal("1"),))
     body = Graph("f", "relay", (node,), (), ("a",))
@@ -21,9 +21,6 @@ def test_our_own_types_arrive_equal_and_what_is_shared_stays_shared():
     assert read == value
     assert read["split"].forward is read["split"].backward
     assert read["split"].forward.nodes[0].kind is Kind.CALL
-
-
-def test_errors_arrive_whole():
     told = EngineError("pass", "no", "here", "try").to_json()
     assert wire.loads(wire.dumps(EngineError(**told))).to_json() == told
 

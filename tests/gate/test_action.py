@@ -231,13 +231,6 @@ def test_a_comment_that_is_there_is_changed_and_only_if_it_is_this_checks_own(ch
     assert "**One difference fails.**" in text
 
 
-def test_a_fork_is_told_why_there_is_no_comment(checked):
-    checked.github["event"]["pull_request"]["head"]["repo"]["full_name"] = "somebody/net"
-    status, log = checked.play(COMMENTING)
-    assert status == 3 and "::notice" in log and "from a fork" in log
-    assert checked.read("box/calls") == ""
-
-
 def test_what_github_refuses_is_a_warning_and_the_jobs_end_stays_the_checks(checked):
     (checked.folder / "box" / "refusal").write_text("Resource not accessible (HTTP 403)")
     status, log = checked.play(COMMENTING)
@@ -245,7 +238,10 @@ def test_what_github_refuses_is_a_warning_and_the_jobs_end_stays_the_checks(chec
     assert "::warning" in log and "pull-requests: write" in log
 
 
-def test_no_comment_is_tried_where_none_is_wanted_or_nothing_is_pulled(checked):
+def test_no_comment_is_tried_from_a_fork_nor_where_none_is_wanted_or_nothing_is_pulled(checked):
+    checked.github["event"]["pull_request"]["head"]["repo"]["full_name"] = "somebody/net"
+    status, log = checked.play(COMMENTING)
+    assert status == 3 and "::notice" in log and "from a fork" in log
     assert checked.play(COMMENTING, comment="false")[0] == 3
     checked.github["event"] = {}
     assert checked.play(COMMENTING)[0] == 3

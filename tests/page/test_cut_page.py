@@ -74,7 +74,24 @@ def strategy(page, name):
     return settle(page.selectbox(key="keep_strategy").set_value(name).run())
 
 
-def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
+def test_the_minimum_cut_is_first_and_others_are_chosen_priced_and_measured(gradient):
+    assert gradient.selectbox(key="keep_strategy").value == "min_cut"
+    assert "of its estimated time" in words(gradient)
+    gradient.segmented_control(key="keep_prices").set_value("measured")
+    assert "of its measured time" in words(settle(gradient.run()))
+    gradient.segmented_control(key="keep_prices").set_value("estimated")
+    settle(gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"]).run())
+    press(gradient, "measure")
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert list(table["captures"]) == [2, 0]
+    assert list(table["times eager"]) == [1.32, 1.32]
+    assert list(table["work again, measured"]) == [0, 0]
+    assert table["work again, estimated"][0] < table["work again, estimated"][1]
+    settle(gradient.multiselect(key="keep_points").set_value(["keep_all"]).run())
+    press(gradient, "measure")  # joins what was measured before
+    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    assert len(table) >= 2
+    # The slider goes from cut to cut along the frontier.
     gradient.session_state["keep_frontier"] = 1_000_000  # chosen for another model
     strategy(gradient, "frontier")
     assert gradient.session_state["keep_frontier"] == 2048
@@ -84,14 +101,16 @@ def test_the_slider_goes_from_cut_to_cut_along_the_frontier(gradient):
     slider.set_value(2048)
     assert "<b>2</b> captures" in words(settle(gradient.run()))
     gradient.select_slider(key="keep_frontier").set_value(0)
-    text = words(settle(gradient.run()))
-    assert "<b>0</b> captures" in text
+    assert "<b>0</b> captures" in words(settle(gradient.run()))
     open_tab(gradient, "In your code")
     assert any("--strategy frontier --budget 0" in c.value for c in gradient.code)
     assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
+    gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
+    open_tab(gradient, "Gradient & cut")
+    assert "does not take this module" in words(gradient)
 
 
-def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
+def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, cards):
     strategy(gradient, "min_cut")
     assert "Click a tensor" in words(gradient)
     assert cards.card is None
@@ -113,6 +132,26 @@ def test_a_tensor_is_forced_by_hand_and_let_go(gradient, cards):
     select(gradient, "r")
     cards.press(gradient, "save")
     assert "To save r changes nothing. The strategy saves it" in words(gradient)
+    press(gradient, "undo_r")
+    # A wish that cannot be met is told, and can be taken back.
+    select(gradient, "d0")
+    cards.press(gradient, "save")
+    strategy(gradient, "budget")
+    settle(gradient.slider(key="keep_budget").set_value(0).run())
+    assert "no cut keeps less than" in gradient.error[0].value
+    press(gradient, "undo_d0")
+    assert not gradient.error
+    # It waits where there is no choice, and belongs to one model.
+    strategy(gradient, "min_cut")
+    select(gradient, "d0")
+    cards.press(gradient, "recompute")
+    strategy(gradient, "keep_all")
+    assert "waits for another strategy" in words(gradient)
+    assert cards.able == {"save": False, "recompute": False}
+    assert "leaves no choice" in cards.text
+    assert "<b>2</b> captures" in words(gradient)
+    settle(gradient.sidebar.number_input(key="keep_seed").set_value(4).run())
+    assert "undo_d0" not in {b.key for b in gradient.button}
 
 
 def test_equal_layers_are_forced_at_once_and_taken_apart(gradient, cards, monkeypatch):
@@ -127,28 +166,6 @@ def test_equal_layers_are_forced_at_once_and_taken_apart(gradient, cards, monkey
     cards.press(gradient, "save_all")
     press(gradient, gradient.button(key="undo_d0").key)
     assert not {"undo_d0", "undo_r"} & {b.key for b in gradient.button}
-
-
-def test_what_is_forced_belongs_to_one_model_and_waits_where_there_is_no_choice(gradient, cards):
-    select(gradient, "d0")
-    cards.press(gradient, "recompute")
-    strategy(gradient, "keep_all")
-    assert "waits for another strategy" in words(gradient)
-    assert cards.able == {"save": False, "recompute": False}
-    assert "leaves no choice" in cards.text
-    assert "<b>2</b> captures" in words(gradient)
-    settle(gradient.sidebar.number_input(key="keep_seed").set_value(4).run())
-    assert "undo_d0" not in {b.key for b in gradient.button}
-
-
-def test_a_wish_that_cannot_be_met_is_told_and_can_be_taken_back(gradient, cards):
-    select(gradient, "d0")
-    cards.press(gradient, "save")
-    strategy(gradient, "budget")
-    settle(gradient.slider(key="keep_budget").set_value(0).run())
-    assert "no cut keeps less than" in gradient.error[0].value
-    press(gradient, "undo_d0")
-    assert not gradient.error
 
 
 def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
@@ -242,27 +259,3 @@ def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     assert max(r["bytes"] for r in rows) == 384  # b and c, kept or made again
     kept = [r["bytes"] for r in rows if r["phase"] == "forward"]
     assert max(kept) == (384 if strategy == "keep_all" else 0)
-
-
-def test_the_minimum_cut_is_chosen_first_and_the_price_of_work_can_be_measured(gradient):
-    assert gradient.selectbox(key="keep_strategy").value == "min_cut"
-    assert "of its estimated time" in words(gradient)
-    gradient.segmented_control(key="keep_prices").set_value("measured")
-    assert "of its measured time" in words(settle(gradient.run()))
-    gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
-    assert "does not take this module" in words(settle(gradient.run()))
-
-
-def test_chosen_cuts_are_measured_estimate_beside_measurement(gradient):
-    settle(gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"]).run())
-    press(gradient, "measure")
-    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
-    assert list(table["captures"]) == [2, 0]
-    assert list(table["times eager"]) == [1.32, 1.32]
-    assert list(table["work again, measured"]) == [0, 0]
-    assert table["work again, estimated"][0] < table["work again, estimated"][1]
-    settle(gradient.multiselect(key="keep_points").set_value(["keep_all"]).run())
-    gradient.button(key="measure").click()  # joins what was measured before
-    settle(gradient.run())
-    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
-    assert len(table) >= 2

@@ -39,11 +39,6 @@ def test_an_address_brings_the_screen_back(page):
     assert step(again) == (1, 2)
 
 
-def test_the_show_turns_to_training_where_the_address_has_its_tab(page):
-    state = opened(tab="Gradient & cut", show="1").session_state
-    assert (state["keep_mode"], state["show_asked"]) == ("Training", True)
-
-
 def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
     settle(page.sidebar.selectbox(key="keep_model").set_value(NAMED).run())
     assert "hf:distilbert" in page.sidebar.selectbox(key="keep_name").options
@@ -74,13 +69,6 @@ def test_a_bad_address_is_said_in_a_sentence(page):
         assert "no model is called" in words(opened(model=model))
 
 
-def test_forced_tensors_that_are_gone_can_be_taken_back(page):
-    page = opened(mode="training", tab="Gradient & cut", save="no_such_node")
-    assert not page.exception
-    press(page, "undo_no_such_node")
-    assert "save" not in page.query_params
-
-
 def timed(page):
     page.sidebar.segmented_control(key="keep_mode").set_value("Training")
     open_tab(page, "Passes")
@@ -94,13 +82,35 @@ def timed(page):
     return open_tab(page, "Compile & time")
 
 
-def test_what_was_found_is_kept_with_the_session(page):
+def test_what_was_found_is_kept_with_the_session_and_run_again_from_its_file(
+    page, tmp_path, monkeypatch, capsys
+):
     page = timed(page)
     (entry,) = store.entries()
     assert entry.about == "BERT layer, training, Relay"
     kept = store.get(entry.id)
     assert set(kept.results) >= {"steps", "graphs", "cut", "errors"}
     assert kept.engines["relay"]
+    file = tmp_path / "session.zip"
+    replay.write(file, kept, None)
+    assert main(["replay", str(file), "--json"], shared_fake) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["same"], document["differences"]
+    parts = ["accuracy", "bisection", "cut", "errors", "graphs", "profile", "steps"]
+    assert document["compared"] == parts
+    written = []
+    monkeypatch.setattr(Sheet, "html", lambda sheet: written.append(sheet) or "")
+    assert main(["replay", str(file), "-o", str(tmp_path / "session.html")], shared_fake) == 0
+    (checks,) = (t["sections"] for t in written[0].tabs if t["key"] == "checks")
+    errors, report, said, search, kernels = checks
+    assert errors["rows"][0][0] == "output 0"
+    assert {row[report["columns"].index("outcome")] for row in report["rows"]} == {"right"}
+    assert said["text"].startswith("Nothing to find") and "pipeline" in search["columns"]
+    assert kernels["rows"][1][:4] == ["dense", "forward", "0.800 ms", "80.0 %"]
+    capsys.readouterr()
+    replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
+    assert main(["replay", str(file)], shared_fake) == 1
+    assert "gradient of" in capsys.readouterr().out
     again = opened(session=entry.id)
     assert again.session_state["keep_repeats"] == 7
     assert [t.title for t in again.session_state["history"].values()] == ["bert_layer, training"]
@@ -119,38 +129,20 @@ def test_what_was_found_is_kept_with_the_session(page):
     assert "Found before" not in words(again), "that is another screen"
 
 
+def test_the_show_turns_to_training_and_forced_tensors_that_are_gone_can_be_taken_back(page):
+    page = opened(tab="Gradient & cut", show="1", save="no_such_node")
+    state = page.session_state
+    assert (state["keep_mode"], state["show_asked"]) == ("Training", True)
+    press(page, "undo_no_such_node")
+    assert "save" not in page.query_params
+
+
 def test_the_pipeline_of_another_mode_is_kept(page):
     page.session_state["pipeline_relay_training"] = "cse"
     settle(page.sidebar.number_input(key="keep_seed").set_value(4).run())
     (entry,) = store.entries()
     assert store.get(entry.id).pipelines == {"pipeline_relay_training": "cse"}
     assert opened(session=entry.id).session_state["pipeline_relay_training"] == "cse"
-
-
-def test_a_session_is_run_again_from_its_file(page, tmp_path, monkeypatch, capsys):
-    timed(page)
-    (entry,) = store.entries()
-    file = tmp_path / "session.zip"
-    replay.write(file, store.get(entry.id), None)
-    assert main(["replay", str(file), "--json"], shared_fake) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["same"], document["differences"]
-    parts = ["accuracy", "bisection", "cut", "errors", "graphs", "profile", "steps"]
-    assert document["compared"] == parts
-    kept = store.get(entry.id)
-    written = []
-    monkeypatch.setattr(Sheet, "html", lambda sheet: written.append(sheet) or "")
-    assert main(["replay", str(file), "-o", str(tmp_path / "session.html")], shared_fake) == 0
-    (checks,) = (t["sections"] for t in written[0].tabs if t["key"] == "checks")
-    errors, report, said, search, kernels = checks
-    assert errors["rows"][0][0] == "output 0"
-    assert {row[report["columns"].index("outcome")] for row in report["rows"]} == {"right"}
-    assert said["text"].startswith("Nothing to find") and "pipeline" in search["columns"]
-    assert kernels["rows"][1][:4] == ["dense", "forward", "0.800 ms", "80.0 %"]
-    capsys.readouterr()
-    replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
-    assert main(["replay", str(file)], shared_fake) == 1
-    assert "gradient of" in capsys.readouterr().out
 
 
 def test_a_session_of_a_bad_pill_is_shown(page):

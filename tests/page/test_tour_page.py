@@ -34,15 +34,12 @@ def test_the_tour_goes_through_ten_screens_and_back_to_the_one_before(page):
     assert "tour" not in page.query_params and " of 10" not in words(page)
 
 
-def test_the_show_begins_from_its_stop(page):
+def test_the_show_begins_from_its_stop_and_stops_are_of_the_default_pipelines(page):
     number = next(n for n, stop in enumerate(STOPS, 1) if stop.show)
     page.query_params["tour"] = str(number)
     settle(page.run())
     press(page, "tour_show")
     assert page.query_params["show"] == "1" and page.session_state["show_asked"]
     assert f"**{number} of 10" in words(page)
-
-
-def test_stops_are_of_the_default_pipelines():
     stop = next(s for s in STOPS if s.at == "fuse")
     assert stop.session().look.step == len(INFERENCE) - 1

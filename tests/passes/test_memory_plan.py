@@ -107,16 +107,13 @@ def test_a_storage_of_another_branch_is_not_there():
     ]
 
 
-def test_open_sizes_are_none():
+def test_open_sizes_are_none_and_what_allocates_nothing_has_no_plan():
     text = "x; s memory.alloc_storage total_space=['4*n']; t vm.alloc_storage size=[8,8]; "
     text += "a memory.alloc_tensor s offset=0 :nx4; b vm.alloc_tensor t offset=0; "
     plan, _ = planned(text + "p scale x a writes=[1]; q shift p b writes=[1]")
     assert [b for b, _ in plan.storages] == [None, None]
     assert [t.type.bytes for t in plan.tensors] == [None, 84]
     assert plan.peak() == (84, 1)
-
-
-def test_what_allocates_nothing_has_no_plan():
     assert memory_plan(graph_of("x; a exp x")) is None
 
 
@@ -140,19 +137,18 @@ def kernels(g):
     return [(n.id,) for n in g if n.kind is Kind.CALL]
 
 
-def test_a_chain_holds_two_tensors_at_a_time_and_its_result():
+def test_a_peak_is_what_is_held_at_once_within_kernels_and_between():
     g = chain(10, 10, 10, 10, 10, 10)
     assert (plan(g, kernels(g)).between, plan(g, kernels(g)).results) == (80, 40)
-
-
-def test_what_is_computed_within_one_kernel_takes_none():
     g = chain(10, 10, 10, 10)
     assert plan(g, [("f0", "f1", "f2")]).bytes == 40
-
-
-def test_most_is_held_where_the_largest_tensors_meet():
     g = chain(1, 10, 10, 20, 5)
     assert plan(g, kernels(g)).between == 40 + 80
+    g = graph("x; a exp x; b exp a", "a b")
+    assert plan(g, [("a",), ("b",)]).bytes == plan(g, [("a",), ("b",)]).results == 80
+    g = chain(10, 10, 10)
+    assert plan(g, [(), ("f0",), ("f1",)], [40, 0, 0]).between == 80
+    assert plan(g, [(), ("f0",), (), ("f1",)], [40, 0, 40, 0]).between == 80
 
 
 def test_views_tuples_and_items_hold_what_they_are_of():
@@ -163,14 +159,3 @@ def test_views_tuples_and_items_hold_what_they_are_of():
     # a, b and c live when d is made: nothing may have been given away before.
     found = plan(g, [("a",), ("b",), ("c",), ("d",), ("e",)])
     assert (found.between, found.results) == (40 + 40 + 40 + 80, 80)
-
-
-def test_a_result_that_is_read_on_is_counted_once_and_kept():
-    g = graph("x; a exp x; b exp a", "a b")
-    assert plan(g, [("a",), ("b",)]).bytes == plan(g, [("a",), ("b",)]).results == 80
-
-
-def test_scratch_serves_the_next_kernel_and_is_free_then():
-    g = chain(10, 10, 10)
-    assert plan(g, [(), ("f0",), ("f1",)], [40, 0, 0]).between == 80
-    assert plan(g, [(), ("f0",), (), ("f1",)], [40, 0, 40, 0]).between == 80

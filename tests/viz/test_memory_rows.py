@@ -52,7 +52,7 @@ def test_tensors_that_follow_each_other_are_told_apart_and_many_steps_share_colu
     assert len(line) == 64 and set(line[:-1]) == {"█"}
 
 
-def test_what_is_open_is_said_and_in_no_sum():
+def test_what_is_open_is_said_and_in_no_sum_and_no_plan_has_no_sections():
     shown = text("0 :3xn")
     assert "3 tensors of 168 B in 2 storages of 168 B. At most 168 B" in shown
     assert "Not counted: 1 size of tensors and storages that depend on n." in shown
@@ -62,6 +62,7 @@ def test_what_is_open_is_said_and_in_no_sum():
         "1 tensor of 0 B in 1 storage of 0 B: none is used again. Not counted: 2 sizes of tensors "
         "and storages that are open."
     )
+    assert memory_sections(memory_document(graph_of("x; a exp x"))) == []
 
 
 def test_a_chart_has_a_bar_for_each_tensor_and_red_where_two_overlap():
@@ -89,7 +90,3 @@ def test_of_many_storages_the_largest_are_drawn_and_all_are_in_the_document():
     assert len(made["storages"]) == 60 and "20 more; --json has all." in text(
         text="x; " + "; ".join(parts)
     )
-
-
-def test_no_plan_has_no_sections():
-    assert memory_sections(memory_document(graph_of("x; a exp x"))) == []

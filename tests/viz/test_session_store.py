@@ -75,17 +75,7 @@ def test_a_database_that_is_none_is_said():
         store.entries()
 
 
-def test_a_file_has_session_and_model(file, tmp_path):
-    data = io.BytesIO()
-    replay.write(data, of_file(file), file)
-    folder = tmp_path / "taken"
-    folder.mkdir()
-    session, path = replay.read(data, folder)
-    assert session == of_file(file)
-    assert Path(path).read_bytes() == b"a model"
-
-
-def test_a_file_has_the_saved_inputs_too(file, tmp_path):
+def test_a_file_has_session_model_and_saved_inputs(file, tmp_path):
     tensors = tmp_path / "x.npy"
     tensors.write_bytes(b"some")
     digest, data, folder = file_digest(tensors), io.BytesIO(), tmp_path / "taken"
@@ -96,6 +86,7 @@ def test_a_file_has_the_saved_inputs_too(file, tmp_path):
     session, path = replay.read(data, folder)
     source = session.model.source(path)
     assert session == kept and source.pins == (("x.0", 4),)
+    assert Path(path).read_bytes() == b"a model"
     assert [(Path(p).read_bytes(), d) for p, d in source.tensors] == [(b"some", digest)]
     tensors.write_bytes(b"others")
     replay.write(data := io.BytesIO(), kept, file, [tensors])

@@ -36,23 +36,17 @@ def test_what_is_written_is_read_again(session):
     assert state.from_text(session.text()) == session
 
 
-def test_an_address_names_the_engine_as_the_command_line():
+def test_an_address_names_the_engine_as_the_command_line_and_a_new_page_nothing():
     assert address.written(replace(NEW, ir="relax")) == {"engine": "relax"}
     assert address.knows("engine") and address.knows("ir")
     assert address.session_of({"engine": ["Relax"]})[0].ir == "relax"
-
-
-def test_the_address_of_a_new_page_is_empty():
     assert address.written(NEW) == {}
 
 
-def test_more_than_an_address_says_is_in_the_text():
+def test_more_than_an_address_says_is_in_the_text_or_comes_from_the_session_before():
     look = replace(FULL.look, modules={"joint_view": {"*": False, "forward:layers": True}})
     session = replace(FULL, look=look, pipelines={"pipeline_relax_inference": "canonicalize"})
     assert state.from_text(session.text()) == session
-
-
-def test_what_an_address_cannot_say_comes_from_the_session_before():
     base = replace(FULL, build=replace(FULL.build, variants=("library",)), engines={"relay": "1"})
     found, wrong = address.session_of({"step": ["2"]}, base)
     assert (found.build.variants, found.engines, wrong) == (("library",), {"relay": "1"}, [])

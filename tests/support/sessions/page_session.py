@@ -28,6 +28,7 @@ from relascope.passes.pipeline import TvmPipelines
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
 BROKEN_SEED = 13  # `load` with this seed fails
+SURPRISING_SEED = 18  # … raises what no engine raises by intent
 RELAX_SEED = 27  # the import with this seed fails in Relax alone
 NO_PARTITION_SEED = 16  # with it, PyTorch's partitioner does not take the module
 WRONG_SEED = 15  # with it, gradients are wrong from the relu on
@@ -74,6 +75,8 @@ def check_opens(source):
     if source.seed == BROKEN_SEED and not source.module:
         said = "Relay knows no operator aten::frobnicate.", "encoder.layer.0, net.py:12"
         raise EngineError("operator", *said, "Take this module out.", ("layers.0", "head"))
+    if source.seed == SURPRISING_SEED:
+        raise ValueError("a surprise")
 
 
 class PageSession(FakeTuning):
