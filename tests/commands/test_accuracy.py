@@ -47,10 +47,7 @@ def test_a_gradient_is_followed_to_the_first_node_of_which_nothing_right_is_comp
     inner = error("gd", RIGHT, "gradient of d")
     bad = accuracy.first_bad(graph, [wrong, right, inner], LIMIT, False)
     assert (bad.id, bad.max_rel, bad.counterpart) == ("gw0", WRONG, "gradient of a")
-
-
-def test_what_is_as_in_the_whole_function_is_not_right_for_that():
-    graph = joint_graph()
+    # What is as in the whole function is not right for that.
     wrong, same = error("gw0", WRONG, "gradient of a"), error("gd", RIGHT, WHOLE)
     assert found(graph, wrong, same) == "gr"
     assert found(graph, wrong, error("gd", WRONG, WHOLE)) == "gd"

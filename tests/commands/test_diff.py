@@ -13,14 +13,11 @@ from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, Session
 
 
-def test_a_model_and_itself_are_the_same_and_the_status_is_0():
+def test_the_status_is_0_where_both_are_the_same_and_1_where_they_part_at_a_pass():
     found = document("diff", "mlp", "mlp")
     assert found["same"] and found["first_difference"] is None
     assert found["end"]["counts"] | {"same": 0} == dict.fromkeys(found["end"]["counts"], 0)
     assert run("diff", "mlp", "mlp").stdout.startswith("They are the same.")
-
-
-def test_a_pass_that_is_off_in_b_is_where_they_part_and_the_status_is_1():
     asked = ("diff", "mlp", "mlp", "--passes", "default", "--passes-b", "default|-fold")
     found = document(*asked, status=1)
     assert not found["same"]

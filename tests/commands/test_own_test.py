@@ -46,7 +46,7 @@ def test_the_exit_status_is_the_verdict(tmp_path, status, verdict):
     assert done.words == f"exit status {status} (two)"
 
 
-def test_it_runs_in_a_new_folder_with_both_modules_and_their_values(tmp_path):
+def test_it_runs_in_a_new_folder_with_both_modules_and_the_end_of_its_output_is_kept(tmp_path):
     seen = tmp_path / "seen"
     body = f'pwd > {seen}; cat "$1" "$2" module.npz before.npz; ls; touch left; exit $#'
     done = run(script(tmp_path, body))
@@ -55,9 +55,6 @@ def test_it_runs_in_a_new_folder_with_both_modules_and_their_values(tmp_path):
     listed = " ".join(done.output.split("values")[-1].split())
     assert listed == "before.npz before.py module.npz module.py"
     assert not Path(seen.read_text().strip()).exists()
-
-
-def test_the_end_of_a_long_output_is_kept(tmp_path):
     done = run(script(tmp_path, "seq 1 5000; exit 1"))
     assert len(done.output) == 4000
     assert done.words == "exit status 1 (5000)"
@@ -166,7 +163,7 @@ def test_a_table_of_many_models_asks_it_too(tmp_path):
     assert outcome("exit 125")[0] == "cannot be run"
 
 
-def test_what_cannot_be_judged_or_written_is_passed_over(tmp_path):
+def test_what_cannot_be_judged_or_written_is_passed_over_and_a_killed_test_ends_it(tmp_path):
     path = script(tmp_path, 'grep -q bind "$1" && exit 1\ngrep -q fold "$1" && exit 125\nexit 0')
     found = search(path)
     assert found.found.suspects == (1, 2)
@@ -176,9 +173,6 @@ def test_what_cannot_be_judged_or_written_is_passed_over(tmp_path):
     assert found.found.suspects == (2,)
     with pytest.raises(EngineError, match="No good"):
         search(path, ask=Answers(["bind"]))
-
-
-def test_a_test_that_is_killed_ends_the_search(tmp_path):
     with pytest.raises(EngineError, match="SIGKILL"):
         search(script(tmp_path, "kill -9 $$"))
 
@@ -226,16 +220,12 @@ def test_reduction_keeps_what_is_bad_after_the_pass_and_good_before_it(narrowed,
     assert "narrow" not in ask.asked
 
 
-def test_a_bad_import_is_reduced_without_a_pass(narrowed):
+def test_what_is_not_known_to_be_good_before_is_reduced_without_asking_of_it(narrowed):
     third = ids()[2]
     _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (IMPORT,), "")
     assert made.piece.nodes == (third,)
     said = reduction.verdict("relay", made)
     assert said.startswith("The imported program: the fault shows with 1 of the 5 nodes (")
-
-
-def test_where_the_module_before_is_not_known_to_be_good_it_is_not_asked(narrowed):
-    third = ids()[2]
     _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (0, 1), "cse|fold")
     assert made.piece.nodes == (third,)
 

@@ -174,7 +174,7 @@ def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
     assert found.piece.nodes == (ids[9_000],)
 
 
-def test_differences_are_relative_to_scale_and_nan_is_infinite():
+def test_differences_are_relative_to_scale_nan_is_infinite_and_rounding_held_against_others():
     ones = np.ones(3)
     assert replay.difference(2 * ones, 2 * ones + np.array([0, 0.5, 0])).max_rel == 0.25
     assert replay.difference(ones, np.array([1, np.nan, 1])).max_rel == math.inf
@@ -182,9 +182,6 @@ def test_differences_are_relative_to_scale_and_nan_is_infinite():
     assert replay.difference(ones, np.ones((3, 1))).max_rel == math.inf
     assert replay.difference(0 * ones, 0.1 * ones).max_rel == 0.1
     assert replay.difference(np.zeros(0), np.zeros(0)).max_abs == 0
-
-
-def test_a_result_that_is_nothing_but_rounding_is_held_against_the_others():
     large, nothing = np.full(3, 100.0), np.full(3, 1e-17)
     first, second = replay.differences([large, nothing], [large, -nothing], 0.0)
     assert (first.max_rel, second.max_rel) == (0.0, pytest.approx(2e-16))

@@ -41,7 +41,7 @@ LINES = {
     "passes": 10989,
     "recorder": 1489,
     "samples": 570,
-    "viz": 25254,
+    "viz": 25256,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -172,7 +172,7 @@ def exchange(*script):
     return _Exchange(job, Scripted(*script), Limits, lambda fraction, text: None)
 
 
-def test_what_it_waits_for_counts_for_nothing():
+def test_what_it_waits_for_counts_for_nothing_and_a_unit_though_one_inside_it_has_ended():
     unit = Unit("Opening it", "it", "file", "", seconds=7.0, memory=1 << 30)
     start = [
         (("begun", 1), Usage()),
@@ -187,9 +187,6 @@ def test_what_it_waits_for_counts_for_nothing():
     with pytest.raises(_Stopped) as stopped:
         exchange(*start, (None, Usage(97, 97, 2 << 30)), (value, Usage())).answer()
     assert stopped.value.unit == unit
-
-
-def test_a_unit_counts_though_one_inside_it_has_ended():
     outer = Unit("Opening it", "it", "file", "", seconds=7.0)
     inner = Unit("A pass", "it", "pass", "")
     script = [
@@ -655,7 +652,7 @@ TVM_MESSAGE = """Traceback (most recent call last):
 InternalError: Check failed: (static_cast<int>(tensor_b->shape.size()) == 2) is false: """
 
 
-def test_a_tvm_backtrace_becomes_its_last_line():
+def test_a_tvm_backtrace_becomes_its_last_line_and_other_messages_are_kept():
     error = explain(RuntimeError(TVM_MESSAGE), "step")
     assert error.kind == "pass"
     assert error.message == (
@@ -664,9 +661,6 @@ def test_a_tvm_backtrace_becomes_its_last_line():
     )
     assert error.where == "step, at nn.h:106 in TVM"
     assert "::" not in error.message.replace("std::", "")
-
-
-def test_other_messages_are_kept_without_a_quoted_logs_file_and_time():
     text = "error: [11:28:01] /build/tvm/include/packed_func.h:2080: InternalError: bad"
     assert explain(ValueError(text), "load").message == "ValueError: error: InternalError: bad"
     assert explain(KeyError("x"), "load").message == "KeyError: 'x'"

@@ -170,7 +170,7 @@ def test_modules_that_pytorch_writes_down_are_scopes(tmp_path):
     assert [n.scope for n in nodes] == ["encoder.layer", "", ""]
 
 
-def test_sizes_that_are_open_are_given(tmp_path):
+def test_sizes_that_are_open_are_given_and_an_input_decides_none(tmp_path):
     model = _model([_node("Relu", "x", "y")])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "rows"
     with pytest.raises(EngineError, match="sizes of the input x open: rowsx4"):
@@ -179,9 +179,6 @@ def test_sizes_that_are_open_are_given(tmp_path):
     assert read(tmp_path / "model.onnx", model, given).outputs == (given[0][1],)
     with pytest.raises(EngineError, match="in the file, not"):
         read(tmp_path / "model.onnx", model, (("x", TensorType((3, 5), "float32")),))
-
-
-def test_an_input_that_decides_a_shape_is_refused(tmp_path):
     model = _model([_node("Reshape", "x s", "y")])
     model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2]))
     with pytest.raises(EngineError, match=r"depends on values|that the input 's' decides"):

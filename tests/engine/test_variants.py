@@ -28,14 +28,11 @@ def names(target):
     return [o.name for o in variants.offers("relax", HERE, target)]
 
 
-def test_ways_are_those_of_the_chosen_targets_device():
+def test_ways_are_those_of_the_chosen_targets_device_and_are_chosen_by_name():
     assert names("llvm") == ["tvm", *ON_CPU]
     assert names("cuda -arch=sm_90") == ["tvm", "graphs", "mixed_precision", "layout"]
     assert names("cuda -gpu=1") == ["tvm", "mixed_precision", "layout"]
     assert names("opencl") == ["mixed_precision", "layout"]
-
-
-def test_ways_are_chosen_by_name():
     offered = variants.offers("relax", HERE, "llvm")
     assert variants.chosen("all", offered) == offered
     found = variants.chosen("layout, library,layout", offered)

@@ -80,7 +80,7 @@ def test_a_build_that_was_not_made_anew_is_no_measure():
     assert said(now, then) == []
 
 
-def test_a_fusion_lost_names_operator_module_and_what_it_was_fused_with():
+def test_a_fusion_lost_names_operator_module_and_the_others_once_for_all_layers():
     now = document()
     at = "encoder.layer.0.dense"
     now["kernels"][0:1] = [[f"nn.dense @{at}"], [f"add @{at}"]]
@@ -89,9 +89,6 @@ def test_a_fusion_lost_names_operator_module_and_what_it_was_fused_with():
     assert said(document(), now) == [
         ("fusion", "better", f"6 kernels instead of 7; `add` of {at} is now fused with `nn.dense`")
     ]
-
-
-def test_what_is_lost_in_every_layer_is_one_sentence():
     now = document(12)
     now["kernels"] = [[label] for k in now["kernels"] for label in k]
     (found,) = said(now, document(12))

@@ -50,7 +50,7 @@ def line(pipeline, outcome, culprits=(), **more):
     return {"pipeline": pipeline, "outcome": outcome, "culprits": culprits, "verdict": "", **more}
 
 
-def test_culprits_are_named_by_what_cures_and_what_breaks():
+def test_culprits_are_named_and_what_was_run_beside_the_sample_is_said_once():
     official = [
         line("tvm:zero", "right"),
         line("tvm:target", "wrong", ["FoldConstant"], max_rel=0.5),
@@ -69,6 +69,10 @@ def test_culprits_are_named_by_what_cures_and_what_breaks():
         "It computes in less precision, on purpose.",
         "AdjustMatmulOrder in front of tvm:zero: type changed.",
     ]
+    left = "Not run: the sides of 1 `if` in functions that call themselves."
+    lines = [line(n, "right", key=n, seconds=0.1, also=(left,)) for n in ("tvm:zero", "tvm:target")]
+    said = rows.sections(rows.document(lines, {"tvm:zero", "tvm:target"}, False))
+    assert [one["text"] for one in said[1:]] == ["Every pipeline matches.", left]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +111,3 @@ def test_tvms_pipelines_are_taken_wherever_a_pipeline_is():
         "cse|FoldConstant|FuseOps",
     ]
     assert "known: tvm:O3. (--passes)" in run("check", "mlp", "--passes", "tvm:O9").stderr
-
-
-def test_what_was_run_beside_the_sample_is_said_once():
-    left = "Not run: the sides of 1 `if` in functions that call themselves."
-    lines = [line(n, "right", key=n, seconds=0.1, also=(left,)) for n in ("tvm:zero", "tvm:target")]
-    said = rows.sections(rows.document(lines, {"tvm:zero", "tvm:target"}, False))
-    assert [one["text"] for one in said[1:]] == ["Every pipeline matches.", left]

@@ -80,12 +80,11 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_said_and_the_others(parts, fig
     assert "ratio 0.7, at most 0.5\n  state ended with 1" in capsys.readouterr().out
 
 
-def test_a_missed_bar_alone_is_an_error(parts):
+def test_a_missed_bar_alone_is_an_error_and_some_parts_are_kept_where_that_is_asked(
+    parts, figures, tmp_path
+):
     assert run(parts, ["well"]) == 0
     assert run(parts, ["misses"]) == 1
-
-
-def test_some_parts_alone_are_kept_where_that_is_asked(parts, figures, tmp_path):
     assert run(parts, engine=["relay"]) == 1
     assert not figures.exists()
     run(parts, ["well"], output=tmp_path / "well.md")

@@ -55,16 +55,6 @@ def test_a_long_table_has_the_signs_alone():
     assert shown[-1] == {"what": "+ added", "node": "add"} and len(shown) == len(rows)
 
 
-def test_a_step_that_changed_nothing_says_so_and_can_be_hidden(fold):
-    put(fold, step_inference=FOLD + 1)
-    assert "It changed no node." in words(fold)
-    toggle = fold.toggle(key="keep_hide_idle")
-    assert f"{len(INFERENCE) - 1} steps" in toggle.label
-    toggle.set_value(True)
-    settle(fold.run())
-    assert not fold.exception
-
-
 def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
     here = StepChange.between(forward_graph(), forward_graph(transposed=False), "here")
     state = {}
@@ -78,7 +68,7 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
     assert "t0" in picture().by_id
 
 
-def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
+def test_nodes_are_coloured_by_their_error_and_a_step_that_changed_nothing_says_so(fold):
     put(fold, keep_step_colours="Error against PyTorch")
     assert "It is wrong: one node is over the limit in float32, first nn.relu" in words(fold)
     table = fold.dataframe[0].value
@@ -87,6 +77,13 @@ def test_nodes_are_coloured_by_their_error_and_the_verdict_stands_below(fold):
     assert "1 of the nodes that compute something" in words(fold)
     put(fold, keep_step_colours="What changed")
     assert "where it came from, or went" in fold.dataframe[0].value
+    put(fold, step_inference=FOLD + 1)
+    assert "It changed no node." in words(fold)
+    toggle = fold.toggle(key="keep_hide_idle")
+    assert f"{len(INFERENCE) - 1} steps" in toggle.label
+    toggle.set_value(True)
+    settle(fold.run())
+    assert not fold.exception
 
 
 def test_fused_functions_and_what_goes_into_them_have_their_kernels_colour():

@@ -51,7 +51,7 @@ def engines(monkeypatch):
     return engines
 
 
-def test_the_engine_of_a_closed_tab_ends_and_those_of_others_go_on(engines):
+def test_the_engine_of_a_closed_tab_ends_and_that_of_an_idle_one_rests(engines):
     first, second = engines.take("relax", None, "a"), engines.take("relax", None, "b")
     engines.here.discard("a")
     engines.look()
@@ -60,10 +60,7 @@ def test_the_engine_of_a_closed_tab_ends_and_those_of_others_go_on(engines):
     engines.look()
     assert first.client.rests == [True]
     assert second.client.rests == []
-
-
-def test_the_engine_of_an_idle_tab_rests(engines):
-    cache = engines.take("relax", None, "a")
+    cache = second
     cache.client.idle = 61.0
     engines.look()
     assert cache.client.rests == [False]

@@ -50,16 +50,13 @@ def test_a_headline_says_no_more_than_its_data(ours, eager, text, sure):
     assert said(ours, eager) == (text, sure)
 
 
-def test_a_module_of_tvm_is_told_beside_the_program_that_it_was():
+def test_a_module_of_tvm_is_told_beside_its_program_and_targets_by_whose_kernels_they_take():
     ours, theirs = (Measured(tuple((ms / 1e3,) for ms in runs)) for runs in (STEADY, [20.0] * 5))
     rows = [
         row(IMPORTED, "forward", theirs, None, None, None),
         row("relay, cpu", "forward", ours, theirs, 0.0, None),
     ]
     assert verdicts(rows)[1].text.endswith("faster than the imported program")
-
-
-def test_targets_are_told_by_whose_kernels_they_take():
     best = Target("llvm -mcpu=x -libs=blas", "the CPU", True, kernels="PyTorch's BLAS")
     plain = replace(best, name="llvm -mcpu=x", kernels="TVM's own kernels")
     assert short(f"relay, {best.name}", [plain, best]) == "relay, PyTorch's BLAS"

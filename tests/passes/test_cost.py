@@ -89,10 +89,12 @@ def test_seconds_are_the_longer_of_arithmetic_and_traffic():
     assert cost.Machine(2.0, 4.0).seconds(2, 40) == 10
 
 
-def test_a_view_between_a_pointwise_operator_and_a_product_does_not_hide_the_write():
+def test_borders_of_views_and_pointwise_kernels_neither_hide_a_write_nor_cost_one():
     graph = graph_of("x; t tanh x; r reshape t; d nn.dense r x", of="4x4")
     seconds = cost.Work(graph, cost.Machine(flops=1e30, bandwidth=1.0)).seconds
     assert [seconds[i] for i in "trd"] == pytest.approx([64 + 64, 0, 3 * 64])
+    graph = of_1000("x; a exp x; b add a")
+    assert cost.Work(graph, kernels=[("a",), ("b",)]).seconds == cost.Work(graph).seconds
 
 
 def of_1000(text):
@@ -108,32 +110,20 @@ def test_what_is_fused_into_one_kernel_is_not_moved_within_it():
     assert (fused["a"], fused["b"]) == pytest.approx((unit, unit))
 
 
-def test_a_border_between_pointwise_kernels_does_not_make_recomputing_dearer():
-    graph = of_1000("x; a exp x; b add a")
-    assert cost.Work(graph, kernels=[("a",), ("b",)]).seconds == cost.Work(graph).seconds
-
-
 def line():
     return of_1000("x; w; a exp x; d nn.dense a w; b add d; c reshape b")
 
 
-def test_a_measured_kernel_is_shared_out_by_the_estimates():
+def test_a_measured_kernel_is_shared_out_by_the_estimates_and_sets_the_pace_of_others():
     guess = cost.Work(line()).seconds
     work = cost.Work(line(), measured=[(("a",), 0.5), (("d", "b"), 2.0)])
     assert work.seconds["a"] == pytest.approx(0.5)
     assert work.seconds["d"] + work.seconds["b"] == pytest.approx(2.0)
     assert work.seconds["d"] / work.seconds["b"] == pytest.approx(guess["d"] / guess["b"])
     assert work.seconds["c"] == work.seconds["x"] == 0
-
-
-def test_what_was_not_measured_is_estimated_at_the_pace_of_what_was():
-    guess = cost.Work(line()).seconds
     work = cost.Work(line(), measured=[(("a",), 1000 * guess["a"])])
     assert work.seconds["d"] == pytest.approx(1000 * guess["d"])
     assert work.machine.bandwidth == pytest.approx(cost.NOMINAL.bandwidth / 1000)
     assert work.machine.flops == pytest.approx(cost.NOMINAL.flops / 1000)
-
-
-def test_a_measured_kernel_of_views_alone_costs_its_views_alike():
     graph = of_1000("x; v reshape x; u squeeze v")
     assert cost.Work(graph, measured=[(("v", "u"), 1.0)]).seconds == {"x": 0, "v": 0.5, "u": 0.5}

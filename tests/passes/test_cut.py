@@ -351,7 +351,7 @@ def test_a_random_node_cannot_be_computed_again_by_wish():
     assert found.can_save and not found.can_recompute
 
 
-def test_captures_are_held_from_their_making_to_their_last_reader():
+def test_captures_are_held_from_their_making_or_making_again_to_their_last_reader():
     kept = cut(chain(), "keep_all")
     found = depth(kept.joint, kept.ids, kept.recomputed)
     assert [(s.phase, s.step, s.id, s.bytes) for s in found.changes] == [
@@ -361,9 +361,6 @@ def test_captures_are_held_from_their_making_to_their_last_reader():
         ("backward", 2, "db", 0),
     ]
     assert (found.forward, found.backward) == (5, 2)
-
-
-def test_what_is_computed_again_comes_right_before_its_reader():
     found = cut_at(chain(), ["a"])
     assert found.recomputed == ("b", "c")
     steps = depth(found.joint, found.ids, found.recomputed).changes
@@ -376,7 +373,7 @@ def test_what_is_computed_again_comes_right_before_its_reader():
     ]
 
 
-def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
+def test_a_view_holds_the_storage_of_its_base_once_and_what_is_a_result_stays():
     found = cut(views(), "keep_all")
     steps = depth(found.joint, found.ids, found.recomputed).changes
     assert max(s.bytes for s in steps) == found.bytes
@@ -389,9 +386,6 @@ def test_a_view_holds_its_storage_once_and_what_is_a_result_stays():
         ("backward", 1, "dt", 64),
         ("backward", 2, "dh", 32),
     ]
-
-
-def test_a_view_made_again_has_no_storage_and_keeps_that_of_its_base():
     found, again = cut_at(views(), ["h"]), cut(views(), "inputs_only")
     assert found.recomputed == ("v", "a", "b")
     for made, first in ((found, "forward"), (again, "backward")):

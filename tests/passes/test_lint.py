@@ -118,14 +118,11 @@ def test_work_on_constants_is_folded_and_views_of_them_cost_nothing():
     assert found(g) == {("constants", "root", "fold")}
 
 
-def test_duplicates_by_what_they_read_and_not_by_chance():
+def test_duplicates_by_what_they_read_and_not_by_chance_and_dead_code():
     g = graph_of("x; a exp x; b exp x; c negative a; d negative b", "c d")
     assert found(g) == {("duplicates", "b", "cse"), ("duplicates", "d", "cse")}
     masks = "x; a exp x; b nn.dropout x rate=0.1; c nn.dropout x rate=0.1"
     assert not found(graph_of(masks, "a b c"))
-
-
-def test_dead_code():
     (finding,) = lint(graph_of("x; alive exp x; dead exp x; end negative dead", "alive"))
     assert (finding.hazard, finding.nodes, finding.remedy) == ("dead", ("end", "dead"), "dce")
 

@@ -118,10 +118,14 @@ def test_text_reads_back_equal(text):
     assert str(Pipeline.parse(text)) == text
 
 
-def test_white_space_around_bars_does_not_matter():
+def test_white_space_around_bars_does_not_matter_and_switching_leaves_the_rest():
     assert Pipeline.parse(" cse | -fold ( a = 1 ) ".replace(" (", "(")) == Pipeline(
         (Step("cse"), Step("fold", False, (("a", "1"),)))
     )
+    pipeline = Pipeline.parse("cse|bind|fold")
+    assert str(pipeline.switched(1, False)) == "cse|-bind|fold"
+    assert str(pipeline) == "cse|bind|fold"
+    assert str(pipeline.upto(1)) == "cse|bind"
 
 
 @pytest.mark.parametrize(
@@ -141,21 +145,11 @@ def test_a_bad_step_is_named(text, named):
     assert named in str(caught.value)
 
 
-def test_switching_leaves_the_rest():
-    pipeline = Pipeline.parse("cse|bind|fold")
-    assert str(pipeline.switched(1, False)) == "cse|-bind|fold"
-    assert str(pipeline) == "cse|bind|fold"
-    assert str(pipeline.upto(1)) == "cse|bind"
-
-
-def test_the_inference_pipeline_follows_the_tutorial():
+def test_the_inference_pipeline_follows_the_tutorial_and_each_pass_explains_itself():
     order = [s.name for s in default_pipeline("relay", False)]
     tutorial = ["cse", "bind", "fold", "combine_batch_matmul", "simplify_inference", "fuse"]
     places = [order.index(name) for name in tutorial]
     assert places == sorted(places)
-
-
-def test_every_pass_explains_itself_in_a_line():
     for info in CATALOGUE.values():
         assert info.title
         assert info.origin

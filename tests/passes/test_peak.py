@@ -13,14 +13,11 @@ from relascope.passes.cuts.peak import peak
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 
 
-def test_captures_results_and_what_is_written_on_the_way_count():
+def test_captures_results_and_what_is_written_count_until_their_last_reader_only():
     graph = graph_of(CHAIN, "y", gradients="dx")
     for ids, tensors in (["a", "b"], 5), (["b"], 5), ([], 4):
         # y and the captures throughout; then: db, da, dx in turns, and a, b if computed again.
         assert cut_at(graph, ids).peak_bytes == 32 * tensors
-
-
-def test_a_value_is_alive_until_its_last_reader_only():
     late = graph_of("x; g; a tanh x; y sin a; d exp g; dx multiply d a", "y", gradients="dx")
     assert cut_at(late, []).peak_bytes == 4 * 32  # y, d, a, dx
     assert cut_at(late, ["a"]).peak_bytes == 4 * 32

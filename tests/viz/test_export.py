@@ -62,11 +62,15 @@ def test_dot_shows_roles_and_crossings():
     assert {a for a, _ in blue} <= captured
 
 
-def test_constants_fold_into_labels_and_shapes_come_on_demand():
+def test_labels_have_constants_shapes_on_demand_and_what_is_fused_in_order():
     assert "(·, 4.0)" in to_dot(transformer())
     assert "(·, 4.0)" not in to_dot(transformer(), fewer_than=0)
     assert "float32[1, 4, 14, 14]" not in to_dot(transformer())
     assert "float32[1, 4, 14, 14]" in to_dot(transformer(), shapes=True)
+    dot = to_dot(fused())
+    assert "dense + add + relu" in dot
+    assert "3 nodes fused" in dot
+    assert "peripheries=2" in dot
 
 
 def test_names_are_text_whatever_they_hold():
@@ -85,13 +89,6 @@ def test_names_are_text_whatever_they_hold():
     assert 'label="<i>x</i>' in dot
     assert 'label="<img src=x onerror=alert(1)>' in dot
     assert not re.search(r"=<|^digraph <", dot, re.M)
-
-
-def test_fused_functions_name_their_operators_in_order():
-    dot = to_dot(fused())
-    assert "dense + add + relu" in dot
-    assert "3 nodes fused" in dot
-    assert "peripheries=2" in dot
 
 
 def test_json_text_reads_back_equal():

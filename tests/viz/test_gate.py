@@ -98,9 +98,11 @@ def test_the_page_is_served_under_names_of_this_machine(host, token):
         assert status == (let if host in OURS else 403)
 
 
-def test_further_names_are_allowed_by_streamlits_own_setting():
+def test_further_names_are_allowed_by_streamlits_setting_and_without_a_token_all_from_here():
     for host in ("box.lan:8501", "a.lab.example"):
         assert asked(host=host, hosts=["box.lan", "*.lab.example"], token="")[0] == 204
+    for kind, passed in (("http", 204), ("websocket", 101)):
+        assert asked(kind=kind, token="", origin="http://127.0.0.1:8501")[0] == passed
 
 
 @pytest.mark.parametrize("token", [TOKEN, ""])
@@ -108,11 +110,6 @@ def test_further_names_are_allowed_by_streamlits_own_setting():
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_pages_of_elsewhere_are_refused_whatever_they_have(kind, origin, token):
     assert asked(kind=kind, origin=origin, token=token, cookie=let_in())[0] == 403
-
-
-def test_without_a_token_all_are_let_in_from_here():
-    for kind, passed in (("http", 204), ("websocket", 101)):
-        assert asked(kind=kind, token="", origin="http://127.0.0.1:8501")[0] == passed
 
 
 def test_the_token_is_kept_where_nobody_else_reads_it(monkeypatch, tmp_path):

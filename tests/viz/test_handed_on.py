@@ -335,10 +335,7 @@ def test_two_graphs_are_drawn_beside_each_other_in_the_colours_of_what_differs()
         assert {ids[side] for ids in nodes["ids"]} - {None} == marked.keys()
         assert list(marked.values()).count(own) == side  # only B has one of its own
     assert diff(one, one).document["same"]
-
-
-def test_graphs_of_two_irs_are_drawn_beside_each_other():
-    one, other = _differing()
+    # Also of two IRs.
     (tab,) = _blocks(diff(one, replace(other, ir="relax")).html())["index"]["tabs"]
     assert [s["kind"] for s in tab["sections"]].count("graph") == 2
     with refused("usage"):

@@ -34,19 +34,13 @@ def test_the_limit_moves_and_order_stays():
     assert add.inputs == (text, text)
 
 
-def test_constants_without_a_text_and_results_stay():
+def test_constants_without_a_text_and_results_stay_and_bodies_fold_too():
     assert len(fold_constants(_with_constant(1, text=False))) == 4
     assert len(fold_constants(graph_of("c#1 value='1' :"))) == 1
-
-
-def test_bodies_of_functions_fold_too():
     inside = _with_constant(1)
     body = fold_constants(graph_of(["y", group("f", "", "y", inside)])).by_id["f"].body
     assert body is not None
     assert len(body) == len(inside) - 1
-
-
-def test_a_graph_with_nothing_to_fold_comes_back_as_it_is():
     graph = random_graph(5)
     assert fold_constants(graph) is graph
 

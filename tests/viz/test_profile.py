@@ -20,11 +20,15 @@ def profile(*kernels):
     return Profile("m", "llvm", 1, 1, kernels, (), (), 0.0)
 
 
-def test_a_node_that_is_computed_twice_has_the_shares_of_both():
+def test_a_node_has_the_shares_of_its_kernels_and_what_is_no_number_is_beyond_limits():
     found = profile(kernel("a", 0.25, "x", "y"), kernel("b", 0.5, "y"), kernel("c", 0.25))
     assert heat(found) == {"x": 0.25, "y": 0.75}
     assert found.first_bad is None
     assert plain(found)["kernels"][0]["nodes"] == ["x", "y"]
+    overlay = Overlay("error", "Error", {"a": float("nan"), "b": float("inf"), "c": 2.0, "d": "w"})
+    told = overlay.data(["a", "b", "c", "d", "e"])["values"]
+    assert told[0] == told[1] > 1e300
+    assert told[2:] == [2.0, "w", None]
 
 
 @pytest.mark.parametrize("theme", palette.STYLES)
@@ -55,13 +59,6 @@ def test_every_colour_has_a_second_sign(theme):
     changes = ("added", "removed", "changed", "forward")
     for together in (roles, changes):
         assert len({signs[key] for key in together}) == len(together)
-
-
-def test_what_is_no_number_is_beyond_all_limits_and_can_be_sent():
-    overlay = Overlay("error", "Error", {"a": float("nan"), "b": float("inf"), "c": 2.0, "d": "w"})
-    told = overlay.data(["a", "b", "c", "d", "e"])["values"]
-    assert told[0] == told[1] > 1e300
-    assert told[2:] == [2.0, "w", None]
 
 
 def test_the_palette_has_a_style_for_every_node_and_readable_text():

@@ -42,7 +42,7 @@ def test_a_rate_is_that_of_the_next_larger_working_set():
     assert PEAKS.peak("float16") is None
 
 
-def test_what_bounds_a_kernel_is_what_takes_longest():
+def test_what_bounds_a_kernel_is_what_takes_longest_and_weights_come_from_afar():
     compute = kernel(flops=1e9).roof(PEAKS, 0)
     assert (compute.name, compute.least_ms) == ("compute", pytest.approx(10.0))
     double = kernel(flops=1e9, dtype="float64").roof(PEAKS, 0)
@@ -51,9 +51,6 @@ def test_what_bounds_a_kernel_is_what_takes_longest():
     assert (cache.name, cache.least_ms) == ("cache", pytest.approx(1e3 * MIB / 1e11))
     memory = kernel(flops=10, read=64 * MIB, wrote=MIB).roof(PEAKS, 0)
     assert (memory.name, memory.least_ms) == ("memory", pytest.approx(1e3 * 65 * MIB / 1e10))
-
-
-def test_weights_come_from_where_the_whole_program_finds_room():
     small = kernel(flops=10, read=MIB // 2, wrote=MIB // 2, weights=MIB // 2)
     near, far = small.roof(PEAKS, 2 * MIB), small.roof(PEAKS, 2**30)
     assert near.name == "cache"
@@ -61,7 +58,7 @@ def test_weights_come_from_where_the_whole_program_finds_room():
     assert far.least_ms == pytest.approx(1e3 * (MIB / 2 / 1e10 + MIB / 2 / 1e11))
 
 
-def test_what_is_not_known_is_no_number():
+def test_what_is_not_known_is_no_number_and_what_is_left_of_a_table_not_moved():
     unknown = kernel(flops=None)
     assert unknown.roof(PEAKS, 0) is None
     assert unknown.flops_per_second is None
@@ -70,9 +67,6 @@ def test_what_is_not_known_is_no_number():
     copy = kernel(flops=0.0, dtype="float16")
     assert copy.roof(PEAKS, 0).name == "cache"
     assert copy.flops_per_second == 0.0
-
-
-def test_what_is_left_of_a_table_is_not_moved():
     taken = kernel(read=1_000_000, unread=999_000, wrote=1000)
     assert taken.moved == 2000
     assert taken.bytes_per_second == pytest.approx(2e6)
@@ -177,14 +171,11 @@ def test_a_colour_of_charts_lies_between_the_themes():
             assert ends[0] <= int(mixed[place : place + 2], 16) <= ends[1]
 
 
-def test_flops_of_operators_that_nobody_knows_are_not_known():
+def test_what_a_kernel_computes_and_reads_as_far_as_it_is_known():
     g = graph()
     assert known_flops(g, "a") == 2 * 8 * 32 * 16
     assert known_flops(g, "f") is None
     assert known_flops(graph_of("x; s add x x", of="nx4"), "s") is None
-
-
-def test_what_a_kernel_reads_of_weights_and_of_tables():
     g = graph_of(
         "table! :1000x8; w! :4x8; where :2/int32; rows take table where :2x8;"
         " view reshape w :8x4; product matmul rows view :2x4",

@@ -76,7 +76,7 @@ def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
     assert done.stdout.splitlines()[-1].startswith("WRONG: one tensor")
 
 
-def test_what_is_at_its_default_is_not_said():
+def test_what_is_at_its_default_is_not_said_and_a_files_name_is_text():
     pipeline = read_pipeline("relax", "cse|-bind|convert_layout(data=NCHW)")
     text = script("relax", ModelSource("bert_layer", tokens=8, dtype="float64"), pipeline)
     assert 'Stepwise("relax", ModelSource("bert_layer", tokens=8, dtype="float64"))' in text
@@ -84,6 +84,12 @@ def test_what_is_at_its_default_is_not_said():
     assert '\n# run.do("bind")' in text
     assert '\nrun.do("convert_layout", data="NCHW")' in text
     ast.parse(text)
+    name = 'a"""\nimport os\n"""\r\\.pt'
+    source = ModelSource(name, inputs=(("x", TensorType((2, 2), "float32")),))
+    tree = ast.parse(script("relay", source, default_pipeline("relay", False), name))
+    assert ast.get_docstring(tree) is not None
+    assert not any(a.name == "os" for n in tree.body if isinstance(n, ast.Import) for a in n.names)
+    assert name in [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
 
 
 def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
@@ -101,12 +107,3 @@ def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
         compile(ast.Expression(call), "script", "eval"), {"source_from_file": source_from_file}
     )
     assert made == source
-
-
-def test_a_files_name_is_text_in_a_script():
-    name = 'a"""\nimport os\n"""\r\\.pt'
-    source = ModelSource(name, inputs=(("x", TensorType((2, 2), "float32")),))
-    tree = ast.parse(script("relay", source, default_pipeline("relay", False), name))
-    assert ast.get_docstring(tree) is not None
-    assert not any(a.name == "os" for n in tree.body if isinstance(n, ast.Import) for a in n.names)
-    assert name in [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]

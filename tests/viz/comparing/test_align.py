@@ -32,15 +32,11 @@ RIGHT = graph_of(
 )
 
 
-def test_an_operator_goes_to_all_that_the_same_one_became():
+def test_an_operator_goes_to_all_that_the_same_one_became_or_to_nothing():
     both = align(LEFT, RIGHT)
     for ours in ("b1", "b2", "b3"):
         assert both.of_one_origin(0, ours) == (("b1", "b2", "b3"), ("p", "m", "a"))
     assert both.of_one_origin(1, "m") == (("b1", "b2", "b3"), ("p", "m", "a"))
-
-
-def test_what_has_no_counterpart_goes_to_nothing():
-    both = align(LEFT, RIGHT)
     nothing = (), ()
     assert both.of_one_origin(0, "x") == both.of_one_origin(0, "d") == nothing
     assert both.of_one_origin(1, "own") == both.of_one_origin(1, "nowhere") == nothing
@@ -79,13 +75,10 @@ def zeros(ids, ir="relay"):
     return graph_of("; ".join(f"{i} zeros @a <aten::zeros" for i in ids.split()), ids, ir=ir)
 
 
-def test_without_anything_else_to_go_by_the_order_counts():
+def test_without_anything_else_the_order_counts_and_what_cannot_be_told_goes_to_nothing():
     ends = "n0 n1 n2"
     both = align(zeros(ends), zeros(ends, "relax"))
     assert [both.of_one_origin(0, n)[1] for n in ends.split()] == [(n,) for n in ends.split()]
-
-
-def test_one_of_several_that_cannot_be_told_goes_to_nothing():
     left, right = zeros("n0 n1 n2"), zeros("n0 n1", "relax")
     assert align(left, right).of_one_origin(0, "n2") == ((), ())
 

@@ -39,13 +39,10 @@ def test_figures_count_what_is_held_and_leave_open_what_kernels_cost():
     assert figures(graph_of(f"{kernel} flops=12"))["flops"] == 12  # as the compiler counted it
 
 
-def test_operators_that_differ_come_first():
+def test_operators_that_differ_come_first_and_what_was_removed_is_put_back():
     rows = operator_rows(BEFORE, AFTER)
     assert rows[0] == {"operator": "transpose", "before": 1, "after": 0}
     assert {"operator": "nn.dense", "before": 2, "after": 2} in rows[1:]
-
-
-def test_what_was_removed_is_put_back_and_nothing_reads_it():
     both = with_removed(BEFORE, carry_identity(BEFORE, AFTER))
     both.validate()
     assert both.by_id["t0"].inputs == ("w0",)
@@ -57,21 +54,15 @@ def changed_lines(diff):
     return [x for x in diff.splitlines() if x[0] in "+-"][2:]
 
 
-def test_a_removed_line_does_not_change_the_numbers_that_follow():
+def test_numbers_of_lines_and_constants_are_followed_and_another_argument_shows():
     before = "%0 = a(%x);\n%1 = b(%0);\n%2 = c(%1);\n%3 = d(%2, %0);\n"
     after = "%0 = a(%x);\n%1 = c(%0);\n%2 = d(%1, %0);\n"
     lines = changed_lines(text_diff(before, after))
     assert lines == ["-%1' = b(%0);", "-%1 = c(%1');", "+%1 = c(%0);"]
     assert text_diff(before, before) == ""
-
-
-def test_another_argument_shows_though_the_line_is_alike():
     before = "%0 = a(%x);\n%1 = b(%x);\n%2 = c(%0);\n"
     after = "%0 = a(%x);\n%1 = b(%x);\n%2 = c(%1);\n"
     assert changed_lines(text_diff(before, after)) == ["-%2 = c(%0);", "+%2 = c(%1);"]
-
-
-def test_numbered_constants_are_followed_too():
     before = 'lv = f(x, metadata["ir.GenericConst"][0])\ngv = g(lv, m["ir.GenericConst"][1])\n'
     after = 'gv = g(x, m["ir.GenericConst"][0])\n'
     lines = changed_lines(text_diff(before, after))
@@ -79,7 +70,7 @@ def test_numbered_constants_are_followed_too():
     assert lines[-1] == '+gv = g(x, m["ir.GenericConst"][0])'
 
 
-def test_two_columns_pair_lines_and_mark_words():
+def test_two_columns_pair_lines_and_mark_words_also_of_what_was_made():
     before = "%0 = a(%x);\n%1 = b(%0);\n%2 = c(%1, axis=1);\nend\n"
     after = "%0 = a(%x);\n%1 = c(%0, axis=2);\nnew thing\nend\n"
     same, changed, last = columns(before, after)
@@ -93,9 +84,6 @@ def test_two_columns_pair_lines_and_mark_words():
     assert [t for t, marked in right if marked] == ["0", "2"]
     assert came == (None, (3, [("new thing", True)]))
     assert last.rows == (4, 4, ["end"])
-
-
-def test_columns_of_what_was_made_and_of_huge_lines():
     (only,) = columns("", "a\nb")
     assert [row[0] for row in only.rows] == [None, None] and only.changed == 2
     assert columns("a", "a")[0].same

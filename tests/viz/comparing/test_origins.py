@@ -24,9 +24,6 @@ def test_equal_nodes_are_merged_and_so_is_what_reads_them():
     assert rows["b"] == ("removed", How.MERGED, ("a",), True)
     assert rows["d"] == ("removed", How.MERGED, ("c",), True)
     assert rows["3"][:2] == ("changed", How.CHANGED)
-
-
-def test_what_reads_equal_constants_is_equal():
     before = graph_of("x; k#1; k2#1; a negative k; b negative k2; c f x a; d g c b")
     after = graph_of("x; k#1; a negative k; c f x a; d g c a")
     assert found(before, after)["b"] == ("removed", How.MERGED, ("a",), True)
@@ -67,13 +64,10 @@ def test_a_value_that_is_read_beside_another_weight_is_not_sure_to_be_the_same()
     assert found(before, after("3"))["a"] == ("removed", How.REPLACED, ("1",), True)
 
 
-def test_what_nothing_reads_is_dead():
+def test_what_nothing_reads_is_dead_and_a_view_left_out_names_what_is_read_now():
     before = graph_of("x; a exp x; b log a; c sin x", "c")
     rows = found(before, graph_of("x; 1 sin x"))
     assert rows == {i: ("removed", How.DEAD, (), True) for i in "ab"}
-
-
-def test_a_view_that_is_left_out_names_what_its_readers_read_now():
     before = graph_of("x; z zeros; a exp x; b add a z; c log b <aten::log")
     after = graph_of("x; 1 exp x; 2 log 1 <aten::log")
     rows = found(before, after)
@@ -128,10 +122,13 @@ def test_fusing_names_what_is_fused_and_a_kernel_the_function_that_it_was():
     assert set(rows["k"][2]) == {"f", "f.1", "f.2"}
 
 
-def test_a_group_of_new_nodes_names_them_and_not_its_arguments():
+def test_a_new_group_names_its_nodes_and_what_is_put_between_what_it_stands_behind():
     inside = graph_of("f.x; f.1 sin f.x; f.2 cos f.1")
     after = graph_of(["x", group("f", "sin+cos", "x", inside)])
     assert found(graph_of("x; a exp x"), after)["f"] == ("added", How.FUSES, ("f.1", "f.2"), False)
+    before = graph_of("x; a exp x; b log a <aten::log")
+    after = graph_of("x; 1 exp x; 2 cast 1; 3 log 2 <aten::log")
+    assert found(before, after)["2"] == ("added", How.INSERTED, ("a",), True)
 
 
 def test_the_backward_names_the_forward_and_new_arguments_say_so():
@@ -142,12 +139,6 @@ def test_the_backward_names_the_forward_and_new_arguments_say_so():
     rows = found(before, after)
     assert rows["g"] == ("added", How.ARGUMENT, (), True)
     assert rows["1"] == ("added", How.GRADIENT, ("a",), True)
-
-
-def test_what_is_put_between_names_what_it_stands_behind():
-    before = graph_of("x; a exp x; b log a <aten::log")
-    after = graph_of("x; 1 exp x; 2 cast 1; 3 log 2 <aten::log")
-    assert found(before, after)["2"] == ("added", How.INSERTED, ("a",), True)
 
 
 def test_what_only_its_place_tells_is_not_sure():
