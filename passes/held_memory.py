@@ -77,12 +77,14 @@ class KernelLives:
     def peak(self, order: Sequence[int]) -> int:
         """The most bytes that are held at one time where they run in an order."""
         last = {s: n for n in order for s in (*self.read[n], *self.made[n])}
+        ended = Counter[int]()
+        for storage in last.keys() - self.kept:
+            ended[last[storage]] += self.sizes[storage]
         now = most = sum(self.sizes[s] for s in self.given)
         for node in order:
-            now += sum(self.sizes[s] for s in self.made[node])
+            now += sum([self.sizes[s] for s in self.made[node]])
             most = max(most, now)
-            ended = {s for s in (*self.read[node], *self.made[node]) if last[s] == node}
-            now -= sum(self.sizes[s] for s in ended.difference(self.kept))
+            now -= ended[node]
         return most
 
 

@@ -342,9 +342,10 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "peak",
             "Within a peak",
-            "Of the frontier's cuts, the one with least time whose whole step stays within the "
-            "given bytes: captures, gradients, and all that is written on the way. Without a "
-            "budget, the one with the lowest peak.",
+            "Of the frontier's cuts, and of those that save what each layer hands to the next, the "
+            "one with least time whose whole step stays within the given bytes: captures, "
+            "gradients, and all that is written on the way. Without a budget, the one with the "
+            "lowest peak.",
             within_peak,
             limit=peak_limit,
         ),

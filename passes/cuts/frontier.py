@@ -66,12 +66,16 @@ class Prices:
 
     def point(self, answer: Answer) -> FrontierPoint:
         """What an answer keeps, and computes again."""
-        joint, saved = self._joint, answer.named(self.problem)
-        again, edges = joint.computed_again(saved), joint.graph.edges
+        return self.used(answer.named(self.problem))
+
+    def used(self, saved: frozenset[str]) -> FrontierPoint:
+        """The cut that saves what is read of some tensors, or asked for."""
+        joint, edges = self._joint, self._joint.graph.edges
+        again = joint.computed_again(saved)
         read = {e for i in again for e in edges[i]} | set(joint.needed) | self._wish.save
         read.update(joint.masks_read())
-        used = saved & read
-        return FrontierPoint(joint.bytes_of(used), joint.extra_seconds(used), used)
+        saved &= read
+        return FrontierPoint(joint.bytes_of(saved), joint.extra_seconds(saved), saved)
 
 
 def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Frontier:

@@ -6,10 +6,14 @@ captures are given up after their last reader; in Relay they are held until the 
 Storages are not packed, no kernel has two nodes, and what libraries take inside of one is left out.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import isfinite
 
+from relascope.core.graph import reached
 from relascope.passes.cuts.depth import backward_order
-from relascope.passes.cuts.frontier import frontier
+from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.held_memory import KernelLives
@@ -21,32 +25,33 @@ def peak(joint: Joint, captured: Collection[str]) -> int:
     """Bytes at the peak of a step; unknown dimensions count as none."""
     kept, results = joint.kept(captured), _storages(joint, joint.outputs)
     nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
-    forward = [i for i in nodes if i in joint.forward]
+    ahead = [i for i in nodes if i in joint.forward]
     kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
     masks = {i: kept[i] for i in joint.masks if i in kept}
     given = kept | {b: joint.work.bytes[b] for b in results}
     held = results if joint.graph.ir == "relax" else given.keys()
-    backward = backward_order(joint, joint.computed_again(captured))
-    return max(
-        _most(joint, forward, results | kept.keys(), masks),
-        _most(joint, backward, _storages(joint, joint.gradients) | held, given),
-    )
+    back = backward_order(joint, joint.computed_again(captured))
+    backward = _lives(joint, back, _storages(joint, joint.gradients) | held, given)
+    forward = _lives(joint, ahead, results | kept.keys(), masks)
+    high, most = backward.peak(backward.least_held), forward.peak(forward.order)
+    # Most often the forward holds less in any order.
+    return high if most <= high else max(high, forward.peak(forward.least_held))
 
 
 def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
     return {base for i in ids for base in joint.storages[i]}
 
 
-def _most(
+def _lives(
     joint: Joint, order: list[str], results: Collection[str], given: Mapping[str, int]
-) -> int:
-    """The most bytes while some nodes run; `given` are the storages that are there before."""
+) -> KernelLives:
+    """Nodes in an order; `given` are the storages that are there before."""
     storages, edges = joint.storages, joint.graph.edges
     place = {node_id: index for index, node_id in enumerate(order)}
     made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in order}
     number = {i: place[i] for i in order if made[i]} | {b: -1 - k for k, b in enumerate(given)}
     sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
-    kernels = KernelLives(
+    return KernelLives(
         order=range(len(order)),
         sources={place[i]: {place[e] for e in edges[i] if e in place} for i in order},
         read={
@@ -58,7 +63,6 @@ def _most(
         kept={number[b] for b in results if b in number},
         given={number[b] for b in given},
     )
-    return kernels.peak(kernels.least_held)
 
 
 def peak_limit(joint: Joint, wish: Wish) -> int | None:
@@ -73,14 +77,78 @@ def peak_limit(joint: Joint, wish: Wish) -> int | None:
 
 
 def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
-    """Of the frontier's cuts, the one with least time whose peak is within the wish's budget, or
-    the one with the lowest peak without a budget. A lower budget never gives a higher peak. Raises
-    ValueError where no such cut has so low a peak, or the budget is no number."""
-    limit = peak_limit(joint, wish)
-    points = [(peak(joint, p.saved), p) for p in frontier(joint, wish, MOST)]
-    lowest = min(high for high, _ in points)
-    allowed = lowest if limit is None else limit
-    within = [(p.seconds, high, k) for k, (high, p) in enumerate(points) if high <= allowed]
-    if not within:
-        raise ValueError(f"the peak is to be {allowed:,} bytes, and the lowest is {lowest:,}")
-    return points[min(within)[2]][1].saved
+    """Of the frontier's cuts, and of those that also save what the forward hands on at narrow
+    places, the one with least time whose peak is within the wish's budget, or the one with the
+    lowest peak without a budget. A lower budget never gives a higher peak. Raises ValueError where
+    no such cut has so low a peak, or the budget is no number."""
+    limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
+
+    def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
+        """A cut and its peak, if that is below `most`; what cannot be is not simulated."""
+        if point.bytes >= most or _least(joint, point) >= most:
+            return None
+        saved = prices.used(point.saved).saved
+        high = peak(joint, saved)
+        return (high, saved) if high < most else None
+
+    if limit is not None:
+        for point in sorted(points, key=lambda p: p.seconds):
+            if (found := below(point, limit + 1)) is not None:
+                return found[1]
+    lowest = 1 << 62, frozenset[str]()
+    for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
+        lowest = below(point, lowest[0]) or lowest
+    if limit is not None:
+        raise ValueError(f"the peak is to be {limit:,} bytes, and the lowest is {lowest[0]:,}")
+    return lowest[1]
+
+
+def _least(joint: Joint, point: FrontierPoint) -> int:
+    """Bytes below which no order gets the peak of a cut: what is there when the largest node of the
+    backward's own is computed, as it is made of that, or what follows from it reads it."""
+    graph, owner, held = joint.graph, joint.work.owner, joint.work.bytes
+    own = [i for i in graph.by_id if i not in joint.forward]
+    largest = sorted(own, key=lambda i: -held[i] - sum(held[e] for e in graph.edges[i]))[:1]
+    inside = {*own, *joint.computed_again(point.saved)}
+    behind = {*joint.behind(largest, point.saved), *point.saved}
+    after = reached(largest, lambda i: [r for r in graph.readers[i] if r in inside])
+    there = {owner[e] for i in after for e in graph.edges[i] if e in behind}
+    return sum(held[b] for b in there.union(owner[i] for i in largest) - joint.free)
+
+
+def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:
+    """Cuts to choose from. A minimum cut counts what is kept and not how long what is computed
+    again is held, so it may cut a deep stack where each layer is computed again from the one
+    before, and all of them are there when the backward begins. With what a layer hands to the next
+    (Chen et al., "Training deep nets with sublinear memory cost", 2016), it does not. Where a layer
+    has two such places, one of them may do: the one with which the fewest bytes take less time."""
+    given = Prices(joint, wish).problem
+    able = {i for i, b in zip(given.ids, given.save, strict=True) if isfinite(b)}
+    places = [able & ids for ids in _narrow(joint)]
+    every, *halves = (
+        replace(wish, save=wish.save.union(*some)) for some in (places, places[::2], places[1::2])
+    )
+    half = min(halves, key=lambda h: Prices(joint, h).least().seconds)
+    wishes = [wish, every, half] if any(places) else [wish]
+    return [*{p.saved: p for each in wishes for p in frontier(joint, each, MOST)}.values()]
+
+
+def _narrow(joint: Joint) -> Iterator[set[str]]:
+    """Ids of the storages that the forward hands on at each of its narrow places, in graph order,
+    between any two of which it holds twice as many bytes."""
+    order, edges, owner = joint.behind(joint.needed), joint.graph.edges, joint.work.owner
+    left = Counter(owner[e] for i in order for e in edges[i])
+    alive: dict[str, int] = {}
+    held, most, least, place = 0, 0, float("inf"), set[str]()
+    for node_id in order:
+        if owner[node_id] == node_id and left[node_id]:
+            held += alive.setdefault(node_id, joint.work.bytes[node_id])
+        left.subtract(owner[e] for e in edges[node_id])
+        ended = {owner[e] for e in edges[node_id] if not left[owner[e]]}
+        held -= sum(alive.pop(b) for b in ended & alive.keys())
+        if 2 * least <= held:
+            yield place
+            least, most = float("inf"), held
+        most = max(most, held)
+        if held < least and 2 * held <= most:
+            least, place = held, {*alive}
