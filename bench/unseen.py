@@ -1,7 +1,10 @@
 """Models that no schedule was made for, to be timed with `relascope time bench/unseen.py:NAME`: a
 U-Net and a tagger with an LSTM, chosen before they were timed, as were two Swin blocks, which
-`'hf:swin?image_size=56&embed_dim=96&depths=[2]&num_heads=[3]' --random-weights` gives.
+`'hf:swin?image_size=56&embed_dim=96&depths=[2]&num_heads=[3]' --random-weights` gives; and Llama
+layers for `peak.py`, as many as the environment says, with so many tokens (LAYERS, TOKENS).
 """
+
+import os
 
 import torch
 from torch import nn
@@ -51,3 +54,29 @@ def unet() -> tuple[nn.Module, torch.Tensor]:
 
 def tagger() -> tuple[nn.Module, torch.Tensor]:
     return Tagger(), torch.randint(2000, (4, 24))
+
+
+class Stack(nn.Module):
+    def __init__(self, layers: int, tokens: int) -> None:
+        super().__init__()
+        from transformers.models.llama import modeling_llama as llama  # slow to import
+
+        heads = {"num_attention_heads": 8, "attn_implementation": "sdpa"}
+        config = llama.LlamaConfig(hidden_size=256, intermediate_size=688, **heads)
+        self.embed, self.norm = nn.Embedding(1000, 256), llama.LlamaRMSNorm(256)
+        self.layers = nn.ModuleList(llama.LlamaDecoderLayer(config, i) for i in range(layers))
+        turns = llama.LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(tokens)[None])
+        self.register_buffer("cos", turns[0])
+        self.register_buffer("sin", turns[1])
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x, position_embeddings=(self.cos, self.sin))
+        return self.norm(x).sum()
+
+
+def stack() -> tuple[nn.Module, torch.Tensor]:
+    size = (("LAYERS", "4"), ("TOKENS", "128"))
+    layers, tokens = (int(os.environ.get(name, default)) for name, default in size)
+    return Stack(layers, tokens), torch.randint(0, 1000, (2, tokens))

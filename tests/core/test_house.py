@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3627,
+    "bench": 3754,
     "commands": 3372,
     "core": 1334,
-    "engine": 41835,
-    "passes": 10989,
+    "engine": 41852,
+    "passes": 11064,
     "recorder": 1489,
     "samples": 570,
     "viz": 25256,

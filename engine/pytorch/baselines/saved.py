@@ -5,6 +5,7 @@ are free; the masks that dropout draws are not.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -54,12 +55,24 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     return sum(t.untyped_storage().nbytes() for t in own)
 
 
+Partition = tuple[Any, int, list[Any]]
+"""A joint FX graph, how many results the forward has, and what it saves beside them."""
+
+
 def min_cut_storages(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor], budget: float = 1.0
 ) -> list[int]:
-    """Bytes of each storage that AOTAutograd's min-cut partitioner saves within PyTorch's
-    `activation_memory_budget`, without the compiler's fusion: of Inductor's decompositions, after
-    its passes over the joint graph."""
+    """Bytes of each storage that `partitions` saves within one budget."""
+    ((*_, saved),) = partitions(module, inputs, (budget,))
+    return _saved_storages(saved)
+
+
+def partitions(
+    module: torch.nn.Module, inputs: Sequence[torch.Tensor], budgets: Sequence[float]
+) -> list[Partition]:
+    """How AOTAutograd's min-cut partitioner cuts a module within each of PyTorch's
+    `activation_memory_budget`s, without the compiler's fusion: of Inductor's decompositions, after
+    its passes over the joint graph. Raises RuntimeError where there is not one graph to cut."""
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -68,16 +81,19 @@ def min_cut_storages(
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
     from torch._inductor.virtualized import V
 
-    found: list[list[int]] = []
+    found: list[Partition] = []
 
     def partition(joint: Any, arguments: Any, **options: Any) -> Any:
         values = [n.meta.get("val") for n in joint.graph.nodes]
         with V.set_fake_mode(detect_fake_mode(values)):
             joint = joint_graph_passes(joint)
         options["compiler"] = "inductor"
-        forward, backward = min_cut_rematerialization_partition(joint, arguments, **options)
-        results = next(n for n in forward.graph.nodes if n.op == "output").args[0]
-        found.append(_saved_storages(results[options["num_fwd_outputs"] :]))
+        for budget in budgets:
+            with config.patch(activation_memory_budget=budget):
+                given = deepcopy(joint) if len(budgets) > 1 else joint
+                forward, backward = min_cut_rematerialization_partition(given, arguments, **options)
+            results, own = forward.graph.output_node().args[0], options["num_fwd_outputs"]
+            found.append((joint, own, list(results[own:])))
         return forward, backward
 
     def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
@@ -86,11 +102,12 @@ def min_cut_storages(
     # An exported program returns one tensor as a tuple, and else as it is while it is traced.
     flat = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
     how: dict[str, Any] = {"partition_fn": partition, "decompositions": select_decomp_table()}
-    with flat, config.patch(activation_memory_budget=budget):
+    with flat:
         aot_module(module, fw_compiler=keep, bw_compiler=keep, **how)(*_wanting(inputs))
-    if len(found) != 1:
-        raise RuntimeError(f"the module was partitioned {len(found)} times, not once")
-    return found[0]
+    if len(found) != len(budgets):
+        times = len(found) // len(budgets)
+        raise RuntimeError(f"the module was partitioned {times} times, not once")
+    return found
 
 
 def _wanting(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -115,12 +132,12 @@ def _base(node: torch.fx.Node) -> torch.fx.Node:
         # An item of a list of views is a view, one of results is a result.
         schemas = [getattr(n.target, "_schema", None) for n in (node, node.args[0])]
         schema = schemas[0] or schemas[1]
-        if schema is None or not _is_view(schema):
+        if schema is None or not is_view(schema):
             break
         node = node.args[0]
     return node
 
 
-def _is_view(schema: Any) -> bool:
+def is_view(schema: Any) -> bool:
     alias = schema.arguments[0].alias_info if schema.arguments else None
     return schema.name in _UNSAFE_VIEWS or (alias is not None and not alias.is_write)
