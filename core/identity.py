@@ -28,13 +28,10 @@ _CLOSURE = "closure"  # the operator of a function over variables that it reads 
 
 @dataclass(frozen=True)
 class Matched:
-    """A later graph under the ids of an earlier one, and how the two differ.
-
-    Args:
-        graph: the later graph, renamed; provenance that a pass lost is taken from the earlier one.
-        renamed: from the ids the later graph came with to those it has now, fused bodies included.
-        changed: ids that both have, with another operator, attributes, types or inputs.
-    """
+    """A later graph under the ids of an earlier one, and how the two differ. `graph` is the later
+    one, with provenance that a pass lost taken from the earlier one; `renamed` goes from the ids it
+    came with to those it has now, fused bodies included; `changed` are ids that both have, with
+    another operator, attributes, types or inputs."""
 
     graph: Graph
     renamed: Mapping[str, str]

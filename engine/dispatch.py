@@ -535,11 +535,8 @@ def _other_values(
 
     Integers without a meaning (-100, and what submodules use for padding or ignored) at every
     second place and everywhere; masks that hide one row, or all; all 0, small and negative, large
-    numbers. The module refuses what it does not take.
-
-    Args:
-        ties: whether the module may take any of equal numbers.
-    """
+    numbers. The module refuses what it does not take. With `ties`, the module may take any of equal
+    numbers."""
 
     def instead(kind: Callable[[torch.dtype], bool], change: Callable[[torch.Tensor], Any]) -> Any:
         return tuple(change(s) if kind(s.dtype) else s for s in samples)

@@ -46,16 +46,10 @@ def load_engine(ir: str) -> Backend:
 
 
 class LiveProgram:
-    """One trace of a module.
-
-    Args:
-        captures: name of the strategy that picks the captures, and its budget.
-        target: TVM's target string; None takes the device's own, on the CPU with PyTorch's BLAS.
-
-    Raises:
-        EngineError: kind "operator", what the frontend cannot import; kind "target", TVM cannot
-            run on the model's device.
-    """
+    """One trace of a module. `captures` names the strategy that picks the captures, and its budget;
+    `target` is TVM's target string, where None takes the device's own, on the CPU with PyTorch's
+    BLAS. Raises EngineError of kind "operator" for what the frontend cannot import, and "target"
+    where TVM cannot run on the model's device."""
 
     def __init__(
         self,
@@ -82,12 +76,8 @@ class LiveProgram:
         return self._forward.forward(values)[0]
 
     def joint(self) -> Any:
-        """The program with all its gradients.
-
-        Raises:
-            EngineError: kind "pass"; an operator has no gradient in this engine; kind "operator",
-                none can be taken that is PyTorch's.
-        """
+        """The program with all its gradients. Raises EngineError of kind "pass" where an operator
+        has no gradient in this engine, and "operator" where none can be taken that is PyTorch's."""
         if self._no_gradient is not None:
             raise self._no_gradient
         if self._joint is None:

@@ -93,13 +93,9 @@ def _clear(place: Path) -> None:
 
 @dataclass
 class Shelf:
-    """This process's part; a script keeps nothing.
-
-    Args:
-        name: of its folder; "" keeps nothing.
-        hand: called with a key, and a build's bytes or none, as of `keep`.
-        taken: how many builds were found.
-    """
+    """This process's part; a script keeps nothing. `name` is of its folder, "" keeps nothing;
+    `hand` is called with a key, and a build's bytes or none, as of `keep`; `taken` counts the
+    builds that were found."""
 
     name: str = ""
     hand: Callable[[str, bytes], None] = lambda key, data: None

@@ -53,15 +53,9 @@ def calls_of(text: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Unit:
-    """A pass or a build under way.
-
-    Args:
-        what: it is, at the head of a sentence.
-        kind: of the error where it crosses a limit.
-        seconds: of processor time that it may take whatever the limits; 0 where they alone count.
-        memory: bytes, likewise.
-        final: whether the call fails with it.
-    """
+    """A pass or a build under way. `what` it is stands at the head of a sentence; `kind` is of the
+    error where it crosses a limit. `seconds` of processor time, and bytes of `memory`, it may take
+    whatever the limits; with 0 they alone count. `final` says whether the call fails with it."""
 
     what: str
     where: str
@@ -92,15 +86,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one unit may take; 0 is no limit.
-
-    Args:
-        seconds: of wall clock.
-        memory: MiB of the process's own memory (not a GPU's) beyond what it had at the unit's
-            begin.
-        calls: seconds of a whole call, by its kind.
-        idle: seconds without a request after which an engine rests.
-    """
+    """What one unit may take; 0 is no limit. `seconds` are of wall clock, `memory` is MiB of the
+    process's own (not a GPU's) beyond what it had at the unit's begin; `calls` has seconds of a
+    whole call by its kind, `idle` those without a request after which an engine rests."""
 
     seconds: float = 0.0
     memory: float = 0.0

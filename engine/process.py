@@ -45,13 +45,9 @@ _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
 
 @dataclass(frozen=True)
 class Wants:
-    """What a request needs beyond the engine's sandbox.
-
-    Args:
-        folders: that it may write to.
-        files: files and folders that it may read, or `EVERYTHING`.
-        opened: what `kept_builds.strangers` says of all sources.
-    """
+    """What a request needs beyond the engine's sandbox. `folders` it may write to; `files`, folders
+    among them, or `EVERYTHING` it may read; `opened` is what `kept_builds.strangers` says of all
+    sources."""
 
     folders: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
@@ -286,12 +282,8 @@ class EngineProcess:
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
         """Its next message, as of `engine.worker`; None if none came in this time. A malformed one
-        comes as an error with None for the request's number.
-
-        Raises:
-            EOFError, OSError: it has ended.
-            TooLarge: the message is too large.
-        """
+        comes as an error with None for the request's number. Raises EOFError or OSError where it
+        has ended, and TooLarge where the message is."""
         if not wait_for([self.conn], seconds):
             # A process that it started may hold its socket open after its death.
             if not self.running() and not self.conn.poll():

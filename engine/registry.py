@@ -7,12 +7,10 @@ from dataclasses import dataclass
 class EngineEntry:
     """One engine; its classes are in the module `engine.<ir>.session`, by its title.
 
-    Args:
-        needs: what a report of a fault needs, in a sentence with a place for each package.
-        live: the passes of a live module's inference. None binds parameters: they change from step
-            to step.
-        masks: the pass that makes dropout masks arguments; "" where importing makes them so.
-    """
+    `needs` says what a report of a fault needs, in a sentence with a place for each package. `live`
+    are the passes of a live module's inference, None of which binds parameters, as they change from
+    step to step. `masks` is the pass that makes dropout masks arguments, "" where importing makes
+    them so."""
 
     title: str
     packages: tuple[str, ...]

@@ -68,14 +68,8 @@ class Stepwise:
         """Build what there is now, run it, and compare every output and gradient with PyTorch.
 
         As in any build, passes that are only for looking are left out. Raises EngineError where it
-        cannot be built or run.
-
-        Args:
-            target: a TVM target; the best one that runs here otherwise.
-
-        Returns:
-            Whether all is within the limits of the accuracy report (`engine.jobs.accuracy`).
-        """
+        cannot be built or run. The target is a TVM target, or else the best one that runs here.
+        True where all is within the limits of the accuracy report (`engine.jobs.accuracy`)."""
         if target is None:
             target = self._session.describe(progress=silent).best
         upto = self.pipeline.upto(last_built(self._session.ir, self.pipeline))

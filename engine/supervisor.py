@@ -64,12 +64,9 @@ class Job:
         return (self._ended if self._done else time.monotonic()) - self._begun
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the result.
-
-        Raises:
-            EngineError: when the request failed or was cancelled, or the engine's process died.
-            TimeoutError: when there is none after `timeout` seconds; the request goes on.
-        """
+        """Wait for the result. Raises EngineError where the request failed or was cancelled, or the
+        engine's process died, and TimeoutError where there is none after `timeout` seconds; the
+        request goes on."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._done, timeout):
                 raise TimeoutError(f"{self.method} is not done after {timeout} s")
@@ -139,12 +136,8 @@ class _Exchange:
         self._look = _LOOK  # s; longer where measuring large processes takes long
 
     def answer(self) -> tuple[str, Any]:
-        """Wait for the answer: "result", "error" or "gone", and the value.
-
-        Raises:
-            EOFError, OSError: the process died.
-            _Stopped: it crossed a limit.
-        """
+        """Wait for the answer: "result", "error" or "gone", and the value. Raises EOFError or
+        OSError where the process died, and _Stopped where it crossed a limit."""
         with self._records:
             while True:
                 try:

@@ -20,12 +20,9 @@ def rooted(
     variable: Callable[[str, Any], Any],
 ) -> list[tuple[Any, Any]]:
     """The floating outputs, each with a new argument `grad_out_<index>` of its type. `outputs` and
-    `types` are of "main"; the new values of buffers, which come last, have no gradient.
-
-    Raises:
-        EngineError: kind "pass", if no output is floating; kind "operator", if the gradient of an
-            operator would not be PyTorch's.
-    """
+    `types` are of "main"; the new values of buffers, which come last, have no gradient. Raises
+    EngineError of kind "pass" where no output is floating, and "operator" where the gradient of an
+    operator would not be PyTorch's."""
     if program.no_gradient is not None:
         raise program.no_gradient
     count, pairs = len(outputs) - len(program.updates), []
@@ -56,11 +53,8 @@ def reached_windows(
     padding at the ends they exist, and their gradient is zero. Returns the padding, at all begins
     and then at all ends, and how many windows each axis gains.
 
-    Args:
-        sizes: of the data along the axes that are pooled.
-        counts: of windows along these.
-        padding: at all begins; what stands at the ends follows from `counts`.
-    """
+    `sizes` are the data's along the axes that are pooled, `counts` of windows along these;
+    `padding` is at all begins, and what stands at the ends follows from `counts`."""
     begins = [int(p) for p in padding[: len(sizes)]]
     ends, gained = [], []
     for size, count, reach, step, begin in zip(sizes, counts, window, strides, begins, strict=True):

@@ -11,16 +11,10 @@ Steps = Mapping[int, Collection[int]]
 
 @dataclass(frozen=True)
 class KernelLives:
-    """Kernels of a function, by numbers of their own, and the storages that they use.
-
-    Args:
-        order: in which they may run.
-        sources: the kernels that must run before each.
-        read, made: storages that each reads, its own among them or not, and that it writes first.
-        sizes: bytes of each storage; 0 of one that is no matter.
-        kept: storages that are held to the end.
-        given: storages that are there before all kernels.
-    """
+    """Kernels of a function, by numbers of their own, and the storages that they use. They run in
+    `order`, after their `sources`. `read` are storages that each reads, its own among them or not,
+    and `made` those that it writes first; `sizes` are bytes of each storage, 0 of one that is no
+    matter. `kept` are held to the end, and `given` there before all kernels."""
 
     order: Sequence[int]
     sources: Steps
@@ -96,10 +90,7 @@ def _listed(
     taken: Callable[[int], Iterable[int]],
 ) -> list[int]:
     """Nodes in an order, but before it what shrinks most what is held, and does not grow it.
-
-    Args:
-        taken: is told of each node, and says for which `grows` may have changed.
-    """
+    `taken` is told of each node, and says for which `grows` may have changed."""
     place = {node: index for index, node in enumerate(order)}
     missing = {node: len(before[node]) for node in order}
     ready: dict[int, int] = {}  # by how much each grows

@@ -25,14 +25,9 @@ _NOTHING: _Shown = frozenset()
 
 @dataclass
 class PlannedTensor:
-    """A tensor in a storage.
-
-    Args:
-        offset: of its first byte there; None where that is open.
-        begin: the step before which it is allocated.
-        path: the branches around its allocation.
-        uses: (step, whether it writes, branches) of each use, in order.
-    """
+    """A tensor in a storage. `offset` is of its first byte there, None where that is open; `begin`
+    the step before which it is allocated, and `path` the branches around that. `uses` are (step,
+    whether it writes, branches) of each, in order."""
 
     storage: int
     type: TensorType

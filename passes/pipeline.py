@@ -80,17 +80,10 @@ class Pipeline:
 
     @staticmethod
     def parse(text: str, known: Iterable[str] | None = None) -> "Pipeline":
-        """Read a pipeline's text.
-
-        Args:
-            text: white space around the bars is ignored; "" is no step.
-            known: allowed names beside TVM's own passes, which begin with a capital letter; None
-                allows any.
-
-        Raises:
-            ValueError: a step is malformed or its pass is not known; names it. Or there are more
-                than `MOST_STEPS`.
-        """
+        """Read a pipeline's text. White space around the bars is ignored; "" is no step. `known`
+        are names allowed beside TVM's own passes, which begin with a capital letter; None allows
+        any. Raises ValueError where a step is malformed or its pass is not known, and names it, or
+        there are more than `MOST_STEPS`."""
         if text.count("|") >= MOST_STEPS:
             raise ValueError(f"a pipeline has at most {MOST_STEPS} steps")
         if not text.strip():
@@ -122,13 +115,9 @@ def _read_step(text: str) -> Step:
 
 @dataclass(frozen=True)
 class TvmPipelines:
-    """What the TVM at hand has.
-
-    Args:
-        pipelines: the text of each of its pipelines, by name.
-        in_front: names of passes that stand in none, and that may stand before any.
-        left_out: names of those that a module is built without, too.
-    """
+    """What the TVM at hand has. `pipelines` has the text of each by name, `in_front` names of
+    passes that stand in none and may stand before any, `left_out` names of those that a module is
+    built without, too."""
 
     pipelines: dict[str, str]
     in_front: tuple[str, ...] = ()

@@ -12,14 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TvmCall:
-    """One pass of TVM's, from module to module.
-
-    Args:
-        module, function: where TVM has what makes the pass.
-        arguments: of that function, by name.
-        config: of its pass context.
-        target: that it runs under, as text, or "".
-    """
+    """One pass of TVM's, from module to module. `module` and `function` are where TVM has what
+    makes the pass, `arguments` are of that function by name, `config` is of its pass context, and
+    `target` what it runs under, as text, or ""."""
 
     module: str
     function: str

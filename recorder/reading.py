@@ -99,16 +99,10 @@ class PassRun:
 
 @dataclass
 class Recording:
-    """What a file holds.
-
-    Args:
-        path: of the file.
-        about: "tvm", "python", "arguments", "level", "process"; of a copy of the process (a fork)
-            also "parent".
-        kernels: generated code, in the order of its making.
-        whole: whether no line was cut short.
-        stopped: why the recording ended before the compile did, such as a full disk; "" where not.
-    """
+    """What a file holds. `about` has "tvm", "python", "arguments", "level", "process", and of a
+    copy of the process (a fork) "parent". `kernels` are generated code, in the order of its making.
+    `whole` says whether no line was cut short; `stopped` why the recording ended before the compile
+    did, such as a full disk, or ""."""
 
     path: Path
     about: dict[str, Any]
@@ -184,12 +178,8 @@ class Recording:
     def module(self, number: int, after: bool) -> str | None:
         """TVM's own JSON of the module before or after a pass, for `tvm.ir.load_json` of the same
         TVM; None where the recording has none: at a lower level, or of what did not end. `number`
-        is of the pass.
-
-        Raises:
-            IndexError: there is no such pass.
-            EngineError: kind "file"; the module could not be saved, or not be read any more.
-        """
+        is of the pass. Raises IndexError where there is no such pass, and EngineError of kind
+        "file" where the module could not be saved, or cannot be read any more."""
         module = self.module_number(number, after)
         if module is None or ("json", str(module)) not in self._places:
             return None

@@ -25,14 +25,9 @@ class Record:
     Each pass is written when it begins and when it ends. Of a pass that raises, the message is
     written where the context ends with it. Time that the recording itself takes is not a pass's.
 
-    Args:
-        path: of the file, which is begun anew.
-        level: in `relascope.recorder.writing.LEVELS`.
-
-    Raises:
-        ValueError: there is no such level, or this TVM cannot do it.
-        OSError: the file cannot be written.
-    """
+    `path` is of the file, which is begun anew, and `level` in `relascope.recorder.writing.LEVELS`.
+    Raises ValueError where there is no such level, or this TVM cannot do it, and OSError where the
+    file cannot be written."""
 
     def __new__(cls, path: str | os.PathLike[str], level: str = "text") -> Any:
         return _begun(path, level)[0]

@@ -43,14 +43,10 @@ Relay's or Relax's. "modules": also TVM's own JSON of every module, with the val
 
 
 class Writer:
-    """Writes one recording. Raises OSError where it cannot be written.
-
-    Args:
-        path: of the file, which is begun anew.
-        about: of the whole: versions, arguments, level.
-        claim: wait with the file until there is something to write, and do not write over what
-            another process has begun meanwhile: see `sibling`.
-    """
+    """Writes one recording. Raises OSError where it cannot be written. `path` is of the file, which
+    is begun anew; `about` is of the whole: versions, arguments, level. With `claim` it waits with
+    the file until there is something to write, and does not write over what another process has
+    begun meanwhile: see `sibling`."""
 
     def __init__(self, path: Path, about: dict[str, Any], claim: bool = False) -> None:
         self.path, self._about = path, about

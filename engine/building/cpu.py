@@ -35,13 +35,9 @@ def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]
     """A name for `-mcpu`: a processor whose LLVM code uses nothing beyond `flags`; "" where none
     fits.
 
-    The model's name does not decide: a virtual machine may hide features, an old LLVM lacks new
-    names.
-
-    Args:
-        flags: the machine's features, by the Linux kernel's names.
-        known: LLVM's processors, with their features by LLVM's names.
-    """
+    `flags` are the machine's features by the Linux kernel's names, `known` LLVM's processors with
+    their features by LLVM's names. The model's name does not decide: a virtual machine may hide
+    features, an old LLVM lacks new names."""
     names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
     for name in names:
         if name in known:

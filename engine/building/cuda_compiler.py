@@ -64,12 +64,8 @@ _HEADERS = {
 
 def compile_cuda(source: str, arch: str, form: str) -> bytes:
     """What NVIDIA's compiler makes of CUDA's source; the GPU need not be here. Raises RuntimeError
-    where there is no compiler, or it refuses the source; with its words.
-
-    Args:
-        arch: such as "sm_90".
-        form: "cubin" or "ptx".
-    """
+    where there is no compiler, or it refuses the source; with its words. `arch` is such as "sm_90",
+    `form` "cubin" or "ptx"."""
     nvrtc, nvcc = _nvrtc(), shutil.which("nvcc")
     if nvrtc is not None:
         try:

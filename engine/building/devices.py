@@ -57,17 +57,12 @@ _SYSTEMS = {
 
 @dataclass(frozen=True)
 class Tvm:
-    """What differs between the TVMs.
-
-    Args:
-        parse: a target's text as this TVM's target.
-        run: build `y = 2 x + 1` for a target's text, run it on a device, and give its result.
-        cuda_missing: why it cannot drive a GPU, in a sentence; "" where it does not know.
-        cpu_ways: a CPU target's further options, such as one that leaves matmuls to PyTorch's BLAS,
-            the best last; and in words, what they do.
-        cuda_ways: the same for each of NVIDIA's GPUs, the default first, "" for TVM's own kernels;
-            each is tried.
-    """
+    """What differs between the TVMs. `parse` reads a target's text as this TVM's; `run` builds `y =
+    2 x + 1` for one, runs it on a device, and gives its result. `cuda_missing` says in a sentence
+    why it cannot drive a GPU, "" where it does not know. `cpu_ways` are a CPU target's further
+    options, such as one that leaves matmuls to PyTorch's BLAS, the best last, and in words what
+    they do; `cuda_ways` the same for each of NVIDIA's GPUs, the default first, "" for TVM's own
+    kernels; each is tried."""
 
     module: Any
     parse: Callable[[str], Any]

@@ -29,15 +29,10 @@ _NOT_WRITTEN = (
 
 @dataclass(frozen=True)
 class Library:
-    """One function that was built.
-
-    Args:
-        llvm: LLVM's text of the part that runs on the CPU, and the same as assembly.
-        devices: (kind, source) of each part that runs on a GPU.
-        export: writes the library's object files into a tar file.
-        note: what it needs to run, a sentence, or "".
-        launches: by function name, on a GPU.
-    """
+    """One function that was built. `llvm` is LLVM's text of the part that runs on the CPU, and the
+    same as assembly; `devices` are (kind, source) of each part that runs on a GPU, and `launches`
+    by function name there. `export` writes the library's object files into a tar file; `note` says
+    what it needs to run, a sentence, or ""."""
 
     phase: str
     llvm: tuple[str, str]
@@ -55,12 +50,9 @@ def library_of(
     notes: Mapping[str, str],
     runs: Mapping[str, Launch],
 ) -> Library:
-    """What a TVM built, as it is taken apart.
-
-    Args:
-        module: the first module, with those that it imports; the TVMs name these differently.
-        notes: by an option of the target, what the library needs to run.
-    """
+    """What a TVM built, as it is taken apart. `module` is the first one, with those that it
+    imports; the TVMs name these differently. `notes` say, by an option of the target, what the
+    library needs to run."""
     host, devices = ("", ""), []
     todo = [module]
     while todo:

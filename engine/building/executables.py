@@ -31,11 +31,8 @@ class Executable(Protocol):
 
     def own_memory(self, values: Tensors, backward: bool) -> "OwnMemory | None":
         """What TVM holds for a run, beside PyTorch's tensors; None where that cannot be told.
-
-        Args:
-            values: inputs, parameters, masks and grad_outs by name.
-            backward: the run goes on to the gradients.
-        """
+        `values` has inputs, parameters, masks and grad_outs by name; with `backward`, the run goes
+        on to the gradients."""
 
     @contextmanager
     def counting(self) -> Iterator[bool]:
@@ -48,11 +45,8 @@ class Executable(Protocol):
         """From inputs, parameters and masks to the outputs, and the captures by name."""
 
     def backward(self, values: Tensors, spent: Spent | None = None) -> dict[str, torch.Tensor]:
-        """From those, grad_outs and captures to the gradients, by what they are of.
-
-        Args:
-            spent: more values, which may be taken out of it and given up after their last reader.
-        """
+        """From those, grad_outs and captures to the gradients, by what they are of. `spent` are
+        more values, which may be taken out of it and given up after their last reader."""
 
 
 Pools = Mapping[Hashable, int]
@@ -61,15 +55,10 @@ Pools = Mapping[Hashable, int]
 
 @dataclass(frozen=True)
 class OwnMemory:
-    """What TVM holds for a call of a function, beside PyTorch's tensors.
-
-    Args:
-        peak: the most bytes at one time.
-        results: the part of it that the results keep.
-        pools: bytes that stay when all is done, for the next call.
-        results_of: the part of them that is in the results.
-        given: the part of the pools that arguments have at first, and that the call gives up.
-    """
+    """What TVM holds for a call of a function, beside PyTorch's tensors. `peak` is the most bytes
+    at one time, and `results` the part of it that the results keep. `pools` are bytes that stay
+    when all is done, for the next call; `results_of` is their part in the results, `given` the part
+    that arguments have at first, and that the call gives up."""
 
     peak: int
     results: int = 0
@@ -115,14 +104,9 @@ class Compiled(Protocol):
         """Run once. Raises EngineError of kind "input" where an argument is missing or of another
         type.
 
-        Args:
-            values: a tensor for every argument, by name; others are ignored. None is changed.
-            keep: names of arguments whose memory stays where it is from call to call, such as
-                parameters: they are handed over once.
-
-        Returns:
-            The results, flattened, as tensors of their own.
-        """
+        `values` has a tensor for every argument by name; others are ignored, and none is changed.
+        The memory of arguments in `keep`, such as parameters, stays where it is from call to call:
+        they are handed over once. The results are flattened, as tensors of their own."""
 
 
 class Build(Protocol):

@@ -20,13 +20,10 @@ _THREADS = {"cuda": 1024}
 
 @dataclass
 class Launches:
-    """Watches TVM's passes, and knows of each function on a GPU how it is launched.
-
-    Args:
-        extents: of a function's body, by the axis of the grid ("blockIdx.x"), how far it goes.
-        shared: the same body's tensors that a block shares, each in bytes.
-        schedule: of a function, the rule that made its schedule, or "".
-    """
+    """Watches TVM's passes, and knows of each function on a GPU how it is launched. Of a function's
+    body, `extents` says by the axis of the grid ("blockIdx.x") how far it goes, and `shared` how
+    many bytes each tensor has that a block shares; `schedule` names the rule that made a function's
+    schedule, or is ""."""
 
     extents: Callable[[Any], Mapping[str, int]]
     shared: Callable[[Any], Iterable[int]]

@@ -37,13 +37,9 @@ from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
 
 @dataclass(frozen=True)
 class TuningRecords:
-    """What tuning found, to be built with.
-
-    Args:
-        place: the target's folder of records.
-        stamp: changes when the records do (`engine.protocol.records.stamp`).
-        always: take every record, and not only those that beat what is done without.
-    """
+    """What tuning found, to be built with. `place` is the target's folder of records, and `stamp`
+    changes when they do (`engine.protocol.records.stamp`). `always` takes every record, not only
+    those that beat what is done without."""
 
     place: Path
     stamp: str
@@ -52,12 +48,8 @@ class TuningRecords:
 
 @dataclass(frozen=True)
 class Function:
-    """One function of a program.
-
-    Args:
-        graph: of it; of a half of a split program, by the ids of the joint graph.
-        exprs: the IR's expression of each node by its id.
-    """
+    """One function of a program. `graph` is drawn of it, for a half of a split program by the ids
+    of the joint graph; `exprs` has the IR's expression of each node by its id."""
 
     program: Any
     name: str
@@ -67,15 +59,10 @@ class Function:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build.
-
-    Args:
-        target: the target's text; with the library of `engine.<ir>.targets.BLAS`, matmuls are
-            PyTorch's BLAS's.
-        done: TVM's own passes that made the program: only what is left of TVM's pipeline is run;
-            None builds by relascope's way.
-        records: of tuning; None where the target does not ask for them, or to look for them.
-    """
+    """How to build. `target` is a text; with the library of `engine.<ir>.targets.BLAS`, matmuls are
+    PyTorch's BLAS's. `done` are TVM's own passes that made the program, for which only what is left
+    of TVM's pipeline is run; None builds by relascope's way. `records` are None where the target
+    does not ask for them, or to look for them."""
 
     target: str = "llvm"
     opt_level: int = 3
@@ -114,12 +101,9 @@ def built_anew() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a TVM's builds are kept from process to process (`engine.kept_builds`).
-
-    Args:
-        text: all of a program, constants too.
-        load: from a shared object that was exported, the program and the options to what runs.
-    """
+    """How a TVM's builds are kept from process to process (`engine.kept_builds`). `text` is all of
+    a program, constants too; `load` goes from an exported shared object, the program and the
+    options to what runs."""
 
     text: Callable[[Any], str]
     load: Callable[[str, Any, BuildOptions], Any]
@@ -149,17 +133,12 @@ class Builder:
     ) -> Any:
         """What runs, of a program of this structure: built, or built before.
 
-        Args:
-            program: a function or a module.
-            names: of its arguments, which TVM does not count as structure.
-            prepared: makes of it what `make` is given, where that is another program.
-            keep: take what another process built, too, and leave it what is built here, if it is
-                for a CPU and there is a linker.
-
-        Raises:
-            EngineError: kind "target"; TVM could not build it; gives TVM's reason. Kind "pass"; an
-                operator is left that no pass lowers.
-        """
+        `program` is a function or a module, whose arguments have `names`, which TVM does not count
+        as structure; `prepared` makes of it what `make` is given, where that is another program.
+        With `keep` it takes what another process built, too, and leaves it what is built here, if
+        it is for a CPU and there is a linker. Raises EngineError of kind "target" where TVM could
+        not build it, with TVM's reason, and "pass" where an operator is left that no pass
+        lowers."""
         if _ANEW.get():
             return self._try(program, options, prepared)
         key = options, _Structure(program, names, int(self._hash(program)), self._equal)

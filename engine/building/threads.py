@@ -133,16 +133,10 @@ class Team:
         self._module: Any = None  # whose code it is: unloaded without it
 
     def made(self, load: Callable[[str], Any], target: str, entry: str) -> int | None:
-        """The address of a function that does what `LAUNCH` does.
-
-        Args:
-            load: loads a file of LLVM's text as a module of TVM's.
-            target: code that TVM compiled for this machine, as LLVM's text.
-            entry: `ENTRY`.
-
-        Returns:
-            None where this PyTorch has no OpenMP: TVM then keeps its own threads.
-        """
+        """The address of a function that does what `LAUNCH` does. `load` loads a file of LLVM's
+        text as a module of TVM's, `target` is code that TVM compiled for this machine, as such
+        text, and `entry` is `ENTRY`. None where this PyTorch has no OpenMP: TVM then keeps its own
+        threads."""
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
         if not all(hasattr(library, name) for name in _OPENMP):
             return None

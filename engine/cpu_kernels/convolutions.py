@@ -19,14 +19,9 @@ _PIXELS = 16  # of an image, from which a product of its own for each image is f
 def convolution(
     data: torch.Tensor, weight: torch.Tensor, options: Options, out: torch.Tensor
 ) -> None:
-    """Convolve, transposed or not.
-
-    Args:
-        data: (batch, channels, *size).
-        weight: (outputs, channels / groups, *window); of a transposed one, (channels, outputs /
-            groups, *window).
-        out: (batch, outputs, *size), of the same dtype.
-    """
+    """Convolve, transposed or not. `data` is (batch, channels, *size), `weight` (outputs, channels
+    / groups, *window) or, transposed, (channels, outputs / groups, *window), and `out` (batch,
+    outputs, *size), all of one dtype."""
     transposed = options[3]
     pointwise = _is_pointwise(weight, options)
     if pointwise and out.shape[2:].numel() >= _PIXELS:
@@ -65,13 +60,9 @@ def _product(
 def weight_gradient(
     data: torch.Tensor, grad: torch.Tensor, options: Options, out: torch.Tensor
 ) -> None:
-    """Make the gradient of the weight of a convolution that is not transposed.
-
-    Args:
-        data: what was convolved.
-        grad: the gradient of the result, of the same dtype.
-        out: of the weight's shape and dtype, contiguous; read for that alone.
-    """
+    """Make the gradient of the weight of a convolution that is not transposed. `data` was
+    convolved, `grad` is the gradient of the result, both of one dtype; `out` has the weight's shape
+    and dtype, is contiguous, and is read for these alone."""
     strides, padding, dilation, *_ = options
     pointwise = _is_pointwise(out, options)
     # The zeros around an image, times infinity, would be NaN.

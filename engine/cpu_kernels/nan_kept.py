@@ -50,13 +50,9 @@ def rule(
     call: Callable[..., Any] | None = None,
     known: dict[int, str] | None = None,
 ) -> Rule:
-    """The rule for the nodes of a kernel.
-
-    Args:
-        walk: visits everything in a statement.
-        call: an LLVM intrinsic by dtype, name and arguments, where LLVM has its maxima that keep
-            NaN, of which it makes vectors in reductions too.
-    """
+    """The rule for the nodes of a kernel. `walk` visits everything in a statement. `call` makes an
+    LLVM intrinsic by dtype, name and arguments, where LLVM has its maxima that keep NaN, of which
+    it makes vectors in reductions too."""
     extremes: list[tuple[Any, str]] = []
 
     def visit(node: Any) -> None:
@@ -193,9 +189,7 @@ def places(
     - A logarithm of a sum with a number in a buffer gets the number, for `vector_math` to
       recognise.
 
-    Args:
-        equal: whether two expressions are the same but for the buffers that they read.
-    """
+    `equal` says whether two expressions are the same but for the buffers that they read."""
     kept: dict[str, list[Any]] = {"best": []}
 
     def read_by(expression: Any) -> list[Any]:

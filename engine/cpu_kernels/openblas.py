@@ -91,13 +91,9 @@ def cpu_ways(blas: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of two tensors of matrices, of known shapes.
-
-    Args:
-        left, right: shapes in memory. Axes before the last two broadcast to the result's.
-        turn_a, turn_b: whether an operand's last two axes are swapped.
-        dtype: of all; a key of `FUNCTIONS`.
-    """
+    """A product of two tensors of matrices, of known shapes. `left` and `right` are shapes in
+    memory, whose axes before the last two broadcast to the result's; `turn_a` and `turn_b` say
+    whether an operand's last two axes are swapped. `dtype` is that of all, a key of `FUNCTIONS`."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
@@ -176,13 +172,9 @@ class _Calls:
     def call(
         self, rows: Any, columns: Any, place: Sequence[Any], top: Any = 0, first: Any = 0
     ) -> Any:
-        """A call for some rows and columns of one matrix.
-
-        Args:
-            place: of the matrix in the result; empty for a single one, whose rows may span several
-                axes.
-            top, first: the row and the column to begin at.
-        """
+        """A call for some rows and columns of one matrix. `place` is the matrix's in the result,
+        empty for a single one, whose rows may span several axes; it begins at row `top` and column
+        `first`."""
         one, tir = self.product, self.tir
         turns = [_TURNED if turn else _PLAIN for turn in (one.turn_a, one.turn_b)]
         alpha, beta = (tir.FloatImm(one.dtype, number) for number in (1.0, 0.0))

@@ -106,12 +106,9 @@ class MatmulTile(NamedTuple):
 def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
-    Rows are padded with zeros to whole tiles; columns must be whole panels.
-
-    Args:
-        registers: of the processor. LLVM 10 spills sums of tiles that take more than 13 of 16;
-            smaller ones pay for few rows only.
-    """
+    Rows are padded with zeros to whole tiles; columns must be whole panels. Of the processor's
+    `registers`, LLVM 10 spills sums of tiles that take more than 13 of 16; smaller ones pay for few
+    rows only."""
     if rows < 2 or (registers.count < 16 and rows > _FEW):
         return None
     for lanes in _lanes(registers):
@@ -137,11 +134,8 @@ def _filled(rows: int, high: int) -> float:
 
 
 def strip(rows: int, inner: int) -> int | None:
-    """How many rows of an unpacked weight (inner, columns) to go through at a time.
-
-    Returns:
-        None where a library, which packs a weight at every call, serves such a product better.
-    """
+    """How many rows of an unpacked weight (inner, columns) to go through at a time. None where a
+    library, which packs a weight at every call, serves such a product better."""
     if rows > _VERY_FEW:
         return None
     return next((s for s in _STRIPS if inner % s == 0), None)
@@ -197,15 +191,10 @@ def product(
     """The product in TVM's tensor expressions. Raises ValueError where a tile would cross an edge
     of `outer`.
 
-    Args:
-        data: of shape (rows, inner), or with several axes in place of the rows.
-        weight: as `panels` gives it; or of shape (inner, columns), where `strip` finds one.
-        outer: the result's axes in place of its rows; a tile must not cross their edges, which
-            TVM's schedule primitives lose.
-
-    Returns:
-        A tensor of shape (*outer, columns).
-    """
+    `data` is of shape (rows, inner), or has several axes in place of the rows; `weight` is as
+    `panels` gives it, or of shape (inner, columns) where `strip` finds one. `outer` are the
+    result's axes in place of its rows, (*outer, columns); a tile must not cross their edges, which
+    TVM's schedule primitives lose."""
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     packed = len(weight.shape) == 3
     wide = tile.columns
@@ -247,15 +236,8 @@ def product(
 
 def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]) -> Any:
     """The product with a weight of shape (columns, inner), read row by row. Raises ValueError where
-    a tile would cross an edge of `outer`.
-
-    Args:
-        tile: of `row_tile`.
-        te, tir, data, outer: those of `product`.
-
-    Returns:
-        A tensor of shape (*outer, columns).
-    """
+    a tile would cross an edge of `outer`. The result is of shape (*outer, columns); `tile` is of
+    `row_tile`, the others are those of `product`."""
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     columns = int(weight.shape[0])
     if rows % high:
@@ -279,14 +261,8 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Seq
 
 
 def outer_products(te: Any, left: Any, right: Any, tile: MatmulTile) -> Any:
-    """The sum of outer products of rows, in TVM's tensor expressions.
-
-    Args:
-        left, right: of shape (inner, rows) and (inner, columns).
-
-    Returns:
-        A tensor of shape (rows, columns).
-    """
+    """The sum of outer products of rows, in TVM's tensor expressions: of `left` (inner, rows) and
+    `right` (inner, columns) one of shape (rows, columns)."""
     inner, rows = (int(d) for d in left.shape)
     k = te.reduce_axis((0, inner), name="k")
 

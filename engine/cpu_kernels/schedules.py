@@ -55,15 +55,10 @@ _WRITTEN_OUT = 64
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the TVMs call differently.
-
-    Args:
-        get_block: name of a schedule's method that gives a block by its name.
-        region: name of a read region's buffer.
-        walk: visit everything in a statement.
-        loops: a statement with other loops: the function gives one in place of a loop, or None.
-        put: an expression with values in place of variables, given as pairs.
-    """
+    """What the TVMs call differently. `get_block` names a schedule's method that gives a block by
+    its name, `region` a read region's buffer. `walk` visits everything in a statement; `loops`
+    makes a statement with other loops, for which the function gives one in place of a loop, or
+    None; `put` an expression with values in place of variables, given as pairs."""
 
     tvm: Any
     tir: Any

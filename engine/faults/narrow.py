@@ -75,12 +75,9 @@ class PieceBackend(Protocol):
 @dataclass(frozen=True)
 class After:
     """The program after suspected passes of a recorded compile, which cannot be run again.
-
-    Args:
-        program, graph, exprs: as of `Start`; nodes that were left have their ids.
-        values: of its nodes in a run, by their ids; some may be missing.
-        same, differ: ids of nodes that also stand before the passes, by whether their values agree.
-    """
+    `program`, `graph` and `exprs` are as of `Start`; nodes that were left have their ids. `values`
+    are of its nodes in a run, by their ids, and some may be missing; `same` and `differ` are ids of
+    nodes that also stand before the passes, by whether their values agree."""
 
     program: Any
     graph: Graph
@@ -92,14 +89,10 @@ class After:
 
 @dataclass(frozen=True)
 class Start:
-    """The program before the suspected passes.
-
-    Args:
-        program, graph, exprs: it, and the IR's expression of each node by its id.
-        recorded: values of nodes in a run of the program, by their ids; some may be missing.
-        least: the least scale that differences are relative to.
-        after: where the suspected passes were recorded, the program that they left.
-    """
+    """The program before the suspected passes. `program`, `graph` and `exprs` are it, and the IR's
+    expression of each node by its id; `recorded` has values of nodes in a run of it, by their ids,
+    and some may be missing. `least` is the least scale that differences are relative to; `after`
+    the program that the suspected passes left where they were recorded."""
 
     program: Any
     graph: Graph
@@ -186,12 +179,8 @@ def applied(program: Any, passes: Passes) -> Any:
 
 
 def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
-    """A program after the suspected passes, which can take its place.
-
-    Raises:
-        replay.Malformed: it cannot.
-        Refusal: a pass of the catalogue refuses the program.
-    """
+    """A program after the suspected passes, which can take its place. Raises replay.Malformed where
+    it cannot, and Refusal where a pass of the catalogue refuses the program."""
     made = program
     for step, entry in start.steps:
         try:

@@ -59,16 +59,11 @@ _OPTIONS = re.compile(r"(?<=\bllvm)(?: -[\w-]+(?:=[^\s:,]+)?)+")
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report is made of.
-
-    Args:
-        before, after: text of the piece before and after the suspected passes; "" where they crash.
-        results: by their names in `values.npz`: "expected 0", ….
-        left: the program after suspected passes that were recorded; None where they are run.
-        calls: the suspected passes, if they are TVM's and can be called directly.
-        unpasted: why there is no script to paste.
-        modules: for a person's own test, its arguments, as of `piece_files`.
-    """
+    """What a report is made of. `before` and `after` are texts of the piece around the suspected
+    passes, "" where they crash; `results` names them in `values.npz`: "expected 0", …. `left` is
+    the program after suspected passes that were recorded, None where they are run; `calls` are
+    those if they are TVM's and can be called directly. `unpasted` says why there is no script to
+    paste; `modules` are the arguments of a person's own test, as of `piece_files`."""
 
     ir: str
     version: str

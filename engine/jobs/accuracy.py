@@ -137,13 +137,9 @@ def judged(
 
 @dataclass(frozen=True)
 class Stage:
-    """One way to compute what the model computes.
-
-    Args:
-        name: "forward", "training forward", "gradient", or "cut and split".
-        budget: for a strategy that has one; None is the strategy's own.
-        runs: how often; see `BuildRequest`.
-    """
+    """One way to compute what the model computes. `name` is "forward", "training forward",
+    "gradient", or "cut and split"; the `budget` of a strategy that has one is its own where None,
+    and `runs` says how often; see `BuildRequest`."""
 
     name: str
     source: ModelSource
@@ -156,13 +152,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class BadNode:
-    """Where the error first jumps.
-
-    Args:
-        max_abs, max_rel: its error; None where it has no counterpart.
-        counterpart: what it was compared with, "" where it has none.
-        reason: in words, how it was found.
-    """
+    """Where the error first jumps. `max_abs` and `max_rel` are its error, `counterpart` what it was
+    compared with; None and "" where it has none. `reason` says in words how it was found."""
 
     id: str
     title: str
@@ -181,17 +172,12 @@ class BadNode:
 
 @dataclass(frozen=True)
 class AccuracyRow:
-    """One line of the table.
-
-    Args:
-        stage: "forward", "training forward", "gradient", "cut" or "split".
-        max_abs, max_rel: largest errors of all tensors; None where it failed.
-        worst: name of the tensor that is nearest to its limit, or farthest over it.
-        limit, scale: of `worst`; the first for its error relative to the second.
-        first_bad_node: id of the node where the error first jumps; None where all is within the
-            limits, or no single node is to blame.
-        inputs: which; see `engine.jobs.runs.label_of`.
-    """
+    """One line of the table. `stage` is "forward", "training forward", "gradient", "cut" or
+    "split". `max_abs` and `max_rel` are the largest errors of all tensors, None where it failed;
+    `worst` names the tensor that is nearest to its limit, or farthest over it, and `limit` is for
+    its error relative to `scale`. `first_bad_node` is where the error first jumps, None where all
+    is within the limits, or no single node is to blame; `inputs` says which; see
+    `engine.jobs.runs.label_of`."""
 
     stage: str
     strategy: str
@@ -220,13 +206,9 @@ def plan(
     budget: float | int | None = None,
     dtypes: Sequence[str] = DTYPES,
 ) -> tuple[Stage, ...]:
-    """The stages, in the order in which they are run.
-
-    Args:
-        source: the model; mode and dtype are the stages' own.
-        inference, training: the pipelines; None leaves out the stages of that mode. Steps that are
-            only for looking are left out.
-    """
+    """The stages, in the order in which they are run. Mode and dtype are theirs, not the
+    `source`'s. Without one of the pipelines, `inference` and `training`, the stages of that mode
+    are left out, and so are steps that are only for looking."""
     stages = []
     for dtype in dtypes:
         if inference is not None:
@@ -291,14 +273,9 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
 
 
 def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
-    """Run one stage: build it, compare it, and where it fails find the node.
-
-    Returns:
-        One row; for "cut and split" two.
-
-    Raises:
-        EngineError: kind "cancelled" only. Any other makes a row that did not pass.
-    """
+    """Run one stage: build it, compare it, and where it fails find the node. A row comes of it,
+    or two for "cut and split". Raises EngineError of kind "cancelled" only: any other makes a row
+    that did not pass."""
     began = time.perf_counter()
     limit = stage.tolerance.limit(stage.source.dtype)
     names = ("cut", "split") if stage.strategy else (stage.name,)
@@ -369,10 +346,8 @@ def first_bad(
     an output or capture is over its limit; else the limit of gradients holds for the forward's
     nodes, too.
 
-    Returns:
-        None where every node that has a counterpart is within its limit: what went wrong is then
-        not in one node, but in how the program was fused or compiled.
-    """
+    None where every node that has a counterpart is within its limit: what went wrong is then not in
+    one node, but in how the program was fused or compiled."""
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
     worst = worst_by_node(e for e in nodes if e.id in graph.by_id)
 

@@ -97,17 +97,12 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Try:
-    """One try.
-
-    Args:
-        last: index of the last step that was on, -1 for the import; when timed, of the step left
-            out, -1 for the whole pipeline.
-        outcome: "good", "wrong", "slow" (the whole takes too long beside it), "crash", "memory",
-            "bad" or "cannot be run".
-        worst: the tensor nearest to its limit, or farthest over it; "" where none was compared.
-        ratio: of the whole pipeline's time to this try's, if timed; of the whole, the largest.
-        runs, bad: how many runs, and how many were wrong.
-    """
+    """One try. `last` is the index of the last step that was on, -1 for the import; when timed, of
+    the step left out, -1 for the whole pipeline. `outcome` is "good", "wrong", "slow" (the whole
+    takes too long beside it), "crash", "memory", "bad" or "cannot be run"; `worst` the tensor
+    nearest to its limit, or farthest over it, "" where none was compared. `ratio` is of the whole
+    pipeline's time to this try's, if timed; of the whole, the largest. Of so many `runs`, so many
+    were `bad`."""
 
     pipeline: Pipeline
     last: int
@@ -125,18 +120,13 @@ class Try:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What was found.
-
-    Args:
-        kind: the fault: "wrong", "slow" (the program), "long" (a pass itself), "crash", "memory" or
-            "bad"; "" where nothing is.
-        found: the suspects; see `passes.search.bisect.Culprits`.
-        double: if wrong in float32, the smallest wrong pipeline in float64, with the node where the
-            error first jumps: tells rounding from a fault. `question` is about float64 if the
-            answer was found in that.
-        taken: what the passes took; None of recorded ones.
-        also: other runs with the same result, and those missing; see `runs_of`.
-    """
+    """What was found. `kind` is the fault: "wrong", "slow" (the program), "long" (a pass itself),
+    "crash", "memory" or "bad", and "" where nothing is; `found` are the suspects of
+    `passes.search.bisect.Culprits`. `double`, if wrong in float32, is the smallest wrong pipeline
+    in float64, with the node where the error first jumps, which tells rounding from a fault;
+    `question` is about float64 if the answer was found in that. `taken` is what the passes took,
+    None of recorded ones; `also` are other runs with the same result, and those missing; see
+    `runs_of`."""
 
     question: Question
     kind: str

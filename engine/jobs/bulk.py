@@ -29,14 +29,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One line to be found.
-
-    Args:
-        target: "" is the best one where it runs.
-        slow: look for what is slow, too, where it is right.
-        digest: of its files.
-        test: if given, it alone says what is bad.
-    """
+    """One line to be found. `target` "" is the best one where it runs; `slow` looks for what is
+    slow, too, where it is right; `digest` is of its files; a `test` alone says what is bad."""
 
     engine: str
     model: str

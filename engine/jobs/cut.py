@@ -24,14 +24,9 @@ _WHOLE = "forward_backward"
 def joint_of(
     ask: Ask, source: ModelSource, pipeline: Pipeline, measured: MeasuredKernels | None = None
 ) -> Joint:
-    """The joint graph at a pipeline's end, with what the compiler makes one kernel each.
-
-    Args:
-        measured: what kernels took, from `forward_times`; without it, work is estimated.
-
-    Raises:
-        EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
-    """
+    """The joint graph at a pipeline's end, with what the compiler makes one kernel each. `measured`
+    says what kernels took, from `forward_times`; without it, work is estimated. Raises EngineError
+    of kind "usage" where the pipeline takes no gradient, and what the session raises."""
     return Joint(joint_graph(ask, source, pipeline), ask("kernels", source, pipeline), measured)
 
 
@@ -44,11 +39,8 @@ def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = c
 
 
 def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
-    """The graph at a pipeline's end.
-
-    Raises:
-        EngineError: kind "usage"; the pipeline takes no gradient. Also what the session raises.
-    """
+    """The graph at a pipeline's end. Raises EngineError of kind "usage" where the pipeline takes no
+    gradient, and what the session raises."""
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     if graph.forward_outputs is None:
         message = "There is no gradient to cut: the pipeline does not take one."

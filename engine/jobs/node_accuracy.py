@@ -19,15 +19,11 @@ SINGLE, DOUBLE = accuracy.DTYPES
 
 @dataclass(frozen=True)
 class Inside:
-    """The nodes of a program against PyTorch's tensors.
-
-    Args:
-        dtype: of parameters and floating inputs: "float32" or "float64".
-        errors: by node id; nodes without a counterpart are missing.
-        first: the node where the error first jumps; None where all is within the limits.
-        results: what the program returns against the model's; none on the way to the gradient.
-        against: PyTorch, or a program that came without it.
-    """
+    """The nodes of a program against PyTorch's tensors. `dtype` is of parameters and floating
+    inputs: "float32" or "float64". `errors` are by node id, those without a counterpart left out,
+    and `first` is where the error first jumps, None where all is within the limits. `results` are
+    what the program returns against the model's, none on the way to the gradient; `against` is
+    PyTorch, or a program that came without it."""
 
     dtype: str
     graph: Graph

@@ -19,15 +19,10 @@ _KINDS = ("wrong", "crash", OF_TEST)
 
 @dataclass(frozen=True)
 class Nth:
-    """Which application of a pass breaks a pipeline.
-
-    Args:
-        index: of the step.
-        number: from 1; 0 where it is bad without any.
-        before: the largest number known to be good: `number - 1` unless others cannot be run, -1 if
-            none is.
-        place: of the application; None where `number` is 0.
-    """
+    """Which application of a pass breaks a pipeline. `index` is the step's; `number` counts from 1,
+    and is 0 where it is bad without any. `before` is the largest number known to be good: `number -
+    1` unless others cannot be run, -1 if none is. `place` is of the application, None where
+    `number` is 0."""
 
     index: int
     number: int

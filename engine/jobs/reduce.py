@@ -50,15 +50,10 @@ class PieceTry:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What was found.
-
-    Args:
-        source: the model as it was run: in float64, where the fault shows in it.
-        where: the suspected passes, as last asked about.
-        piece: the smallest that shows the fault; None where the whole program does not.
-        operators: what it calls, in order.
-        minimal: whether the fault goes away without any one of its nodes.
-    """
+    """What was found. `source` is the model as it was run, in float64 where the fault shows in it;
+    `where` are the suspected passes, as last asked about; `piece` is the smallest that shows the
+    fault, None where the whole program does not, and `operators` are what it calls, in order.
+    `minimal` says whether the fault goes away without any one of its nodes."""
 
     bisection: Bisection
     source: ModelSource
@@ -82,17 +77,10 @@ def narrow(
     command: str = "",
 ) -> Reduction:
     """Narrow the fault that a bisection found to a small piece of the program before the pass.
-
-    Args:
-        ask: asks the engine; see `engine.jobs.bisect.bisect`.
-        most: pieces that are tried; one is the whole program.
-        limits: that hold for the engine, for the report of a fault that crosses one.
-        command: for the report, the one that was run, or would do the same.
-
-    Raises:
-        EngineError: kind "usage"; there is nothing to narrow, see `cannot`. Other kinds: the
-            program before the pass cannot be run.
-    """
+    `ask` asks the engine; see `engine.jobs.bisect.bisect`. At `most` so many pieces are tried, the
+    whole program among them. `limits` hold for the engine, for the report of a fault that crosses
+    one; `command` was run, or would do the same. Raises EngineError of kind "usage" where there is
+    nothing to narrow, see `cannot`, and others where the program before the pass cannot be run."""
     source, where = _start(bisection)
     test, good = bisection.question.test, bisection.found.good
     search = _ReduceSearch(ask, source, tell, test, good is not None and where.last >= 0)

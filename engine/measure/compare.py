@@ -28,14 +28,10 @@ WHOLE_NUMBERS = 2.0**32
 
 @dataclass(frozen=True)
 class Built:
-    """A program that was built, with what is needed to run it on a model's inputs.
-
-    Args:
-        model: on the device that the program was built for.
-        program: the engine's own.
-        capture_bytes: what is held between forward and backward.
-        kept: whether another process built it: `seconds` are of loading it.
-    """
+    """A program that was built, with what is needed to run it on a model's inputs. `model` is on
+    the device that it was built for, `program` the engine's own, `capture_bytes` are held between
+    forward and backward, and `kept` says whether another process built it: then `seconds` are of
+    loading it."""
 
     model: Model
     program: Any
@@ -134,13 +130,8 @@ def comparison(
     spread: bool = True,
 ) -> Comparison:
     """One tensor of ours against PyTorch's. Raises EngineError of kind "engine" where the shapes
-    differ.
-
-    Args:
-        scale: of PyTorch's tensor, for the result.
-        against: divisor of the absolute error; 0 divides by nothing.
-        spread: find that too, which takes longest.
-    """
+    differ. `scale` is of PyTorch's tensor, for the result; `against` divides the absolute error, 0
+    by nothing; `spread` finds that too, which takes longest."""
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
         message = f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}."
@@ -169,12 +160,9 @@ def measure(
     Every run counts whole: drawing masks as PyTorch does, tensors in, results as tensors of their
     own, until the device has finished. With a backward, forward alone and forward and backward are
     timed. Memory is measured afterwards, in a run of its own. Set the number of threads before.
-
-    Args:
-        ours: of one model on one device; the result is about the first.
-        baselines: in `engine.protocol.times.BASELINES`, timed in turn with them; one that cannot be
-            compiled is left out, and a note says why.
-    """
+    `ours` are of one model on one device, and the result is about the first. `baselines` of
+    `engine.protocol.times.BASELINES` are timed in turn with them; of one that cannot be compiled, a
+    note says why."""
     first = ours[0].built
     model, phases = first.model, ["forward"]
     if first.step.has_backward:

@@ -99,13 +99,9 @@ def compare_inside(
     reference: Reference,
     whole: Tensors,
 ) -> tuple[NodeError, ...]:
-    """Compare every node with its counterpart, in graph order.
-
-    Args:
-        values: from `values_inside`.
-        results: from `results_in`, of the whole function.
-        whole: tensors of the same nodes in the function built whole; empty where it is that.
-    """
+    """Compare every node with its counterpart, in graph order. `values` are from `values_inside`,
+    `results` from `results_in` of the whole function; `whole` are tensors of the same nodes in the
+    function built whole, empty where it is that."""
     theirs = dict(results)
     known = {name.removeprefix("gradient of "): t for name, t in reference.gradients}
     against: dict[str, float] = {}
@@ -146,13 +142,9 @@ def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparis
 
 
 def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) -> Counterparts:
-    """PyTorch's result for each node that is the result of an operator.
-
-    Args:
-        graph: of the whole function.
-        ordinals: by node id, the place in PyTorch's order of execution of its operator; -1 - n for
-            what a pass made of operator n, whose result is not known then.
-    """
+    """PyTorch's result for each node that is the result of an operator. `graph` is of the whole
+    function. `ordinals` are by node id the place of its operator in PyTorch's order of execution;
+    -1 - n for what a pass made of operator n, whose result is not known then."""
     unsure = {-1 - o for n in graph if (o := ordinals.get(n.id, 0)) < 0}
     last: dict[tuple[int, TensorType, int | None], str] = {}
     for node in graph:

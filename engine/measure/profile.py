@@ -70,15 +70,11 @@ def profile(
     progress: Progress,
     peaks: Callable[[tuple[str, ...]], Peaks] | None = None,
 ) -> Profile:
-    """Time what was built from end to end, and the same kernel by kernel.
-
-    Args:
-        built: what is compared, and timed without being profiled.
-        profiled: by phase ("forward", "backward"), the same functions to watch.
-        graphs: by phase, the graph that the kernels' nodes are of.
-        repeats: runs of each; one more comes first, for the statistics of outputs.
-        peaks: measures the machine's, in some types; not asked for where it is None.
-    """
+    """Time what was built from end to end, and the same kernel by kernel. `built` is compared, and
+    timed without being profiled; `profiled` are by phase ("forward", "backward") the same functions
+    to watch, and `graphs` those that the kernels' nodes are of. `repeats` are runs of each; one
+    more comes first, for the statistics of outputs. `peaks` measures the machine's in some types,
+    and is not asked for where it is None."""
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
     masks = built.masks(built.model.source.seed)
     _, captures = built.forward(masks)

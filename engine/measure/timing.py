@@ -38,13 +38,10 @@ def interleave(
     progress: Progress,
     words: str = "",
 ) -> dict[str, Measured]:
-    """Time each contender in turns; `words` begin what is said of its progress.
-
-    Args:
-        contenders: by name, a function that does one run from start to end.
-        wait: called after each run, inside its time: waits until the device has finished.
-        repeats: rounds, at least 1, of a block of up to 20 runs, about 30 ms, of every contender.
-    """
+    """Time each contender in turns; `words` begin what is said of its progress. `contenders` do one
+    run from start to end; `wait` is called after each, inside its time, and waits until the device
+    has finished. `repeats` are rounds, at least 1, of a block of up to 20 runs, about 30 ms, of
+    every contender."""
     blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
     for index in range(repeats):

@@ -45,14 +45,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class Tunable:
-    """A function's kernels.
-
-    Args:
-        workloads: the distinct ones that can be tuned.
-        calls: for each call of a kernel, in order, its task's key, or None.
-        profiled: the function without records, its kernels being `calls`; None where the target
-            does not run here, or it is not wanted.
-    """
+    """A function's kernels. `workloads` are the distinct ones that can be tuned, `calls` the task's
+    key, or None, for each call of a kernel in order. `profiled` is the function without records,
+    whose kernels are `calls`; None where the target does not run here, or it is not wanted."""
 
     workloads: tuple[Workload, ...]
     calls: tuple[str | None, ...]
@@ -90,13 +85,9 @@ class Tuner(Protocol):
 def tasks(
     functions: Mapping[str, Tunable], values: Tensors, place: Path, progress: Progress
 ) -> tuple[TuneTask, ...]:
-    """The tasks of a program, those with the largest share first.
-
-    Args:
-        functions: by phase ("forward", "backward").
-        values: what to run the functions on, by name.
-        place: the target's folder of records.
-    """
+    """The tasks of a program, those with the largest share first. `functions` are by phase
+    ("forward", "backward") and run on `values` by name; `place` is the target's folder of
+    records."""
     calls = Counter(key for f in functions.values() for key in f.calls)
     nodes: dict[str | None, dict[str, None]] = defaultdict(dict)
     taken: dict[str | None, list[float]] = defaultdict(list)
@@ -139,14 +130,9 @@ def tune(
     about: tuple[str, int],
     progress: Progress,
 ) -> TuneResult:
-    """Measure schedules of some tasks, and keep the records.
-
-    Args:
-        keys: of the tasks; none means all.
-        trials: of each.
-        place: the target's folder of records.
-        about: the target's text and the threads, for the result.
-    """
+    """Measure schedules of some tasks, and keep the records. `keys` are of the tasks, where none
+    means all, and `trials` are of each; `place` is the target's folder of records; `about` has the
+    target's text and the threads, for the result."""
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     unknown = [k for k in keys if k not in workloads]
     if unknown:

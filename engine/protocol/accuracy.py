@@ -19,16 +19,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One tensor of ours against PyTorch's.
-
-    Args:
-        name: "output 0", "gradient of" an input or parameter, or "updated" and a buffer that a run
-            of the model changes, such as a running mean.
-        max_abs: largest absolute difference.
-        max_rel: `max_abs` over the tensor's scale, for a gradient at least a thousandth of the
-            largest one's: that of an attention key's bias is nothing but rounding.
-        scale: the largest magnitude in PyTorch's tensor.
-    """
+    """One tensor of ours against PyTorch's. `name` is "output 0", "gradient of" an input or
+    parameter, or "updated" and a buffer that a run of the model changes, such as a running mean.
+    `max_abs` is the largest absolute difference, and `max_rel` that over the tensor's scale, for a
+    gradient at least a thousandth of the largest one's: that of an attention key's bias is nothing
+    but rounding. `scale` is the largest magnitude in PyTorch's tensor."""
 
     name: str
     max_abs: float
@@ -48,14 +43,11 @@ AS_IMPORTED = ", as imported"
 
 @dataclass(frozen=True)
 class NodeError:
-    """One node's tensor against what it is in PyTorch.
-
-    Args:
-        max_abs, max_rel: as of a `Comparison`.
-        counterpart: what it was compared with: "aten::linear in encoder.layer.0.output.dense",
-            "gradient of" an input, parameter or operator's result, or `WHOLE`; of a program that
-            came without PyTorch "nn.relu, as imported" or "output 0, as imported".
-    """
+    """One node's tensor against what it is in PyTorch. `max_abs` and `max_rel` are as of a
+    `Comparison`. `counterpart` is what it was compared with: "aten::linear in
+    encoder.layer.0.output.dense", "gradient of" an input, parameter or operator's result, or
+    `WHOLE`; of a program that came without PyTorch "nn.relu, as imported" or "output 0, as
+    imported"."""
 
     id: str
     max_abs: float

@@ -7,15 +7,10 @@ from relascope.engine.protocol.targets import Target
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU runs one function of a kernel.
-
-    Args:
-        blocks, threads: of the grid, and of each block.
-        shared_bytes: per block.
-        schedule: the rule that made its schedule, or "".
-        registers: of a thread; None where it was not compiled.
-        spilled_bytes: of a thread's own memory beside registers, arrays included; None likewise.
-    """
+    """How a GPU runs one function of a kernel. `blocks` are of the grid, `threads` of each block,
+    and `shared_bytes` per block; `schedule` is the rule that made its schedule, or "". `registers`
+    are of a thread, `spilled_bytes` those of its own memory beside them, arrays included; None
+    where it was not compiled."""
 
     name: str
     blocks: int
@@ -28,14 +23,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """One kernel of what was built.
-
-    Args:
-        name: its symbol; several calls of equal kernels share one.
-        bytes: of machine code; None of source.
-        code: (language, text), the nearest to the program first: "CUDA", "PTX", "LLVM IR",
-            "assembly".
-    """
+    """One kernel of what was built. `name` is its symbol, which several calls of equal kernels
+    share; `bytes` are of machine code, None of source; `code` has (language, text), the nearest to
+    the program first: "CUDA", "PTX", "LLVM IR", "assembly"."""
 
     name: str
     phase: str
@@ -46,14 +36,10 @@ class KernelCode:
 
 @dataclass(frozen=True)
 class Artefact:
-    """What building for a target made.
-
-    Args:
-        kernels: in the library's order, the forward's first.
-        library_bytes: of the object files, constants included; None where TVM cannot write them.
-        build_seconds: what building took, without taking it apart.
-        notes: for people: why it cannot be timed here, what was not compiled.
-    """
+    """What building for a target made. `kernels` are in the library's order, the forward's first.
+    `library_bytes` are of the object files, constants included, None where TVM cannot write them;
+    `build_seconds` are without taking it apart. `notes` are for people: why it cannot be timed
+    here, what was not compiled."""
 
     target: Target
     kernels: tuple[KernelCode, ...]

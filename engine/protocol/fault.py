@@ -14,14 +14,9 @@ OF_TEST = "bad"
 
 @dataclass(frozen=True)
 class ModuleFiles:
-    """A module as files.
-
-    Args:
-        name: ends in ".py" (TVMScript), ".relay" (Relay's text) or, where TVM cannot read its own
-            text back, ".json" (TVM's JSON).
-        values: content of the ".npz" beside it: an array for each argument of "main" by name;
-            bfloat16 as float32.
-    """
+    """A module as files. `name` ends in ".py" (TVMScript), ".relay" (Relay's text) or, where TVM
+    cannot read its own text back, ".json" (TVM's JSON). `values` is the content of the ".npz"
+    beside it: an array for each argument of "main" by name, bfloat16 as float32."""
 
     name: str
     module: bytes
@@ -97,15 +92,11 @@ class Suspects:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a piece of a program shows.
-
-    Args:
-        outcome: "good", a kind of `Where`, "refused" (by a pass of the catalogue), "bad before" (by
-            a person's own test, without the passes too) or "cannot be run".
-        outputs: ids of the outputs that are wrong, the worst first.
-        crash: of a crash, as of `engine.faults.show.Fault`.
-        seconds, kept_bytes: of the passes themselves; as of `StepRecord`.
-    """
+    """What a piece of a program shows. `outcome` is "good", a kind of `Where`, "refused" (by a pass
+    of the catalogue), "bad before" (by a person's own test, without the passes too) or "cannot be
+    run"; `outputs` are ids of those that are wrong, the worst first, and `crash` is as of
+    `engine.faults.show.Fault`. `seconds` and `kept_bytes` are of the passes themselves, as of
+    `StepRecord`."""
 
     outcome: str
     outputs: tuple[str, ...] = ()
@@ -121,16 +112,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Account:
-    """What a report says of how it came about.
-
-    Args:
-        model: its name without a folder.
-        minimal: whether the fault goes away without any one of its nodes.
-        seconds, memory: limits, as of `engine.limits.Limits`.
-        test: a person's own test in the report, or "".
-        bisected: what bisection said.
-        command: that was run, or would do the same.
-    """
+    """What a report says of how it came about. `model` is its name without a folder; `minimal` says
+    whether the fault goes away without any one of its nodes; `seconds` and `memory` are limits, as
+    of `engine.limits.Limits`; `test` is a person's own in the report, or ""; `bisected` is what
+    bisection said; `command` was run, or would do the same."""
 
     model: str
     shown: Shown
@@ -145,13 +130,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a report's text: words, code and a table, each of them or none.
-
-    Args:
-        title: of the section that it begins; "" where it goes on.
-        words: sentences, or a list of them in lines; names in backticks.
-        file: where all of the code is written to if it is too long; "" for what is never cut.
-    """
+    """A part of a report's text: words, code and a table, each of them or none. `title` is of the
+    section that it begins, "" where it goes on; `words` are sentences, or a list of them in lines,
+    with names in backticks; `file` is where all of the code is written to if it is too long, "" for
+    what is never cut."""
 
     title: str = ""
     words: str = ""
@@ -163,15 +145,11 @@ class Passage:
 
 @dataclass(frozen=True)
 class Report:
-    """A report that runs by itself.
-
-    Args:
-        before, after: the IR's text before and after the suspected passes; "" where they crash.
-        files: contents by relative path, with slashes; "report.py" is to be run, unless a person's
-            own test decides.
-        graph_before, graph_after: the same as graphs; nodes that the passes left keep their ids.
-        passages: the text of its README.md.
-    """
+    """A report that runs by itself. `before` and `after` are the IR's text around the suspected
+    passes, "" where they crash, and `graph_before` and `graph_after` the same as graphs, whose
+    nodes that the passes left keep their ids. `files` are contents by relative path, with slashes,
+    of which "report.py" is to be run, unless a person's own test decides; `passages` are the text
+    of its README.md."""
 
     title: str
     before: str

@@ -66,17 +66,12 @@ class Roof:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One call of a kernel; times in milliseconds.
-
-    Args:
-        name: its symbol in what was built; calls of equal kernels share one.
-        nodes: ids of nodes that it computes, in graph order, of the joint graph if split. Empty
-            where unknown, or for a layout that the build made up.
-        share: of the time of all phases from end to end.
-        flops: of its nodes by `passes.cost`, or of its loops by TVM; None where neither knows.
-        unread: the part of `bytes_in` that it skips, such as other rows of a table.
-        weights: the part that is parameters and constants.
-    """
+    """One call of a kernel; times in milliseconds. `name` is its symbol in what was built, which
+    calls of equal kernels share. `nodes` are ids of those that it computes, in graph order, of the
+    joint graph if split; empty where unknown, or for a layout that the build made up. `share` is of
+    the time of all phases from end to end; `flops` are of its nodes by `passes.cost`, or of its
+    loops by TVM, None where neither knows. `unread` is the part of `bytes_in` that it skips, such
+    as other rows of a table, and `weights` the part that is parameters and constants."""
 
     name: str
     phase: str
@@ -142,15 +137,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Phase:
-    """The forward, or the backward, from end to end; times in milliseconds.
-
-    Args:
-        median_ms: of unwatched runs, copies in and out included.
-        unmapped_ms: the part of that in kernels without nodes.
-        memory_bytes: distinct memory that its kernels wrote in one call.
-        estimated_bytes: of the same by `passes.peak_memory`, from the graph and the kernels' nodes.
-        result_bytes: the part of the estimate that the call returns.
-    """
+    """The forward, or the backward, from end to end; times in milliseconds. `median_ms` is of
+    unwatched runs, copies in and out included, and `unmapped_ms` the part of that in kernels
+    without nodes. `memory_bytes` are distinct memory that its kernels wrote in one call,
+    `estimated_bytes` of the same by `passes.peak_memory`, from the graph and the kernels' nodes,
+    and `result_bytes` the part of the estimate that the call returns."""
 
     name: str
     median_ms: float
@@ -176,14 +167,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Profile:
-    """What every kernel of a program took on one machine.
-
-    Args:
-        kernels: in order of execution.
-        peaks: of the machine, with as many threads; None where they were not measured.
-        working_set: bytes of parameters, constants and what the kernels write.
-        mask_bytes: of the dropout masks, which are held over the whole step.
-    """
+    """What every kernel of a program took on one machine. `kernels` are in order of execution;
+    `peaks` are of the machine, with as many threads, None where they were not measured;
+    `working_set` are bytes of parameters, constants and what the kernels write, `mask_bytes` of the
+    dropout masks, which are held over the whole step."""
 
     machine: str
     target: str

@@ -46,13 +46,9 @@ _NOT_THE_KERNELS = ("-libs=", "-records=")
 
 @dataclass(frozen=True)
 class Rival:
-    """A kernel measured as it is built without records.
-
-    Args:
-        run: the call of `tune` that it was measured in.
-        trial: the task's last trial before it; 0 where there was none.
-        ours_ms: of the best record of that time, measured in turn with it; None without one.
-    """
+    """A kernel measured as it is built without records. `run` is the call of `tune` that it was
+    measured in, `trial` the task's last before it (0 where there was none), and `ours_ms` of the
+    best record of that time, measured in turn with it (None without one)."""
 
     task: str
     run: str

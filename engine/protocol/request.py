@@ -9,18 +9,12 @@ from relascope.passes.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """A program to build: whole, or split into a forward and a backward.
-
-    Args:
-        target: TVM's text, with options of ours.
-        threads: for TVM and PyTorch alike; 0 means as many as the machine has cores.
-        repeats: rounds of what is timed.
-        captures: for a split program, ids of the joint graph's nodes that the forward saves; the
-            backward recomputes the rest.
-        split: split the joint graph there; else build it as it is: inference, or forward and
-            gradients in one.
-        runs: of a check: passes, build and program, each time.
-    """
+    """A program to build: whole, or split into a forward and a backward. `target` is TVM's text,
+    with options of ours; `threads` are for TVM and PyTorch alike, and 0 means as many as the
+    machine has cores; `repeats` are rounds of what is timed. `captures` are ids of the joint
+    graph's nodes that the forward saves where `split` splits it there, and the backward recomputes
+    the rest; else it is built as it is: inference, or forward and gradients in one. `runs` are of a
+    check: passes, build and program, each time."""
 
     source: ModelSource
     pipeline: Pipeline

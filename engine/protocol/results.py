@@ -10,15 +10,10 @@ from relascope.engine.protocol.source import ModelSource
 
 @dataclass(frozen=True)
 class ImportChange:
-    """Something that an import did beside writing each operator as TVM's.
-
-    Args:
-        kind: in `KINDS`: "externalised" is what became an argument or result.
-        operator: PyTorch's, or the name of the first tensor.
-        count: of operators or tensors.
-        nodes: ids of the imported graph's nodes that came of it or stand in its place.
-        became: how often each operator came of it.
-    """
+    """Something that an import did beside writing each operator as TVM's. `kind` is in `KINDS`:
+    "externalised" is what became an argument or result; `operator` is PyTorch's, or the name of the
+    first tensor, and `count` is of those. `nodes` are ids of the imported graph's that came of it
+    or stand in its place; `became` says how often each operator came of it."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("changed", "dropped", "externalised")
 
@@ -84,13 +79,9 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class OpenSize:
-    """A size that an exported program leaves open.
-
-    Args:
-        size: the example's, or the chosen one.
-        least, most: what the program takes; None where it has no end.
-        places: dimensions of inputs that have it: "x.0", or "x.0 = 2*s77".
-    """
+    """A size that an exported program leaves open. `size` is the example's, or the chosen one;
+    `least` and `most` are what the program takes, None where it has no end; `places` are dimensions
+    of inputs that have it: "x.0", or "x.0 = 2*s77"."""
 
     symbol: str
     size: int
@@ -101,13 +92,9 @@ class OpenSize:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What a model's inputs are, without importing it.
-
-    Args:
-        inputs: as of `engine.protocol.source.parse_inputs`, with the range drawn for integers.
-        says: where each has its values from.
-        sizes: those that an exported program leaves open.
-    """
+    """What a model's inputs are, without importing it. `inputs` are as of
+    `engine.protocol.source.parse_inputs`, with the range drawn for integers; `says` tells where
+    each has its values from, `sizes` are those that an exported program leaves open."""
 
     inputs: tuple[str, ...]
     says: tuple[str, ...]
@@ -116,15 +103,10 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """A module of a model, as one run of the whole sees it.
-
-    Args:
-        path: "" of the whole.
-        parameters: number of parameter elements, those of its submodules included.
-        calls: how often it runs; 0 where nothing calls its forward().
-        inputs, outputs: types of the tensors of its first call.
-        seconds: of all its calls together, its submodules included; None where there is none.
-    """
+    """A module of a model, as one run of the whole sees it. `path` is "" of the whole; `parameters`
+    counts elements, those of its submodules included; `calls` says how often it runs, 0 where
+    nothing calls its forward(). `inputs` and `outputs` are types of the tensors of its first call;
+    `seconds` are of all its calls together, its submodules included, None where there is none."""
 
     path: str
     kind: str
@@ -137,13 +119,9 @@ class ModuleRow:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model that can be opened by its name.
-
-    Args:
-        name: as `ModelSource.model` has it.
-        kind: its class, or the library that makes it.
-        parameters: number of parameter elements; None where they were not or cannot be counted.
-    """
+    """A model that can be opened by its name. `name` is as `ModelSource.model` has it, `kind` its
+    class, or the library that makes it, and `parameters` the number of their elements, None where
+    they were not or cannot be counted."""
 
     name: str
     kind: str
@@ -154,15 +132,11 @@ class NamedModel:
 @dataclass(frozen=True)
 class StepRecord:
     """What one step of a pipeline did. Fields `pass_name` to `seconds` are the command line's.
-
-    Args:
-        seconds: wall time of the pass alone; 0.0 where it did not run.
-        added, removed, changed: counts of nodes against the step before (see `core.identity`).
-        operators: how often each operator is called after the step.
-        error: why it failed; the next step then starts from the program before it.
-        kept_bytes: of the process after the pass, the allocator's included, new constants of the
-            program left out.
-    """
+    `seconds` are wall time of the pass alone, 0.0 where it did not run; `added`, `removed` and
+    `changed` count nodes against the step before (see `core.identity`), `operators` how often each
+    is called after it. `error` says why it failed; the next step then starts from the program
+    before it. `kept_bytes` are of the process after the pass, the allocator's included, new
+    constants of the program left out."""
 
     pass_name: str
     enabled: bool
@@ -179,15 +153,11 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class ExampleRun:
-    """An example of a person's own pass, run as a test.
-
-    Args:
-        name: of the function that makes the program before the pass.
-        said: what is wrong, a sentence each; empty where it passed.
-        diff: of the expected text and the pass's; "" where they agree, or nothing is expected.
-        max_rel: largest difference of a result, relative to its scale; None where numbers were not
-            compared.
-    """
+    """An example of a person's own pass, run as a test. `name` is of the function that makes the
+    program before the pass; `said` is what is wrong, a sentence each, and empty where it passed;
+    `diff` is of the expected text and the pass's, "" where they agree, or nothing is expected.
+    `max_rel` is the largest difference of a result, relative to its scale, None where numbers were
+    not compared."""
 
     pass_name: str
     name: str
@@ -229,14 +199,10 @@ class SplitResult:
 
 @dataclass(frozen=True)
 class PassExample:
-    """What a pass does to a program small enough to read.
-
-    Args:
-        arguments: (name, type) of the program before the pass.
-        before, after: the IR's text, shortened by `engine.server.examples`.
-        graph_before, graph_after: the same as graphs; nodes that the pass left keep their ids.
-        differs: why the results differ on purpose, or "".
-    """
+    """What a pass does to a program small enough to read. `arguments` are (name, type) of the
+    program before the pass. `before` and `after` are the IR's text, shortened by
+    `engine.server.examples`, and `graph_before` and `graph_after` the same as graphs, whose nodes
+    that the pass left keep their ids. `differs` says why the results differ on purpose, or ""."""
 
     step: str
     arguments: tuple[tuple[str, TensorType], ...]

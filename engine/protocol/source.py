@@ -66,15 +66,10 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     """Read the types of a model's inputs. Raises EngineError of kind "input" where an item cannot
     be read, or a name stands twice.
 
-    Args:
-        text: one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
-            and dtype (float32) are optional. A shape is sizes joined by `x`, or `scalar`:
-            `ids=1x14:int64, 1x14x768`. Integers may have an inclusive range:
-            `ids=1x14:int64:0..30521`.
-
-    Returns:
-        (name, type) an input, the name "" where none was given; empty for an empty text.
-    """
+    The text has one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
+    and dtype (float32) are optional. A shape is sizes joined by `x`, or `scalar`: `ids=1x14:int64,
+    1x14x768`. Integers may have an inclusive range: `ids=1x14:int64:0..30521`. The result has
+    (name, type) for each, with the name "" where none was given."""
     result: list[tuple[str, TensorType]] = []
     for item in _items(text):
         match = _INPUT.fullmatch(item)

@@ -7,15 +7,10 @@ from relascope.core.errors import EngineError
 
 @dataclass(frozen=True)
 class Target:
-    """Something to compile for.
-
-    Args:
-        name: the TVM target string.
-        device: such as "NVIDIA H200", "the CPU, AVX-512".
-        runs_here: whether this machine can run, and time, builds for it.
-        missing: what stands in the way, where it does not run here.
-        kernels: whose kernels it takes ("OpenBLAS, our schedules"), or "".
-    """
+    """Something to compile for. `name` is the TVM target string, `device` such as "NVIDIA H200" or
+    "the CPU, AVX-512". `runs_here` says whether this machine can run, and time, builds for it,
+    `missing` what stands in the way where not. `kernels` says whose it takes ("OpenBLAS, our
+    schedules"), or ""."""
 
     name: str
     device: str

@@ -85,14 +85,11 @@ class TimeResult:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """What compiling a program takes, run after run, in turns; all times in seconds.
-
-    Args:
-        passes: of each enabled step, its index and what each run took, without drawing its graph.
-        build: each build of what the passes leave.
-        yardstick: the same work in Python each time: how fast the machine was meanwhile.
-        own_bytes: the most that a run holds beside PyTorch's tensors; None where unknown.
-    """
+    """What compiling a program takes, run after run, in turns; all times in seconds. `passes` has
+    of each enabled step its index and what each run took, without drawing its graph; `build` is
+    each build of what the passes leave; `yardstick` the same work in Python each time: how fast the
+    machine was meanwhile. `own_bytes` is the most that a run holds beside PyTorch's tensors, None
+    where unknown."""
 
     passes: tuple[tuple[int, tuple[float, ...]], ...]
     build: tuple[float, ...]
@@ -113,12 +110,9 @@ class TorchSaved:
     count as they are held: by autograd on a CPU in the activations' dtype, by the partitioner in a
     byte an element.
 
-    Args:
-        eager_bytes: what autograd saves.
-        min_cut_bytes: by default, torch.compile's min-cut partitioner; None if it fails.
-        best_bytes: the same at `BEST_BUDGET`.
-        note: why it failed.
-    """
+    `eager_bytes` are what autograd saves, `min_cut_bytes` what torch.compile's min-cut partitioner
+    does by default, None if it fails, for which `note` says why, and `best_bytes` the same at
+    `BEST_BUDGET`."""
 
     eager_bytes: int
     min_cut_bytes: int | None

@@ -48,15 +48,10 @@ class TuneTask:
 @dataclass(frozen=True)
 class Tuned:
     """What a call of `tune` did for one task; times in milliseconds of one call of the kernel.
-
-    Args:
-        trials: measured now, those that failed included.
-        failed: of those, how many.
-        before_ms: as built without records, measured last; None where that cannot be done.
-        earlier_ms: with the best record that was there before; None without one.
-        best_ms: with the best record that is there now; None without one.
-        uses_record: as of a `TuneTask`.
-    """
+    `trials` were measured now, of which so many `failed`. `before_ms` is as built without records,
+    measured last, None where that cannot be done; `earlier_ms` with the best record that was there
+    before, and `best_ms` with the best that is there now, None without one. `uses_record` is as of
+    a `TuneTask`."""
 
     key: str
     name: str
@@ -70,14 +65,9 @@ class Tuned:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a call of `tune` did.
-
-    Args:
-        run: the id under which its measurements are in the records.
-        folder: where the records of this target are.
-        threads: that kernels were measured with.
-        notes: sentences a person should read.
-    """
+    """What a call of `tune` did. `run` is the id under which its measurements are in the records,
+    `folder` where those of this target are, `threads` those that kernels were measured with;
+    `notes` are sentences a person should read."""
 
     run: str
     folder: str

@@ -62,16 +62,11 @@ def line_in(frames: str, programs: Programs) -> str:
 
 @dataclass
 class FlatTrace:
-    """The flat graph of a traced module.
-
-    Args:
-        graph: torch._C.Graph; its inputs are the model's inputs, then the tensors in `tensors`,
-            each with its shape and dtype; its outputs are the model's, nested ones flattened.
-        input_names: of the model's own inputs.
-        tensors: parameters and buffers that the graph reads, by name, in the graph's order.
-        origins: by the debug name of any of its results, where each operator comes from.
-        ordinal: of the next operator.
-    """
+    """The flat graph of a traced module. `graph` is a torch._C.Graph, whose inputs are the model's,
+    named by `input_names`, then the tensors in `tensors`, each with its shape and dtype; its
+    outputs are the model's, nested ones flattened. `tensors` are parameters and buffers that the
+    graph reads, by name, in its order. `origins` says by the debug name of any of its results where
+    each operator comes from; `ordinal` is of the next operator."""
 
     graph: Any
     input_names: tuple[str, ...]

@@ -273,15 +273,11 @@ class Model:
 
 @dataclass(frozen=True)
 class Opened:
-    """A module as it was built or read, with inputs, before it is traced.
-
-    Args:
-        names, inputs: what forward() calls its inputs, and one tensor for each.
-        allowed: whether an operator of it may run.
-        call: of a submodule of a trace, how the trace calls it.
-        calls: of a submodule, how often the whole model calls it.
-        given: of a whole file, its inputs and where their values come from.
-    """
+    """A module as it was built or read, with inputs, before it is traced. `names` and `inputs` are
+    what forward() calls its inputs, and one tensor for each; `allowed` says whether an operator of
+    it may run. Of a submodule, `calls` says how often the whole model calls it, and of a trace's
+    `call` how the trace does. `given` are of a whole file its inputs and where their values come
+    from."""
 
     module: nn.Module
     names: tuple[str, ...]

@@ -16,15 +16,11 @@ _NOT_VALUES = ("prim::NumToTensor",)  # numbers that shapes are computed of
 
 @dataclass(frozen=True)
 class Reference:
-    """The insides of one run of a model.
-
-    Args:
-        results: by an operator's place in the order of execution, its origin and results, as they
-            were when it had run.
-        gradients: origins ("aten::gelu in intermediate") and gradients of the inputs, the
-            parameters, and every result that an output depends on; empty where not wanted.
-        others: further tensors that a node may be, by name.
-    """
+    """The insides of one run of a model. `results` has by an operator's place in the order of
+    execution its origin and results, as they were when it had run. `gradients` has origins
+    ("aten::gelu in intermediate") and gradients of the inputs, the parameters, and every result
+    that an output depends on, and is empty where not wanted. `others` are further tensors that a
+    node may be, by name."""
 
     results: dict[int, tuple[TraceOrigin, tuple[torch.Tensor, ...]]]
     gradients: tuple[tuple[str, torch.Tensor], ...] = field(default=())

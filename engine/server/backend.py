@@ -40,12 +40,9 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Convert a traced model."""
 
     def read_program(self, path: Path, source: ModelSource, progress: Progress) -> Imported:
-        """Read a file that `engine.files.formats` says is a program.
-
-        Raises:
-            EngineError: kind "file", or kind "input" where the file leaves types open that the
-                source does not give.
-        """
+        """Read a file that `engine.files.formats` says is a program. Raises EngineError of kind
+        "file", or of kind "input" where the file leaves types open that the source does not
+        give."""
 
     def check_formed(self, program: Program) -> None:
         """Raise what TVM says of a program that is not well-formed, whatever its type."""

@@ -23,15 +23,10 @@ Make = Callable[..., Any]
 
 @dataclass(frozen=True)
 class FunctionText:
-    """The shortened text of one function.
-
-    Args:
-        head: its first line, which names its arguments.
-        lines: of its body, without common indentation.
-        tail: what ends it, or "".
-        kernel: a loop nest, shown only where a pass makes or changes it.
-        indent: blanks before each line of the body.
-    """
+    """The shortened text of one function. `head` is its first line, which names its arguments,
+    `lines` are of its body, without common indentation, and `tail` ends it, or is "". `kernel` is a
+    loop nest, shown only where a pass makes or changes it; `indent` are blanks before each line of
+    the body."""
 
     name: str
     head: str

@@ -73,10 +73,8 @@ class Numbers:
         Every node is kept, so less is fused than in `check`. `engine.measure.intermediates` says
         which nodes have counterparts; others are left out.
 
-        Returns:
-            In graph order; of a split program, forward then backward, by ids of the joint graph,
-            with nodes that both compute twice.
-        """
+        The errors are in graph order; of a split program, forward then backward, by ids of the
+        joint graph, with nodes that both compute twice."""
         source, target = request.source, request.target
         check_runs_here(self._programs.backend.target(target))
         state = self._programs.end(source, request.pipeline, part(progress, 0.0, 0.2))

@@ -41,13 +41,9 @@ def calling_themselves(calls: Mapping[str, Collection[str]]) -> list[str]:
 @dataclass(frozen=True)
 class Judge:
     """Who says what the outputs of a program are to be. Gradients are the imported program's.
-
-    Args:
-        name: after "against".
-        run: outputs for inputs by name; raises NotImplementedError with what has no counterpart for
-            them.
-        lacks: what of the program has no counterpart, or "". Takes seconds.
-    """
+    `name` stands after "against". `run` gives outputs for inputs by name, and raises
+    NotImplementedError with what has no counterpart for them; `lacks` says what of the program has
+    no counterpart, or "", and takes seconds."""
 
     name: str
     run: Callable[[Arrays], Collection[np.ndarray]]
@@ -82,13 +78,9 @@ class Imported:
 
 @dataclass
 class ProgramModel(Model):
-    """An imported program as a model. It is run on the CPU alone; only its tensors move.
-
-    Args:
-        plain: builds it without optimisation for values of its arguments; with True, also its
-            gradients, which follow the outputs, and whose names it returns. It draws masks and
-            grad_outs itself.
-    """
+    """An imported program as a model. It is run on the CPU alone; only its tensors move. `plain`
+    builds it without optimisation for values of its arguments; with True, also its gradients, which
+    follow the outputs, and whose names it returns. It draws masks and grad_outs itself."""
 
     imported: Imported = field(kw_only=True)
     plain: Callable[[bool, Arrays], tuple[Run, tuple[str, ...]]] = field(kw_only=True)

@@ -47,14 +47,10 @@ class Tuning:
         Records (`engine.protocol.records`) grow batch by batch; after a kill, another call goes on
         from them.
 
-        Args:
-            keys: of tasks, in the order to tune; none means all.
-            trials: schedules to measure of each task, beside those measured before.
-
-        Raises:
-            EngineError: kind "usage", where a key is no task's; kind "target", where nothing can be
-                measured; kind "file", where records cannot be kept or another process is tuning.
-        """
+        `keys` are of tasks, in the order to tune; none means all. `trials` are schedules to measure
+        of each, beside those measured before. Raises EngineError of kind "usage" where a key is no
+        task's, "target" where nothing can be measured, and "file" where records cannot be kept or
+        another process is tuning."""
         check_runs_here(self._programs.backend.target(request.target))
         set_threads(request.threads)
         functions = self._tunable(request, False, part(progress, 0.0, 0.05))

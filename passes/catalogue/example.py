@@ -13,13 +13,9 @@ from relascope.passes.program import Program
 
 @dataclass(frozen=True)
 class Example:
-    """What a pass is shown on.
-
-    Args:
-        program: typed, after the passes that it needs.
-        params: of the pass, as a pipeline's text has them.
-        differs: why the results differ on purpose, or "".
-    """
+    """What a pass is shown on. `program` is typed, after the passes that it needs; `params` are of
+    the pass, as a pipeline's text has them; `differs` says why the results differ on purpose, or
+    ""."""
 
     program: Program
     params: tuple[tuple[str, str], ...] = ()

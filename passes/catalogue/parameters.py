@@ -15,15 +15,10 @@ _SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a pass.
-
-    Args:
-        name: of the keyword argument, as pipelines write it (`fold(name=value)`).
-        default: None where the pass decides by itself.
-        choices: the only allowed values; empty allows any of the kind.
-        least: the smallest allowed number; None allows any.
-        unit: of a number, such as "bytes", or "".
-    """
+    """One parameter of a pass. `name` is of the keyword argument, as pipelines write it
+    (`fold(name=value)`); `default` is None where the pass decides by itself; `choices` are the only
+    allowed values, and none allows any of the kind; `least` is the smallest allowed number, None
+    for any; `unit` is of a number, such as "bytes", or ""."""
 
     name: str
     kind: str

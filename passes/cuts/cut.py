@@ -285,14 +285,10 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A rule that picks the captures.
-
-    Args:
-        name: as the command line calls it.
-        choose: from a joint graph and a wish to the ids of the captures.
-        limit: of a strategy that heeds the wish's budget, what that is in bytes.
-        adapts: whether it chooses anew around what the wish saves and recomputes.
-    """
+    """A rule that picks the captures. `name` is as the command line calls it; `choose` goes from a
+    joint graph and a wish to the ids of the captures; `limit` is, of a strategy that heeds the
+    wish's budget, what that is in bytes; `adapts` says whether it chooses anew around what the wish
+    saves and recomputes."""
 
     name: str
     title: str
@@ -501,11 +497,8 @@ def _cut(
 
 def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
     """Where every node of a joint graph stands. Raises ValueError where it is no joint graph.
-
-    Args:
-        graph: with `forward_outputs` set, or its `Joint`.
-        captured: ids of the captures; None means everything that crosses.
-    """
+    `graph` has `forward_outputs` set, or is its `Joint`; `captured` are ids of the captures, None
+    for everything that crosses."""
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)
 

@@ -9,12 +9,8 @@ from relascope.passes.cuts.joint import Joint
 
 @dataclass(frozen=True)
 class LiveBytes:
-    """One step at which what is held changes.
-
-    Args:
-        step: the number of its node in its phase, in order of execution; 0 of masks.
-        id: of that node.
-    """
+    """One step at which what is held changes. `step` is the number of its node in its phase, in
+    order of execution, 0 of masks; `id` is of that node."""
 
     phase: str
     step: int
@@ -34,13 +30,9 @@ class Depth:
 @dataclass(frozen=True)
 class Lives:
     """How long each storage is held over forward and backward, whose steps are counted from 1 on
-    through both; 0 is before the first.
-
-    Args:
-        bytes: by the owner's id; of a storage that the backward makes again, by an id of its own.
-        begin: the step after which it is held.
-        end: the step of its last reader; one that is held to the end has none.
-    """
+    through both; 0 is before the first. `bytes` are by the owner's id; of a storage that the
+    backward makes again, by an id of its own. `begin` is the step after which it is held, `end` the
+    step of its last reader; one that is held to the end has none."""
 
     forward: int
     backward: int

@@ -25,12 +25,8 @@ by PyTorch, which draws masks of up to so many elements."""
 @dataclass(eq=False)
 class Joint:
     """What strategies need to know of a joint graph. Raises ValueError where it is no joint graph.
-
-    Args:
-        kernels: ids of nodes in each of the forward's kernels, which decides what recomputing
-            costs; None guesses by operators' names.
-        measured: what those kernels took, which recomputing then costs.
-    """
+    `kernels` are ids of nodes in each of the forward's, which decides what recomputing costs; None
+    guesses by operators' names. `measured` is what those took, which recomputing then costs."""
 
     graph: Graph
     kernels: Kernels | None = None

@@ -59,13 +59,9 @@ class CutProblem:
 
 
 def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
-    """State the choice for one joint graph.
-
-    Args:
-        banned: ids of nodes not to be computed again, and masks not to be drawn again, but by
-            wish, and those that the backward reads and that cannot be saved, as their result is a
-            tuple.
-    """
+    """State the choice for one joint graph. Nodes of `banned` are not to be computed again, and
+    masks not to be drawn again, but by wish, and those that the backward reads and that cannot be
+    saved, as their result is a tuple."""
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}

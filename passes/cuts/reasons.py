@@ -14,12 +14,9 @@ MOST = 32  # how many nodes a search for one reason may look at, so that all rea
 
 @dataclass(frozen=True)
 class Recomputation:
-    """How a value comes about when it is not saved.
-
-    Args:
-        sources: ids of the captures, inputs, parameters and masks that the nodes start from.
-        whole: False where the search stopped at `MOST` nodes.
-    """
+    """How a value comes about when it is not saved. `sources` are ids of the captures, inputs,
+    parameters and masks that the nodes start from; `whole` is False where the search stopped at
+    `MOST` nodes."""
 
     computed: tuple[str, ...]
     sources: tuple[str, ...]
@@ -28,14 +25,10 @@ class Recomputation:
 
 @dataclass(frozen=True)
 class Standing:
-    """What becomes of one node under a cut.
-
-    Args:
-        kind: "captured", "recomputed", "given" (inputs, parameters, constants), "too far" (the
-            backward needs it, but has nearer captures), "not needed", "tuple" or "backward".
-        forced: "save" or "recompute" where a person said so, else "".
-        can_save, can_recompute: whether a person may say so.
-    """
+    """What becomes of one node under a cut. `kind` is "captured", "recomputed", "given" (inputs,
+    parameters, constants), "too far" (the backward needs it, but has nearer captures), "not
+    needed", "tuple" or "backward"; `forced` is "save" or "recompute" where a person said so, else
+    "", and `can_save` and `can_recompute` say whether a person may."""
 
     kind: str
     reason: str

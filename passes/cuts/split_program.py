@@ -19,14 +19,9 @@ class SplitProgram:
     """The two functions, and how values pass between them.
 
     Both take what they need of the joint program's arguments, in its order, and return a flat
-    tuple.
-
-    Args:
-        forward: a module with "forward" alone, which returns the outputs, then the captures.
-        backward: a module with "backward" alone, which takes the captures last, and returns
-            gradients in the order of `Program.gradients`.
-        capture_names: of the backward's arguments for the captures.
-    """
+    tuple. `forward` is a module with that function alone, which returns the outputs, then the
+    captures; `backward` takes the captures last, by `capture_names`, and returns gradients in the
+    order of `Program.gradients`."""
 
     forward: Program
     backward: Program

@@ -22,16 +22,11 @@ def lint(
     target: str = "",
     phases: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:
-    """The hazards of a program, the most expensive first.
-
-    Args:
-        graph: with types, before the passes that are only for looking.
-        kernels: ids of the nodes of each known kernel; hazards within a kernel cost nothing, and
-            are left out.
-        measured: what kernels took; hazards in no kernel, which the build removed, are left out.
-        target: one with a BLAS reads matrices either way.
-        phases: of each kernel, "forward" or "backward", where the program was split.
-    """
+    """The hazards of a program, the most expensive first. `graph` has types, before the passes that
+    are only for looking. `kernels` are ids of the nodes of each known kernel, within which hazards
+    cost nothing, and are left out; `measured` is what those took, and hazards in none, which the
+    build removed, are left out. A `target` with a BLAS reads matrices either way; `phases` are of
+    each kernel, "forward" or "backward", where the program was split."""
     subject = Subject(graph, kernels, measured, target, phases)
     every = [replace(f, hazard=one.name) for one in LINTERS.values() for f in one.find(subject)]
     found = filter(subject.remains, every)

@@ -12,16 +12,10 @@ from relascope.passes.lint.remedies import REMEDIES
 
 @dataclass(frozen=True)
 class Finding:
-    """One hazard.
-
-    Args:
-        hazard: name of the linter.
-        nodes: ids of its nodes, the one to look at first.
-        remedy: the passes that remove it, as a pipeline has them, or "".
-        advice: without a remedy, what else helps; with one, what it depends on; or "".
-        bytes: moved for nothing.
-        seconds: its cost; of measured kernels, the nodes' part, if `measured`.
-    """
+    """One hazard. `hazard` names the linter; `nodes` are ids of its nodes, the one to look at
+    first. `remedy` are the passes that remove it, as a pipeline has them, or ""; `advice` says
+    without one what else helps, with one what it depends on, or "". `bytes` are moved for nothing;
+    `seconds` are its cost; of measured kernels, the nodes' part, if `measured`."""
 
     hazard: str
     nodes: tuple[str, ...]
@@ -178,13 +172,9 @@ Find = Callable[[Subject], Iterable[Finding]]
 
 @dataclass(frozen=True)
 class Linter:
-    """One sort of hazard.
-
-    Args:
-        name: how documents and the documentation call it.
-        find: yields the findings of a subject, without order.
-        kernels: whether it needs to know what the kernels compute, and finds nothing otherwise.
-    """
+    """One sort of hazard. `name` is how documents call it; `find` yields the findings of a subject,
+    without order; `kernels` says whether it needs to know what the kernels compute, and finds
+    nothing otherwise."""
 
     name: str
     title: str

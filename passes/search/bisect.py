@@ -24,14 +24,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Culprits:
-    """Where a pipeline turns bad.
-
-    Args:
-        suspects: indices of steps, `IMPORT` among them: one where known, several where the tries
-            between them cannot run, none where the pipeline is not bad.
-        bad: the smallest bad try: everything up to the last suspect.
-        good: the largest good one, before the first suspect, or None.
-    """
+    """Where a pipeline turns bad. `suspects` are indices of steps, `IMPORT` among them: one where
+    known, several where the tries between them cannot run, none where the pipeline is not bad.
+    `bad` is the smallest bad try, everything up to the last suspect, and `good` the largest good
+    one before the first, or None."""
 
     suspects: tuple[int, ...]
     bad: Pipeline | None = None
@@ -48,12 +44,9 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
     each try that cannot be run. The result is a true boundary, bad with the step and good without
     it; one of them, if there are several.
 
-    Args:
-        pipeline: what is bad as a whole.
-        judge: asked of the whole, then of parts of it: pipelines with steps switched off, and,
-            where the kept steps alone are bad, of the first few of them.
-        kept: indices of the steps that stay on; see `kept_on`.
-    """
+    `pipeline` is bad as a whole, and `judge` is asked of it, then of parts of it: pipelines with
+    steps switched off, and, where the kept steps alone are bad, of the first few of them. Indices
+    in `kept` stay on; see `kept_on`."""
     on = [i for i, step in enumerate(pipeline) if step.enabled]
     free = [i for i in on if i not in kept]
     stay = [i for i in on if i in kept]

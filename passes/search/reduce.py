@@ -36,14 +36,9 @@ class PieceVerdict:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What was found.
-
-    Args:
-        piece: the smallest that shows the fault; None where the whole program does not.
-        tries: how many pieces were tried.
-        minimal: whether the fault goes away without any one of its nodes; False if tries were used
-            up before.
-    """
+    """What was found. `piece` is the smallest that shows the fault, None where the whole program
+    does not; `tries` counts pieces that were tried; `minimal` says whether the fault goes away
+    without any one of its nodes, and is False if tries were used up before."""
 
     piece: Piece | None
     tries: int
@@ -84,14 +79,9 @@ def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[
 
 
 def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = MOST) -> Reduced:
-    """Find a small piece that shows a fault.
-
-    Args:
-        graph: the program that shows it.
-        judge: asked about pieces, the whole program first, no piece twice.
-        start: ids of nodes near the fault; see `near`.
-        most: tries; then the smallest bad piece so far is returned.
-    """
+    """Find a small piece that shows a fault. `judge` is asked about pieces of `graph`, the whole
+    program first, no piece twice. `start` are ids of nodes near the fault; see `near`. After `most`
+    tries the smallest bad piece so far is returned."""
     search = _Search(graph, judge, most)
     if not search.bad(search.all):
         return Reduced(None, search.tries)

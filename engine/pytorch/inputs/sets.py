@@ -33,11 +33,9 @@ def inputs_of(
     around types' ends. What the model looks up by stays a valid row, also counted from the last as
     an edge. Edges are not contiguous if the model runs on such.
 
-    Args:
-        kind: in `engine.protocol.source.INPUTS`, but its first.
-        rows: how many rows the model looks up by samples of these names, as far as known.
-        runs: whether the model runs on such inputs; None to not try.
-    """
+    `kind` is one of `engine.protocol.source.INPUTS` but its first; `rows` says how many rows the
+    model looks up by samples of these names, as far as known; `runs` whether it runs on such
+    inputs, None to not try."""
     counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
 
     def drawn(wide: Collection[int]) -> tuple[Tensor, ...]:

@@ -19,13 +19,11 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool
 
     Outside is 0, the border, or mirrored. NaN places give what PyTorch's kernels for the CPU give.
 
-    Args:
-        x: of shape (batch, channels, *size), with two or three axes of size.
-        grid: of shape (batch, *places, axes), from -1 to 1, the last axis of x first.
-        mode: 0 between the nearest elements along each axis, 1 the nearest; no others.
-        padding: 0 zeros, 1 the border, 2 mirrored; the latter two for mode 0 in images only.
-        aligned: -1 and 1 are the middles of the outermost elements, not their edges.
-    """
+    `x` is of shape (batch, channels, *size), with two or three axes of size, and `grid` of shape
+    (batch, *places, axes), from -1 to 1, the last axis of x first. `mode` is 0 between the nearest
+    elements along each axis, 1 the nearest, and no other; `padding` 0 zeros, 1 the border, 2
+    mirrored, the latter two for mode 0 in images only. If `aligned`, -1 and 1 are the middles of
+    the outermost elements, not their edges."""
     sizes = x.shape[:1:-1]
     if mode > 1 or (padding and (mode == 1 or len(sizes) > 2)):
         return NotImplemented

@@ -33,11 +33,8 @@ def pipeline(
     target: Any, ours: bool, found: TuningRecords | None, faults: list[EngineError]
 ) -> Any:
     """TVM's pipeline for a target, where kernels with a record are scheduled by it; the others by
-    DLight on a GPU (`kernels.gpu_schedules`), by us on a CPU if `ours`.
-
-    Args:
-        faults: gets what is wrong with a record, as TVM raises an error without these words.
-    """
+    DLight on a GPU (`kernels.gpu_schedules`), by us on a CPU if `ours`. `faults` gets what is wrong
+    with a record, as TVM raises an error without these words."""
 
     on_gpu = "gpu" in target.keys and "adreno" not in target.keys
     if found is None and not ours and not on_gpu:

@@ -23,12 +23,8 @@ from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, all_static, symbo
 
 @dataclass(frozen=True)
 class TaskKernel:
-    """The engine's own of a `Workload`.
-
-    Args:
-        results: how many of its arguments, the last ones, it writes.
-        symbol: of the library's function that does it without records, or "".
-    """
+    """The engine's own of a `Workload`. It writes as many of its last arguments as `results` says;
+    `symbol` is of the library's function that does it without records, or ""."""
 
     mod: Any
     results: int
@@ -63,11 +59,8 @@ def kernels(mod: Any, target: Any) -> Any:
 
 
 def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]]]:
-    """The tasks of a module of `kernels`, by key, and the calls of kernels in "main" in order.
-
-    Returns:
-        Of each call, the kernel's symbol and the key of its task; None where it is none.
-    """
+    """The tasks of a module of `kernels`, by key, and the calls of kernels in "main" in order. A
+    call is the kernel's symbol and the key of its task, None where it is none."""
     found: dict[str, Workload] = {}
     made: dict[tuple[str, ...], Workload | None] = {}
     calls: list[tuple[str, str | None]] = []

@@ -47,10 +47,8 @@ def to_graph(
     places of inputs that it writes into as "writes". The program is normalised and typed, as every
     pass leaves it; `texts` adds those of the kernels that it calls.
 
-    Returns:
-        The graph, and by each node's id the Relax variable that holds its value (of a constant, the
-        constant).
-    """
+    The graph comes with the Relax variable that holds each node's value (of a constant, the
+    constant) by its id."""
     shared = _Shared(program)
     walk = _Walk(shared, program.mod[name])
     graph = walk.graph(name, program.outputs if program.gradients else None)

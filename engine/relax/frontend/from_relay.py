@@ -28,13 +28,9 @@ class _Unlike(Exception):
 
 
 class _RelayCall:
-    """A call of an operator, with its attributes as Python's numbers, texts and lists.
-
-    Args:
-        args: of Relax; a tuple's fields are bound to variables, too.
-        kinds: types of what it makes, flat.
-        builder: of the function that it stands in.
-    """
+    """A call of an operator, with its attributes as Python's numbers, texts and lists. `args` are
+    of Relax, and a tuple's fields are bound to variables, too; `kinds` are the flat types of what
+    it makes; `builder` is of the function that it stands in."""
 
     def __init__(
         self, nodes: list[Node], attrs: Node, args: list[Any], kinds: list[TensorType], builder: Any
@@ -451,11 +447,8 @@ class _RelayReader:
 
 
 def from_relay(text: str, name: str) -> Any:
-    """A Relay module in TVM's JSON as a Relax module.
-
-    Raises:
-        EngineError: kind "file"; it is no such module; kind "operator": names all that Relax lacks.
-    """
+    """A Relay module in TVM's JSON as a Relax module. Raises EngineError of kind "file" where it is
+    no such module, and "operator" with the names of all that Relax lacks."""
     reader = _RelayReader(json.loads(check_relay_json(text, name)), name)
     nodes = reader.nodes
     main = nodes[reader.main()]["attrs"]

@@ -50,13 +50,9 @@ def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
     an operator draws random numbers, changes a tensor in place, or has no gradient, and names the
     operator and its module.
 
-    Args:
-        trace: the forward, in operators as PyTorch wrote them, which autograd has rules for.
-
-    Returns:
-        The joint graph, with types and origins as the forward's, "gradient of" an operator for its
-        gradient's. Its arguments are the forward's, then `masks` and `grad_outs`.
-    """
+    `trace` is the forward in operators as PyTorch wrote them, which autograd has rules for. The
+    joint graph has types and origins as the forward's, "gradient of" an operator for its
+    gradient's; its arguments are the forward's, then `masks` and `grad_outs`."""
     return _Joint(model, trace).run(known)
 
 

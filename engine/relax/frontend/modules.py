@@ -77,12 +77,8 @@ def is_known_name(path: tuple[str, ...]) -> bool:
 
 
 def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
-    """A Relax module, or an ONNX model, as a program.
-
-    Raises:
-        EngineError: kind "file"; it is none, or has code of its own; kind "input" where sizes are
-            left open.
-    """
+    """A Relax module, or an ONNX model, as a program. Raises EngineError of kind "file" where it is
+    none, or has code of its own, and "input" where sizes are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relax.frontend.onnx import import_onnx, known_operators

@@ -30,12 +30,8 @@ _HEADS = [0, 2, 1, 3]
 
 @dataclass(frozen=True)
 class _Attention:
-    """An attention in a program.
-
-    Args:
-        lies: whether q, k and v have tokens before heads.
-        back: whether the result has.
-    """
+    """An attention in a program. `lies` says whether q, k and v have tokens before heads, `back`
+    whether the result has."""
 
     given: tuple[Any, ...]
     scale: float

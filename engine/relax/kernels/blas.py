@@ -66,12 +66,9 @@ def dispatch(
     mod: Any, served: bool = True, registers: Registers | None = None, on_gpu: bool = False
 ) -> Any:
     """The module with its floating matmuls and convolutions as calls of PyTorch, if `served`.
-
-    Args:
-        on_gpu: so are its operators that scatter.
-        registers: of a processor in which matmuls with constant weights become kernels of ours,
-            where faster; see `engine.cpu_kernels.packed_matmul`.
-    """
+    `on_gpu` says that its operators that scatter are, too; with the `registers` of a processor,
+    matmuls with constant weights become kernels of ours where faster
+    (`engine.cpu_kernels.packed_matmul`)."""
     rewriter = _BlasRewriter(mod)
     rewriter.served, rewriter.registers = served, registers
     rewriter.on_gpu = on_gpu and served

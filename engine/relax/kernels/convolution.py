@@ -25,11 +25,8 @@ _NAME = "relascope.convolution"
 
 
 def dispatched(call: Any) -> Any:
-    """PyTorch's call for a convolution; None where it has none.
-
-    Args:
-        call: of any operator, typed, on tensors of one floating dtype.
-    """
+    """PyTorch's call for a convolution; None where it has none. `call` is of any operator, typed,
+    on tensors of one floating dtype."""
     name = str(call.op.name)
     if name != "relax.nn.conv2d" and name not in TURNED:
         return None

@@ -34,12 +34,9 @@ together, as the maxima's places in a pooling's gradient. They take a hundredth 
 
 
 def schedule_on_gpu(faults: list[EngineError]) -> Any:
-    """A pass that schedules every kernel of a module that is not scheduled yet.
-
-    Args:
-        faults: gets kernels without threads, as TVM raises an error without these words: TVM would
-            run their loops on the host, with addresses of the GPU's memory, and the process ends.
-    """
+    """A pass that schedules every kernel of a module that is not scheduled yet. `faults` gets
+    kernels without threads, as TVM raises an error without these words: TVM would run their loops
+    on the host, with addresses of the GPU's memory, and the process ends."""
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
     def run(mod: Any, context: Any) -> Any:

@@ -13,12 +13,9 @@ from relascope.engine.relax.kernels import schedules
 
 
 def build(ours: bool, on_cpu: bool, kernel: tuple[Any, Any]) -> str:
-    """Build a scheduled kernel (a module with "main", and its target); the path of its file.
-
-    Args:
-        ours: for a target with our schedules, where exp and the like are our polynomials.
-        on_cpu: for this CPU, which TVM links by itself; its archives take a compiler.
-    """
+    """Build a scheduled kernel (a module with "main", and its target); the path of its file. `ours`
+    is for a target with our schedules, where exp and the like are our polynomials; `on_cpu` for
+    this CPU, which TVM links by itself: its archives take a compiler."""
     mod, target = kernel
     plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     with schedules.ARITHMETIC.used(ours):

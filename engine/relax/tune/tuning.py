@@ -101,12 +101,9 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     An evolutionary search chooses sizes of its sketches of loops (Shao et al., "Tensor Program
     Optimization with Probabilistic Programs", NeurIPS 2022).
 
-    Args:
-        target: its text.
-        threads: that kernels are to run with.
-        processes: TVM's builder and runner; see `measures`.
-        seed: of what is drawn at random; -1 draws that too.
-    """
+    `target` is its text; `threads` are those that kernels are to run with, `processes` TVM's
+    builder and runner; see `measures`. `seed` is of what is drawn at random, and -1 draws that
+    too."""
 
     notes: tuple[str, ...] = ()
 

@@ -59,11 +59,8 @@ class Storages:
     The largest comes first, each at the lowest place that is free while it lives (Pisarchyk and
     Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288).
 
-    Args:
-        layout: the executor's plan.
-        elsewhere: entries that the executor is pointed at in other memory before each run.
-        constants: arrays of entries.
-    """
+    `layout` is the executor's plan, `elsewhere` are entries that the executor is pointed at in
+    other memory before each run, and `constants` arrays of entries."""
 
     def __init__(
         self,

@@ -35,14 +35,10 @@ constant out so; an argument would be packed anew in every run, which AutoTVM do
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that a kernel is built around.
-
-    Args:
-        key: identifies its types, attributes, constants, and whether a library does it.
-        module: with a function that calls it alone, of in0, in1 and so on.
-        constants: those arguments that are constants in the program.
-        choices: of a task, names and arguments of AutoTVM's tasks for it.
-    """
+    """An operator that a kernel is built around. `key` identifies its types, attributes, constants,
+    and whether a library does it; `module` has a function that calls it alone, of in0, in1 and so
+    on; `constants` are those arguments that are constants in the program; `choices` are names and
+    arguments of AutoTVM's tasks for it."""
 
     key: str
     call: Any

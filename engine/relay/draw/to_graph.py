@@ -28,12 +28,8 @@ def to_graph(program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str
     constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. A let's variable is
     another name of the bound value's node.
 
-    Args:
-        program: types are inferred where they are missing.
-
-    Returns:
-        The graph, and the Relay expression of each node by its id.
-    """
+    Types are inferred where they are missing. The graph comes with the Relay expression of each
+    node by its id."""
     shared = _Shared(program)
     function = program.mod[name]
     try:

@@ -35,12 +35,8 @@ _HINT = "Give the module as it was before it was compiled."
 
 
 def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
-    """A Relay module, or an ONNX model, as a program.
-
-    Raises:
-        EngineError: kind "file"; it is none, or has code of its own; kind "input" where sizes are
-            left open.
-    """
+    """A Relay module, or an ONNX model, as a program. Raises EngineError of kind "file" where it is
+    none, or has code of its own, and "input" where sizes are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relay.frontend.onnx import import_onnx, known_operators
@@ -81,11 +77,8 @@ def reading(name: str) -> Iterator[None]:
 
 
 def read(pieces: Pieces, name: str) -> Any:
-    """The module of a file that was taken apart, as the file types it.
-
-    Raises:
-        EngineError: kind "file"; it is none of Relay's. TVM raises anything else.
-    """
+    """The module of a file that was taken apart, as the file types it. Raises EngineError of kind
+    "file" where it is none of Relay's; TVM raises anything else."""
     if pieces.format == "json":
         if is_relax_json(pieces.text):
             message = f"{name} is JSON of a TVM that has no Relay."

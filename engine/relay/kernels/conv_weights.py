@@ -16,10 +16,7 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
 def laid_out(mod: Any, target: Any) -> Any:
     """A module whose "main" has the layouts of a target; as it is, where no weight is constant.
-
-    Args:
-        target: TVM's, in the pass context and AutoTVM's dispatch context of the build.
-    """
+    `target` is TVM's, in the pass context and AutoTVM's dispatch context of the build."""
     calls = (e for e in post_order(mod["main"]) if op_name(e) == "nn.conv2d")
     if not any(isinstance(c.args[1], relay.Constant) for c in calls):
         return mod

@@ -35,10 +35,7 @@ equals."""
 @dataclass(frozen=True)
 class ConvolutionTile:
     """What is summed up in registers: `pixels` in each of `rows`, times `outputs` channels.
-
-    Args:
-        inputs: channels that are summed over before the next pixel of the kernel.
-    """
+    `inputs` are channels that are summed over before the next pixel of the kernel."""
 
     inputs: int
     outputs: int
@@ -54,14 +51,9 @@ def tile(
     lanes: int,
     blocks: tuple[int, int] | None = None,
 ) -> ConvolutionTile:
-    """The tile for a convolution.
-
-    Args:
-        read, made: rows, and pixels in each, of what it reads and makes.
-        flat: whether the kernel is one pixel: such a tile may have several rows.
-        lanes: elements in a register.
-        blocks: of channels, where their layout has such already.
-    """
+    """The tile for a convolution. It reads rows of pixels as in `read`, and makes those in `made`;
+    where it is `flat`, the kernel is one pixel, and such a tile may have several rows. `lanes` are
+    elements in a register, `blocks` those of channels, where their layout has such already."""
     given, wanted = blocks or (None, None)
     outputs, rows, pixels = _best(channels[1], made, flat, lanes, wanted)
     # What is read was most likely made by a convolution like this one, in its blocks.

@@ -36,11 +36,8 @@ Axes = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class GpuTile:
-    """What a block computes: `threads` along each axis, `inner` elements of each thread.
-
-    Args:
-        channels: that are read at a time.
-    """
+    """What a block computes: `threads` along each axis, `inner` elements of each thread. It reads
+    so many `channels` at a time."""
 
     threads: Axes
     inner: Axes
@@ -49,14 +46,9 @@ class GpuTile:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution, as tiles see it.
-
-    Args:
-        batch: pictures, times groups.
-        made: channels of a group, rows and columns that it makes.
-        inputs: channels that each of them is summed over.
-        apart: depthwise.
-    """
+    """A convolution, as tiles see it. `batch` is pictures, times groups; `made` are channels of a
+    group, rows and columns that it makes; `inputs` are channels that each of them is summed over;
+    `apart` is depthwise."""
 
     batch: int
     made: Axes

@@ -56,12 +56,8 @@ def _chosen(kind: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(kind: str, attrs: Any, inputs: Any) -> str:
-    """What PyTorch is to be told, as text; "" where it has no such convolution.
-
-    Args:
-        kind: of `_KINDS`.
-        inputs: the operands, or their types.
-    """
+    """What PyTorch is to be told, as text; "" where it has no such convolution. `kind` is of
+    `_KINDS`, `inputs` are the operands, or their types."""
     dtypes = {str(t.dtype) for t in inputs} | ({attrs.out_dtype} - {"", "same"})
     padding = [int(p) for p in attrs.padding]
     half = len(padding) // 2

@@ -35,14 +35,10 @@ _PREFIX = {"cuda": "cu[A-Z]", "cudart": "(__)?cuda[A-Z]", "nvrtc": "nvrtc[A-Z]"}
 
 @dataclass(frozen=True)
 class CudaLibrary:
-    """One CUDA library that this TVM needs, and what was loaded for it.
-
-    Args:
-        name: its soname, such as "libcudart.so.12".
-        real: whether the real library was loaded.
-        path: the loaded file, or the soname if the system's loader found it.
-        note: what is wrong, a sentence, or "".
-    """
+    """One CUDA library that this TVM needs, and what was loaded for it. `name` is its soname, such
+    as "libcudart.so.12"; `real` says whether the real library was loaded; `path` is the loaded
+    file, or the soname if the system's loader found it; `note` says what is wrong, a sentence, or
+    ""."""
 
     name: str
     real: bool

@@ -44,13 +44,9 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a shared object needs so that it can be loaded.
-
-    Args:
-        libraries: sonames of the libraries it needs, in order.
-        search: folders it asks the loader to look in (RUNPATH or RPATH, $ORIGIN put in).
-        wanted: symbols that some other library must define.
-    """
+    """What a shared object needs so that it can be loaded. `libraries` are sonames of those it
+    needs, in order; `search` are folders it asks the loader to look in (RUNPATH or RPATH, $ORIGIN
+    put in); `wanted` are symbols that some other library must define."""
 
     libraries: tuple[str, ...]
     search: tuple[str, ...]
@@ -58,12 +54,8 @@ class Needs:
 
 
 def read_needs(path: Path) -> Needs:
-    """Read what a 64-bit little-endian shared object needs and wants.
-
-    Raises:
-        ValueError: when the file is no such shared object.
-        OSError: when it cannot be read.
-    """
+    """Read what a 64-bit little-endian shared object needs and wants. Raises ValueError where the
+    file is no such object, OSError where it cannot be read."""
     with path.open("rb") as file:
         try:
             sections: dict[str, Any] = {s["sh_type"]: s for s in ELFFile(file).iter_sections()}

@@ -20,13 +20,8 @@ INSTALL = f"{Path(sys.executable).name} -m relascope install-relay"
 
 @dataclass(frozen=True)
 class Installation:
-    """Where a TVM with Relay lies.
-
-    Args:
-        python: the folder that holds the package `tvm`.
-        library: its `libtvm.so`; None where TVM finds it itself.
-        origin: "bitblas", or the setting.
-    """
+    """Where a TVM with Relay lies. `python` is the folder that holds the package `tvm`; `library`
+    its `libtvm.so`, None where TVM finds it itself; `origin` is "bitblas", or the setting."""
 
     python: Path
     library: Path | None
