@@ -18,6 +18,7 @@ from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.held_memory import KernelLives
 
+NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
 MOST = 32  # how many minimum cuts may be asked for the cuts to choose from
 
 
@@ -130,7 +131,13 @@ def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:
     )
     half = min(halves, key=lambda h: Prices(joint, h).least().seconds)
     wishes = [wish, every, half] if any(places) else [wish]
-    return [*{p.saved: p for each in wishes for p in frontier(joint, each, MOST)}.values()]
+    found: dict[frozenset[str], FrontierPoint] = {}
+    for each in wishes:
+        least = float("inf")
+        for point in frontier(joint, each, MOST):  # the most bytes first
+            if each is wish or point.bytes < NEAR * least:
+                found[point.saved], least = point, point.bytes
+    return [*found.values()]
 
 
 def _narrow(joint: Joint) -> Iterator[set[str]]:

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3372,
     "core": 1331,
     "engine": 41284,
-    "passes": 10947,
+    "passes": 10954,
     "recorder": 1470,
     "samples": 570,
     "viz": 25256,
