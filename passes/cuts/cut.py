@@ -386,14 +386,12 @@ def cut(
     has that name, the strategy has no budget or leaves no choice, a pattern fits nothing, or a wish
     cannot be met, and says which.
 
-    Args:
-        graph: with `forward_outputs` set, or its `Joint`, which remembers earlier cuts' work.
-        budget: as of `Wish`, for a strategy that has one.
-        save, recompute: tensors that must, and must not, be saved: ids, or patterns of the shell
-            such as "layer.*.mlp :: matmul", which stand for all that the backward needs and that
-            an operator of that name, the framework's or the graph's, makes in such a module, or
-            such as "dropout_mask_*", which stand for masks; one that is not saved is drawn again.
-    """
+    `graph` has `forward_outputs` set, or is its `Joint`, which remembers earlier cuts' work;
+    `budget` is as of `Wish`, for a strategy that has one. `save` and `recompute` are tensors that
+    must, and must not, be saved: ids, or patterns of the shell such as "layer.*.mlp :: matmul",
+    which stand for all that the backward needs and that an operator of that name, the framework's
+    or the graph's, makes in such a module, or such as "dropout_mask_*", which stand for masks; one
+    that is not saved is drawn again."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]

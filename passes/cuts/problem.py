@@ -17,13 +17,9 @@ from relascope.passes.cuts.joint import STATE, Joint
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asks of a strategy.
-
-    Args:
-        budget: most bytes to keep: an int is bytes, a float a fraction of what everything that
-            crosses takes; None where the strategy has no budget.
-        save, recompute: ids of tensors that must, and must not, be saved.
-    """
+    """What a person asks of a strategy. `budget` is the most bytes to keep: an int is bytes, a
+    float a fraction of what everything that crosses takes; None where the strategy has no budget.
+    `save` and `recompute` are ids of tensors that must, and must not, be saved."""
 
     budget: float | int | None = None
     save: frozenset[str] = frozenset()

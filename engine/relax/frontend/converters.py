@@ -134,15 +134,9 @@ class Bound:
 
 
 class Converter(ExportedProgramImporter):
-    """See the module's text.
-
-    Args:
-        constants: tensors that the graph holds.
-
-    Attributes:
-        masks, mask_variables: of the dropouts that are on, in order.
-        updates: the new value of each buffer that batch norms change, by name.
-    """
+    """See the module's text. `constants` are tensors that the graph holds; `masks` and
+    `mask_variables` are of the dropouts that are on, in order; `updates` has the new value of each
+    buffer that batch norms change, by name."""
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
         builder = NamedBuilder()

@@ -48,11 +48,8 @@ def of_weight(
     - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
       Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
 
-    Args:
-        data: (batch, channels, rows, columns).
-        grad: of the convolution's result.
-        strides, padding, dilation, groups: the convolution's, with four paddings.
-    """
+    `data` is (batch, channels, rows, columns), `grad` of the convolution's result, and the others
+    are the convolution's, with four paddings."""
     batch, channels, _, _ = shape(data)
     out, _, height, width = size
     rows, columns = shape(grad)[2:]

@@ -17,13 +17,9 @@ def split(
 ) -> SplitProgram:
     """Split a joint program, as the gradient leaves it; see
     `passes.cuts.split_program.SplitProgram`. Raises EngineError of kind "usage" where a node cannot
-    be captured, or the program has no gradients.
-
-    Args:
-        graph: of the program, with `forward_outputs` set.
-        exprs: the Relax variable of each node, by its id.
-        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
-    """
+    be captured, or the program has no gradients. `graph` is of the program, with `forward_outputs`
+    set, and `exprs` the Relax variable of each node, by its id; `captures` are ids of the nodes
+    that the forward saves, and the backward recomputes the rest."""
     cut = chosen_cut(graph, captures)
     main = program.main
     bound = rewrite.bindings(main)

@@ -136,12 +136,9 @@ def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) 
 
     A replacement without a span gets that of the call that it replaces, so its module stays known.
 
-    Args:
-        program: typed and in graph normal form.
-        visit: see `Visit`. It may read types of the original call (`call.args[0].checked_type`),
-            not of rewritten arguments, which may have none yet.
-        arguments: variables that "main" takes after those it has.
-    """
+    The program is typed and in graph normal form. `visit` may read types of the original call
+    (`call.args[0].checked_type`), not of rewritten arguments, which may have none yet; see `Visit`.
+    `arguments` are variables that "main" takes after those it has."""
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:

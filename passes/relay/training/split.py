@@ -17,13 +17,9 @@ def split(
 ) -> SplitProgram:
     """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
     Raises EngineError of kind "usage" where a node cannot be captured, or the program has no
-    gradients.
-
-    Args:
-        graph: of the program, with `forward_outputs` set.
-        exprs: the Relay expression of each node, by its id.
-        captures: ids of the nodes that the forward saves; the backward recomputes the rest.
-    """
+    gradients. `graph` is of the program, with `forward_outputs` set, and `exprs` the Relay
+    expression of each node, by its id; `captures` are ids of the nodes that the forward saves, and
+    the backward recomputes the rest."""
     cut = chosen_cut(graph, captures)
     main = program.main
     results = list(main.body.fields)

@@ -47,12 +47,9 @@ def unfolded(attrs: Any, inputs: Sequence[Any], types: Sequence[Any]) -> Any:
     One matmul of (out channels, batch * places) with (places of the kernel * in channels, batch *
     places).
 
-    Args:
-        attrs: of the operator.
-        inputs: the result's gradient (batch, out channels, rows, columns), and the data (batch,
-            channels, rows, columns) that the kernel was laid over.
-        types: of both, and of the weight, (out channels, channels a group, height, width).
-    """
+    `attrs` are of the operator; `inputs` are the result's gradient (batch, out channels, rows,
+    columns), and the data (batch, channels, rows, columns) that the kernel was laid over; `types`
+    are of both, and of the weight, (out channels, channels a group, height, width)."""
     grad, data = inputs
     sizes = [[int(d) for d in t.shape] for t in types]
     (_, _, rows, columns), (batch, channels, tall, wide), (out, _, height, width) = sizes
@@ -88,12 +85,8 @@ def unfolded(attrs: Any, inputs: Sequence[Any], types: Sequence[Any]) -> Any:
 
 def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
     """What each element of a kernel is laid over along one axis; its elements are a new first axis.
-
-    Args:
-        size: of the data.
-        kernel: its elements along this axis, and the step between two.
-        places: how many there are, and the step between two.
-    """
+    `size` is of the data; `kernel` are its elements along this axis, and the step between two;
+    `places` how many there are, and the step between two."""
     (elements, apart), (count, step) = kernel, places
     if elements == step and apart == 1:  # side by side
         size = [*size[:axis], count * step, *size[axis + 1 :]]
