@@ -25,7 +25,7 @@ from relascope.samples import build
 from relascope.samples.weights import stir
 from traces import save
 
-PATH = "encoder.layer.3"
+PATH = "encoder.layer.1"
 
 
 class ByHand(nn.Module):
@@ -41,7 +41,7 @@ class ByHand(nn.Module):
 def small_bert() -> Opened:
     config = BertConfig(
         hidden_size=32,
-        num_hidden_layers=4,
+        num_hidden_layers=2,
         num_attention_heads=4,
         intermediate_size=64,
         vocab_size=50,

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from answers import quiet
 from edge_values import backward, live_of
 from limits import ELEMENTWISE, close
-from quick import first_in_relay
+from quick import combinations
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module, seeded
@@ -73,9 +73,11 @@ def opened(kind, ending, folder):
     return load_model(source_from_file(path, seed=SEED, training=True), quiet)
 
 
-@pytest.mark.parametrize("ending", first_in_relay(["", ".pt", ".pt2"]))
-@pytest.mark.parametrize(("kind", "dropouts"), [(Draws, 2), (Composed, 1)])
-def test_what_a_module_draws_is_an_input_that_pytorch_fills(kind, dropouts, ending, tmp_path):
+@pytest.mark.parametrize(
+    ("of", "ending"), combinations([(Draws, 2), (Composed, 1)], ["", ".pt2", ".pt"], relay=1)
+)
+def test_what_a_module_draws_is_an_input_that_pytorch_fills(of, ending, tmp_path):
+    kind, dropouts = of
     model = opened(kind, ending, tmp_path)
     live = live_of(model)
     x = model.inputs[0]

@@ -1,21 +1,13 @@
-"""Random modules through `add_tvm_dispatch` without its own check, against PyTorch.
+"""Random modules through `add_tvm_dispatch` without its own check, against PyTorch (see
+random_modules.py).
 
 Each module is drawn from a seed: two to seven steps of a grammar of layers, dropouts, masks, views,
 steps in place, regions without gradients, buffers, indices and losses, with several outputs. It
 runs in train and eval mode, with and without gradients. Outputs, gradients of inputs and
-parameters, buffers and the generator's state must be PyTorch's, by dtype, shape and value.
+parameters, buffers and the generator's state must be PyTorch's, by dtype, shape and value."""
 
-    python tests/both/against_pytorch/grammar.py --engine relax --count 500 [--first 0]
-
-prints each module that is not right and the fewest of its steps that are not, which steps are
-refused how often, and the counts; ends with 1 where one is wrong."""
-
-import argparse
 import copy
 import random
-import re
-import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -348,35 +340,3 @@ def fewest(seed: int, engine: str, target: str | None, recipe: Sequence[str]) ->
         if fewer and verdict(seed, engine, target, fewer)[0] == "wrong":
             kept = fewer
     return kept
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--engine", choices=("relay", "relax"), default="relax")
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first module")
-    parser.add_argument("--steps", action="store_true", help="each step of the grammar alone")
-    parser.add_argument("--target", help="TVM's target; without it the machine's own")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    counts: Counter[str] = Counter()
-    refusals: Counter[str] = Counter()
-    alone = list(STEPS) if options.steps else []
-    for seed in range(options.first, options.first + (len(alone) or options.count)):
-        recipe = [alone[seed - options.first]] if alone else RandomModule(seed).recipe
-        word, about = verdict(seed, options.engine, options.target, recipe)
-        counts[word] += 1
-        if word in ("right", "void"):
-            continue
-        print(f"{word}: {about}", flush=True)
-        if word == "refused":
-            refusals[re.sub(r"( in [\w.]+| at the top)?\) of module .*", ")", about)] += 1
-        else:
-            print("  by", ", ".join(fewest(seed, options.engine, options.target, recipe)))
-    print("\n".join(f"refused {n} times: {why}" for why, n in refusals.most_common()))
-    print(", ".join(f"{counts[w]} {w}" for w in ("right", "refused", "wrong", "void")))
-    return int(bool(counts["wrong"]))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -168,11 +168,12 @@ def test_a_write_through_what_may_be_a_copy_is_refused(tmp_path):
 
 
 ALL = [(".pt", WRITES), (".pt2", [*WRITES, through_what_may_be_a_copy])]
-if ENGINE == "relay":  # a few, for writes are put out of place before an engine imports the program
-    ALL = [(".pt", WRITES[::4]), *(pytest.param(*a, marks=pytest.mark.exhaustive) for a in ALL)]
+# Writes are taken out before an engine imports a program: by PyTorch, or out of a trace by us.
+FEW = [(".pt", WRITES[::4])] if ENGINE == "relay" else [ALL[0], (".pt2", ALL[1][1][::3])]
+FEW += [pytest.param(*a, marks=pytest.mark.exhaustive) for a in ALL if a not in FEW]
 
 
-@pytest.mark.parametrize(("ending", "functions"), ALL)
+@pytest.mark.parametrize(("ending", "functions"), FEW)
 def test_writes_into_parts_are_as_in_pytorch(ending, functions, tmp_path):
     torch.manual_seed(0)
     module, inputs = Written(functions), tuple(torch.randn(len(functions), 4, 6))

@@ -9,13 +9,15 @@ from edge_values import STRANGE, drawn, forward_agrees, gradients_agree, program
 from relascope.core.errors import EngineError
 
 
-def test_the_largest_of_single_elements_and_where_it_stands():
+def test_single_elements_and_windows():
     live, values = program(
         lambda x: F.adaptive_max_pool2d(x, (None, None), True), (drawn(1, 2, 3, 4),)
     )
     ours, theirs = live.forward(values), F.adaptive_max_pool2d(values["x0"], (None, None), True)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     forward_agrees(torch.argmax, torch.tensor(0.5))
+    image = torch.tensor([1.0, torch.nan, 2, 3, 4]).reshape(1, 5, 1, 1)
+    gradients_agree(lambda x: F.local_response_norm(x, 3), image)
 
 
 def test_a_refusal_says_nothing_of_the_code_behind_it():
@@ -23,8 +25,3 @@ def test_a_refusal_says_nothing_of_the_code_behind_it():
     with pytest.raises(EngineError) as refused:
         program(lambda x: torch.linalg.vector_norm(x, -0.0, 1), inputs, training=False)
     assert "division" not in refused.value.message
-
-
-def test_a_nan_stays_in_its_windows():
-    image = torch.tensor([1.0, torch.nan, 2, 3, 4]).reshape(1, 5, 1, 1)
-    gradients_agree(lambda x: F.local_response_norm(x, 3), image)

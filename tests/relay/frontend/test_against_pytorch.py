@@ -12,7 +12,9 @@ from operators_table import *  # noqa: F403
 from random_modules import *  # noqa: F403
 from writes import *  # noqa: F403
 
-# Pairs are made before an engine imports the program; Relax's are quicker.
+# Pairs are made before an engine imports the program; Relax's are quicker. So are drawn modules.
+pytest.mark.exhaustive(test_a_few_modules_are_right_or_refused)  # noqa: F405
+pytest.mark.exhaustive(test_complex_arguments_and_results_are_pairs)  # noqa: F405
 pytest.mark.exhaustive(test_a_module_with_complex_numbers_trains_through_a_dispatch)  # noqa: F405
 pytest.mark.exhaustive(test_gradients_of_transforms)  # noqa: F405
 pytest.mark.exhaustive(test_transforms_and_what_stands_around_them)  # noqa: F405

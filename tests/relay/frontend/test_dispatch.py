@@ -11,10 +11,11 @@ from limits import GRADIENT
 
 _SLOW = """
     a_bert_classifier_trains_as_with_pytorch_under_the_same_seed
-    a_copied_module_runs_its_own_parameters another_tvm_that_is_here_already_is_refused
+    a_copied_module_runs_its_own_parameters_and_hooks_run_once
+    another_tvm_that_is_here_already_is_refused
     calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too
     captures_are_by_strategy frozen_parameters_get_no_gradient
-    gradients_in_eval_mode_are_pytorchs hooks_of_the_module_itself_run_once
+    gradients_in_eval_mode_are_pytorchs
     inputs_and_outputs_nest_as_they_do_in_the_module nested_dispatch_and_repeated_calls
     other_constants_and_another_nesting_make_another_program
     samples_from_the_seed_of_nobody_are_verified
