@@ -1,6 +1,7 @@
 """Convolutions of Relay's build: tiles that fit into registers, and PyTorch's numbers."""
 
 import json
+from itertools import product
 
 import pytest
 import torch
@@ -30,20 +31,16 @@ WORKLOAD = (
 )
 
 
-@pytest.mark.parametrize("channels", [(3, 64), (64, 12), (64, 64), (24, 144), (5, 7), (512, 512)])
-@pytest.mark.parametrize("size", [(32, 32), (7, 7), (14, 14), (5, 13), (37, 31), (1, 1)])
-@pytest.mark.parametrize("flat", [False, True])
-@pytest.mark.parametrize("lanes", [8, 4])
-def test_a_tile_divides_what_it_is_of_and_fits(channels, size, flat, lanes):
-    tile = convolution.tile(channels, size, size, flat, lanes)
-    assert channels[0] % tile.inputs == channels[1] % tile.outputs == 0
-    assert size[0] % tile.rows == size[1] % tile.pixels == 0
-    assert flat or tile.rows == 1
-    vectors = -(-tile.outputs // lanes)
-    assert vectors * (tile.rows * tile.pixels + 1) <= 13
-
-
-def test_the_blocks_of_a_layout_are_kept():
+def test_a_tile_divides_what_it_is_of_fits_and_keeps_the_blocks_of_a_layout():
+    channels = (3, 64), (64, 12), (64, 64), (24, 144), (5, 7), (512, 512)
+    sizes = (32, 32), (7, 7), (14, 14), (5, 13), (37, 31), (1, 1)
+    for pair, size, flat, lanes in product(channels, sizes, (False, True), (8, 4)):
+        tile = convolution.tile(pair, size, size, flat, lanes)
+        assert pair[0] % tile.inputs == pair[1] % tile.outputs == 0
+        assert size[0] % tile.rows == size[1] % tile.pixels == 0
+        assert flat or tile.rows == 1
+        vectors = -(-tile.outputs // lanes)
+        assert vectors * (tile.rows * tile.pixels + 1) <= 13
     tile = convolution.tile((64, 64), (32, 32), (32, 32), False, 8, (4, 32))
     assert (tile.inputs, tile.outputs, tile.pixels) == (4, 32, 2)
     huge = convolution.tile((256, 256), (8, 8), (8, 8), False, 8, (4, 256))  # that fit nowhere

@@ -8,6 +8,7 @@ from tvm import relay, te
 
 from limits import rounding
 from products import EVERY, check_product
+from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -32,8 +33,9 @@ def test_products_agree_with_pytorch(left, right, turn_a, turn_b, dtype):
     check_product(built, left, right, turn_a, turn_b, dtype)
 
 
-@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {SCHEDULES}"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("target", "dtype"), combinations([TARGET, f"{TARGET} {SCHEDULES}"], ["float64", "float32"])
+)
 def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("a product was left to PyTorch")
@@ -54,23 +56,17 @@ def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype, monkey
     assert (found - exact).abs().max() < rounding(dtype, expected.shape[-1], exact.abs().max())
 
 
-def test_it_is_offered_with_our_schedules_and_without():
+def test_it_is_offered_with_our_schedules_and_without_for_processors_alone():
     names = [t.name for t in targets()]
     for last in (OPENBLAS, f"{OPENBLAS} {SCHEDULES}"):
         assert sum(name.endswith(last) for name in names) == 1
+    with pytest.raises(EngineError, match="CPU"):
+        parse(f"cuda {OPENBLAS}")
 
 
-def test_the_other_library_stays_pytorchs():
+def test_other_libraries_stay_what_they_are():
     function = compiled(relay.nn.dense(var("a", 300, 50), var("b", 70, 50)), "llvm -libs=mkl")
     assert "scipy_cblas" not in function.library.get_lib().get_source("asm")
-
-
-def test_a_library_of_tvms_own_is_not_taken_for_ours():
     function = compiled(relay.nn.dense(var("a", 300, 50), var("b", 70, 50)), "llvm -libs=cudnn")
     code = function.library.get_lib().get_source("asm")
     assert "scipy_cblas" not in code and "tvm.contrib.mkl" not in code
-
-
-def test_it_is_for_processors_alone():
-    with pytest.raises(EngineError, match="CPU"):
-        parse(f"cuda {OPENBLAS}")

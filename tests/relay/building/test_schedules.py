@@ -14,8 +14,10 @@ from relascope.engine.relay.building import runtime
 from relascope.engine.relay.kernels import schedules
 from relay_functions import OURS, compiled, constant, var
 
+LANES = [8, 16]
 
-@pytest.fixture(params=[8, 16], ids="{} lanes".format)
+
+@pytest.fixture
 def lanes(request, monkeypatch):
     """Vectors of either width, whatever the processor: LLVM cuts what is too wide in two."""
     monkeypatch.setattr(schedules, "get_simd_32bit_lanes", lambda: request.param)
@@ -25,8 +27,9 @@ def lanes(request, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("shape", "columns"),
-    combinations([(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)], [16, 48, 768]),
+    ("shape", "columns", "lanes"),
+    combinations([(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)], [16, 48, 768], LANES),
+    indirect=["lanes"],
 )
 def test_products_with_constant_weights(shape, columns, lanes):
     weight, bias = torch.randn(columns, shape[1]), torch.randn(columns)
@@ -41,9 +44,10 @@ def test_products_with_constant_weights(shape, columns, lanes):
         assert (found - exact).abs().max() < rounding("float32", shape[1], exact.abs().max())
 
 
-@pytest.mark.usefixtures("lanes")
-@pytest.mark.parametrize("name", ["erf", "exp", "tanh", "sigmoid"])
-def test_what_follows_a_product_is_computed_on_its_tiles(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "lanes"), combinations(["erf", "exp", "tanh", "sigmoid"], LANES), indirect=["lanes"]
+)
+def test_what_follows_a_product_is_computed_on_its_tiles(name, lanes, monkeypatch):
     made, scheduled = [], schedules.scheduled
 
     def noted(*given, **how):
@@ -66,12 +70,13 @@ def test_what_follows_a_product_is_computed_on_its_tiles(name, monkeypatch):
     assert f"@{name}f(" not in code and f"@llvm.{name}" not in code
 
 
-@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(
-    ("size", "columns"), combinations([(14, 768), (6, 64), (48, 128), (500, 64)], [48, 192, 10])
+    ("size", "columns", "lanes"),
+    combinations([(14, 768), (6, 64), (48, 128), (500, 64)], [48, 192, 10], LANES),
+    indirect=["lanes"],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_products_with_weights_that_are_arguments(size, columns, turned):
+def test_products_with_weights_that_are_arguments(size, columns, lanes, turned):
     rows, inner = size
     shape = (columns, inner) if turned else (inner, columns)
     product = relay.nn.matmul(var("x", rows, inner), var("w", *shape), transpose_b=turned)
@@ -83,9 +88,13 @@ def test_products_with_weights_that_are_arguments(size, columns, turned):
         assert (found - exact).abs().max() < rounding("float32", inner, exact.abs().max())
 
 
-@pytest.mark.usefixtures("lanes")
-@pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (48, 4, 768), (500, 8, 16)])
-def test_the_gradient_of_a_weight(inner, rows, columns):
+@pytest.mark.parametrize(
+    ("sizes", "lanes"),
+    combinations([(14, 48, 72), (48, 4, 768), (500, 8, 16)], LANES),
+    indirect=["lanes"],
+)
+def test_the_gradient_of_a_weight(sizes, lanes):
+    inner, rows, columns = sizes
     product = relay.nn.matmul(var("x", inner, rows), var("y", inner, columns), transpose_a=True)
     x, y = torch.randn(inner, rows), torch.randn(inner, columns)
     (found,) = compiled(product, OURS).run({"x": x, "y": y})
@@ -213,11 +222,8 @@ def test_loops_start_no_threads_beside_pytorchs():
     parallel_loops.check_loops_on_pytorchs_threads(lambda x: function.run({"x": x})[0])
 
 
-def test_every_task_runs_once():
+def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
     parallel_loops.check_every_task_runs_once()
-
-
-def test_a_pytorch_without_openmp_leaves_tvm_its_threads(monkeypatch):
     parallel_loops.check_no_team_without_openmp(monkeypatch)
 
 
