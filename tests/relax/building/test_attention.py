@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from gradients import Fn, imported
+from quick import combinations
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS, SCHEDULES
@@ -77,8 +78,7 @@ def test_an_attention_is_one_call(name):
     assert "permute_dims" not in str(mod)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize(("name", "dtype"), combinations(list(ATTENTIONS), ["float32", "float64"]))
 def test_the_numbers_are_pytorchs(name, dtype):
     function, count, _ = ATTENTIONS[name]
     check(Fn(function), *inputs(count), dtype=dtype, target=LIBRARY)
@@ -104,7 +104,7 @@ def test_other_products_stay_apart(name):
     assert symbols(dispatched(OTHERS[name], *given)) == []
 
 
-def test_few_keys_and_other_libraries_are_left_as_they_are():
+def test_few_keys_other_libraries_and_dropout_keep_the_parts():
     few = [torch.randn(1, 3, 2, 16) for _ in range(3)]
     assert symbols(dispatched(plain, *few)) == []
     long = [torch.randn(1, 512, 1, 64) for _ in range(3)]
@@ -112,8 +112,6 @@ def test_few_keys_and_other_libraries_are_left_as_they_are():
     assert symbols(dispatched(plain, *long, target=f"llvm {OPENBLAS}")) == []
     assert symbols(dispatched(plain, *long, target=f"llvm {SCHEDULES}")) == []
 
-
-def test_dropout_between_keeps_the_parts():
     class Dropped(nn.Module):
         def forward(self, q, k, v):
             weights = nn.functional.dropout((q @ k.mT).softmax(-1), 0.5, self.training)

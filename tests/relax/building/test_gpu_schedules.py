@@ -12,6 +12,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 
 from answers import refused
+from quick import QUICK
 from relascope.engine.building import launches as facts
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.tuner import Workload
@@ -23,7 +24,7 @@ from relascope.engine.relax.building.targets import parse, target
 from relascope.engine.relax.kernels import blas
 from relascope.engine.relax.kernels.gpu_schedules import RULE, SUMMED, schedule_on_gpu
 from relascope.engine.relax.tune import tuning
-from relax_modules import program
+from relax_modules import compiled, program
 
 CUDA = "cuda -arch=sm_80"
 
@@ -40,13 +41,10 @@ def notes(found):
     return list(facts.notes([KernelCode("k", "forward", None, (), tuple(found))], "cuda"))
 
 
-def test_a_product_is_tiled():
+def test_a_product_is_tiled_and_elements_shared_among_many_blocks():
     (one,) = built([(128, 64), (64, 96)], relax.op.matmul)
     assert one.schedule == "DLight's Matmul"
     assert one.threads == 128 and one.blocks > 1 and 0 < one.shared_bytes <= 48 * 1024
-
-
-def test_elements_are_shared_among_many_blocks():
     (one,) = built([(64, 256)], lambda x: relax.op.add(x, x))
     assert (one.threads, one.blocks) == (256, 64)
 
@@ -58,8 +56,6 @@ def test_the_next_rule_has_its_turn_where_one_fails():
     (one,) = built([(8, 256), (8, 256)], gradient)
     assert one.schedule == "DLight's Reduction" and one.threads >= 32
 
-
-def test_the_next_rule_has_its_turn_where_threads_cannot_compute_together():
     def gradient(given, x):  # a pooling's, whose maxima's places TVM knows no way to find together
         pooled = relax.op.grad.max_pool2d_backward(
             given, x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)
@@ -72,12 +68,17 @@ def test_the_next_rule_has_its_turn_where_threads_cannot_compute_together():
     assert not notes(found)
 
 
-def test_short_sums_are_a_thread_each():
+def test_sums_are_a_thread_each_where_no_rule_takes_them():
     (one,) = built(
         [(2, 32, 16, 16), (32, 1, 3, 3)], lambda x, w: relax.op.nn.conv2d(x, w, groups=32)
     )
     assert one.schedule == "DLight's Fallback" and one.threads == 256
     assert not notes([one])
+    mod = tvm.IRModule({"main": padded()})
+    with parse(CUDA):
+        assert schedule_on_gpu([])(mod)["main"].attrs[RULE] == SUMMED
+    one = Launch("k_kernel", 4, 256, 0, f"DLight's {SUMMED}")
+    assert any("one thread computes each of them" in note for note in notes([one]))
 
 
 def padded():
@@ -91,14 +92,6 @@ def padded():
         return tirx.if_then_else(inside, made[i - 1, j - 1], tirx.const(0.0, "float32"))
 
     return te.create_prim_func([x, y, te.compute((66, 66), border, name="wide")])
-
-
-def test_a_product_that_no_rule_takes_is_a_thread_each_and_said():
-    mod = tvm.IRModule({"main": padded()})
-    with parse(CUDA):
-        assert schedule_on_gpu([])(mod)["main"].attrs[RULE] == SUMMED
-    one = Launch("k_kernel", 4, 256, 0, f"DLight's {SUMMED}")
-    assert any("one thread computes each of them" in note for note in notes([one]))
 
 
 @pytest.mark.parametrize(
@@ -201,12 +194,9 @@ def test_pytorch_scatters_as_tvm_does(make, places):
     assert "call_dps_packed" in str(ours)
     drawn = torch.Generator().manual_seed(0)
     values = torch.randn(5, 3, generator=drawn), places, torch.randn(4, 3, generator=drawn)
-    results = []
-    for mod in (given, ours):
-        machine = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
-        tensors = [tvm.runtime.tensor(v.numpy()) for v in values]
-        results.append(torch.from_numpy(machine["main"](*tensors).numpy()))
-    torch.testing.assert_close(*results)
+    arrays = [v.numpy() for v in values]
+    theirs, found = (torch.from_numpy(compiled(m, QUICK)(*arrays)) for m in (given, ours))
+    torch.testing.assert_close(found, theirs)
 
 
 def test_a_kernel_without_threads_is_refused():

@@ -10,6 +10,7 @@ from answers import refused
 from gradients import Fn, imported
 from limits import LIMITS, OUTPUT
 from products import EVERY, check_product
+from quick import combinations
 from relascope.core.errors import EngineError
 from relascope.engine.cpu_kernels import openblas
 from relascope.engine.cpu_kernels.openblas import FUNCTIONS, OPENBLAS
@@ -53,8 +54,9 @@ def module_of(program, target):
     return native(runtime.dispatched(mod, target))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("target", [TARGET, f"{TARGET} {SCHEDULES}"])
+@pytest.mark.parametrize(
+    ("target", "dtype"), combinations([TARGET, f"{TARGET} {SCHEDULES}"], ["float64", "float32"])
+)
 def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype):
     torch.manual_seed(0)
     model, program = imported(Layer(), draw(4, 70, 96), dtype=dtype)
@@ -102,12 +104,9 @@ def test_the_first_choice_is_the_faster_library_for_the_processor(monkeypatch, v
     assert best == f"-libs={first} -schedules=relascope -records=relascope"
 
 
-def test_it_is_for_processors_alone():
+def test_other_libraries_stay_and_it_is_for_processors_alone():
     with pytest.raises(EngineError, match="CPU"):
         parse(f"cuda {OPENBLAS}")
-
-
-def test_a_library_of_tvms_own_is_not_taken_for_ours():
     _, program = imported(Fn(torch.matmul), draw(40, 70), draw(70, 90))
     mod = runtime.module_of(program, "main", program.mod["main"])
     assert runtime.dispatched(mod, "llvm -libs=cudnn").same_as(mod)

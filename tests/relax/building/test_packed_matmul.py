@@ -17,7 +17,10 @@ from relax_modules import compiled, program
 OURS = f"llvm {BLAS} {SCHEDULES}"
 
 
-@pytest.fixture(params=[AVX2, AVX512], ids=["8 lanes", "16 lanes"])
+LANES = [AVX2, AVX512]
+
+
+@pytest.fixture
 def lanes(request, monkeypatch):
     """Vectors of either width, whatever the processor: LLVM cuts what is too wide in two."""
     monkeypatch.setattr(blas, "registers_of", lambda target: request.param)
@@ -59,9 +62,12 @@ SHAPES = [
 ]
 
 
-@pytest.mark.usefixtures("lanes")
-@pytest.mark.parametrize(("shape", "columns"), combinations(SHAPES, [16, 48, 192, 768]))
-def test_products_agree_with_numpy(shape, columns):
+@pytest.mark.parametrize(
+    ("shape", "columns", "lanes"),
+    combinations(SHAPES, [16, 48, 192, 768], LANES),
+    indirect=["lanes"],
+)
+def test_products_agree_with_numpy(shape, columns, lanes):
     mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
     assert "packed_matmul" in kernels(mod)
     run = compiled(mod, OURS)
@@ -82,7 +88,7 @@ def test_other_products_go_to_pytorch(shape, columns, dtype):
     assert close(compiled(mod, OURS)(x), x @ weight + bias, shape[-1], dtype)
 
 
-def test_without_a_library_the_rest_stays_tvms():
+def test_without_a_library_the_rest_stays_tvms_and_the_target_says_how_wide_registers_are():
     mod, *_ = layer((14, 32), 48)
     assert "packed_matmul" in {
         str(g.name_hint) for g in dispatched(mod, f"llvm {SCHEDULES}").functions
@@ -92,6 +98,9 @@ def test_without_a_library_the_rest_stays_tvms():
     assert "R.matmul" in str(left)
     assert "relascope.matmul" not in str(left)
     assert dispatched(mod, "llvm").same_as(mod)
+    made = [parse(f"llvm -mcpu={name}") for name in ("cascadelake", "haswell")]
+    assert [blas.registers_of(target) for target in made] == [AVX512, AVX2]
+    assert blas.registers_of(parse("llvm")) == AVX2
 
 
 def test_what_follows_is_computed_on_each_tile():
@@ -116,16 +125,17 @@ def product(shape, weight, turned, dtype="float32"):
     return program(of, (shape, dtype), (weight, dtype))
 
 
-@pytest.mark.usefixtures("lanes")
 @pytest.mark.parametrize(
-    ("size", "inner"),
+    ("size", "inner", "lanes"),
     combinations(
         [((14,), 48), ((1, 14), 192), ((3, 5), 768), ((7,), 64), ((2, 3, 4), 96), ((48,), 16)],
         [64, 128, 768, 96],
+        LANES,
     ),
+    indirect=["lanes"],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
+def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned, lanes):
     shape, columns = size
     weight = (columns, inner) if turned else (inner, columns)
     mod = product((*shape, inner), weight, turned)
@@ -137,9 +147,13 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned):
         assert close(run(given, w), exact, inner)
 
 
-@pytest.mark.usefixtures("lanes")
-@pytest.mark.parametrize(("inner", "rows", "columns"), [(14, 48, 72), (1, 8, 16), (48, 4, 768)])
-def test_the_gradient_of_a_weight_from_few_rows(inner, rows, columns):
+@pytest.mark.parametrize(
+    ("sizes", "lanes"),
+    combinations([(14, 48, 72), (1, 8, 16), (48, 4, 768)], LANES),
+    indirect=["lanes"],
+)
+def test_the_gradient_of_a_weight_from_few_rows(sizes, lanes):
+    inner, rows, columns = sizes
     given = [((inner, extent), "float32") for extent in (rows, columns)]
     mod = program(lambda x, y: relax.op.matmul(relax.op.permute_dims(x), y), *given)
     assert "packed_matmul" in kernels(mod)
@@ -158,9 +172,3 @@ def test_the_code_asks_memory_for_what_comes_next(columns):
     mod, _, _ = layer((14, 64), columns)
     code = str(make(mod, BuildOptions(OURS)).mod.imports[0].inspect_source("asm"))
     assert "prefetch" in code
-
-
-def test_the_target_says_how_wide_registers_are():
-    made = [parse(f"llvm -mcpu={name}") for name in ("cascadelake", "haswell")]
-    assert [blas.registers_of(target) for target in made] == [AVX512, AVX2]
-    assert blas.registers_of(parse("llvm")) == AVX2
