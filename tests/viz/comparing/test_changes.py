@@ -89,3 +89,5 @@ def test_two_columns_pair_lines_and_mark_words_also_of_what_was_made():
     assert columns("a", "a")[0].same
     (long,) = columns("", "x" * 10**6)
     assert len(long.rows[0][1][1][0][0]) == 2_000
+    came, (left, right) = columns("p q 1\nend", "new\np q 2\nend")[0].rows
+    assert came == (None, (1, [("new", True)])) and (left[0], right[0]) == (1, 2)
