@@ -18,7 +18,6 @@ from relascope.viz.panels.steps import recorded
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, against.of_screen, code.show)
-_PICTURES = (graph.show, steps.show, cut.show)
 
 _NO_GATE = (
     "The page is not served without asking for its token.",
@@ -77,9 +76,9 @@ def main() -> None:
     tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
-    for tab, show in zip(tabs, _SHOWN, strict=True):
+    for title, tab, show in zip(TABS, tabs, _SHOWN, strict=True):
         if tab.open and screen is not None:
-            with tab, frame.boundary(cache, picture=show in _PICTURES):
+            with tab, frame.boundary(cache, picture=title in keeping.VIEWS):
                 show(screen)
             with tab:
                 keeping.way_back(screen)

@@ -41,7 +41,7 @@ LINES = {
     "passes": 10927,
     "recorder": 1470,
     "samples": 570,
-    "viz": 25256,
+    "viz": 25255,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -38,14 +38,14 @@ from relascope.viz.sessions.state import (
     pipeline_text,
 )
 
-_VIEWS = {
+VIEWS = {
     "Graph": ("graph_view",),
     "Passes": ("step_view", "error_view"),
     "Gradient & cut": ("joint_view",),
 }
 """The graphs of a tab, of which one is drawn."""
 RECORDED_VIEW = "recorded_view"  # the graph of a recording's pass
-_VIEW_KEYS = [*(view for views in _VIEWS.values() for view in views), RECORDED_VIEW]
+_VIEW_KEYS = [*(view for views in VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
 OPEN = store.OPEN
 _CHOICES = (
@@ -164,7 +164,7 @@ def enter(session: Session) -> list[str]:
     forced = dict.fromkeys(session.cut.save, SAVE) | dict.fromkeys(session.cut.recompute, RECOMPUTE)
     state.forced_anew = forced
     state.update({n: value for n, value in session.look.choices.items() if n in _SWITCHES})
-    for view in (RECORDED_VIEW,) if recorded else _VIEWS.get(tab, ()):
+    for view in (RECORDED_VIEW,) if recorded else VIEWS.get(tab, ()):
         select(view, session.look.selected)
     for view, groups in session.look.modules.items():
         if view in _VIEW_KEYS:
@@ -244,7 +244,7 @@ def current(screen: Screen) -> Session:
         pipeline=str(screen.pipeline),
         cut=CutChoice(**_controls("cut"), **forced_ids(screen)),
         build=Compile(**_controls("build")),
-        look=_look(tab, step_key(model), _VIEWS.get(tab, ()), _VIEW_KEYS, fewer_than=below),
+        look=_look(tab, step_key(model), VIEWS.get(tab, ()), _VIEW_KEYS, fewer_than=below),
     )
     default = pipeline_text(replace(session, pipeline=""))
     here = pipeline_key(screen.ir, model.training, model.gradient)
