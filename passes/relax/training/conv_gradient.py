@@ -44,7 +44,7 @@ def of_weight(
 
     - One: a convolution of the data with the gradient, both with batch and channels exchanged,
       which libraries know.
-    - As many as channels: for each place in the kernel, the sum of gradient times data there.
+    - As many as channels: a convolution with as many groups as the batch has channels.
     - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
       Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
 
@@ -54,20 +54,27 @@ def of_weight(
     out, _, height, width = size
     rows, columns = shape(grad)[2:]
     top, left, bottom, right = padding
-    if groups == 1:
+    if groups == 1 or groups == channels == out:
         below, beside = beyond(data, grad, size, strides, padding, dilation)
+        layouts = ("CNHW", "IOHW", "CNHW")
+        if groups > 1:
+            data = op.reshape(data, [1, batch * channels, *shape(data)[2:]])
+            grad = op.reshape(grad, [batch * channels, 1, rows, columns])
+            layouts = ("NCHW", "OIHW", "NCHW")
         by_weight = op.nn.conv2d(
             data,
             grad,
             strides=dilation,
             padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
             dilation=strides,
-            data_layout="CNHW",
-            kernel_layout="IOHW",
-            out_layout="CNHW",
+            groups=1 if groups == 1 else batch * channels,
+            **dict(zip(("data_layout", "kernel_layout", "out_layout"), layouts, strict=True)),
         )
         if shape(builder.normalize(by_weight))[2:] != (height, width):
             by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
+        if groups > 1:
+            by_weight = op.reshape(by_weight, [batch, *size] if batch > 1 else size)
+            by_weight = op.sum(by_weight, 0) if batch > 1 else by_weight
         return by_weight
     padded = data
     if any(padding):
@@ -81,10 +88,6 @@ def of_weight(
                 for first, count, step in zip(begin, (rows, columns), strides, strict=True)
             ]
             patches.append(op.strided_slice(padded, [2, 3], begin, end, strides))
-    if groups == channels == out:
-        sums = [op.reshape(op.sum(op.multiply(p, grad), [0, 2, 3]), [out, 1]) for p in patches]
-        joined = op.concat(sums, 1) if len(sums) > 1 else sums[0]
-        return op.reshape(joined, size)
     patches = [op.reshape(p, [1, batch, channels, rows, columns]) for p in patches]
     stacked = op.concat(patches, 0) if len(patches) > 1 else patches[0]
     # (places, batch, channels, rows, columns) to (groups, the rest, channels a group * places)
