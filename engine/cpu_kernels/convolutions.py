@@ -5,6 +5,8 @@ is fresh, page by page. Where a window is one pixel, or a weight is large and pi
 product of matrices (im2col) takes half to a quarter of the time, and no memory of such size.
 """
 
+import math
+
 import torch
 from torch.nn import functional
 
@@ -24,7 +26,11 @@ def convolution(
     outputs, *size), all of one dtype."""
     transposed = options[3]
     pointwise = _is_pointwise(weight, options)
-    if pointwise and out.shape[2:].numel() >= _PIXELS:
+    data, its = _exact(data, weight), _exact(out, weight)
+    if pointwise and _has_rows(data) and _has_rows(out):
+        matrix = weight.flatten(1)
+        torch.mm(_rows(data), matrix if transposed else matrix.T, out=_rows(out))
+    elif pointwise and out.shape[2:].numel() >= _PIXELS:
         matrix = weight.flatten(1)
         torch.matmul(matrix.T if transposed else matrix, data.flatten(2), out=out.flatten(2))
     elif pointwise or _is_product(data if transposed else out, weight, options):
@@ -37,7 +43,7 @@ def convolution(
     elif transposed and _folds(options) and out.numel() and weight.device.type == "cpu":
         # PyTorch's own kernel for a transposed one is slow where the channels are few.
         turned = (*options[:3], False, (0,) * (out.ndim - 2), options[5])
-        out.copy_(_BACKWARD(data, out, weight, None, *turned, (True, False, False))[0])
+        out.copy_(_BACKWARD(data, its, weight, None, *turned, (True, False, False))[0])
     else:
         _CONVOLUTION(data, weight, None, *options, out=out)
 
@@ -67,11 +73,32 @@ def weight_gradient(
     pointwise = _is_pointwise(out, options)
     # The zeros around an image, times infinity, would be NaN.
     if not pointwise and not (_is_product(grad, out, options) and grad.isfinite().all()):
+        data, grad = _exact(data, grad), _exact(grad, grad)
         out.copy_(_BACKWARD(grad, data, out, None, *options, (False, True, False))[1])
+        return
+    if pointwise and _has_rows(data) and _has_rows(grad):
+        torch.mm(_rows(grad).T, _rows(data), out=out.flatten(1))
         return
     window = out.shape[2:], dilation, padding, strides
     columns = data if pointwise else functional.unfold(data, *window)
     torch.mm(_by_channel(grad), _by_channel(columns).T, out=out.flatten(1))
+
+
+def _exact(image: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """An image to be multiplied with a factor, as it is, or with channels first where that may be
+    infinite: by channels last, PyTorch multiplies the zeros around an image, too."""
+    last = image.device.type == "cpu" and not image.is_contiguous() and _has_rows(image)
+    return image.contiguous() if last and not math.isfinite(float(factor.sum())) else image
+
+
+def _has_rows(image: torch.Tensor) -> bool:
+    """Whether its channels are last in memory."""
+    return image.ndim == 4 and image.permute(0, 2, 3, 1).is_contiguous()
+
+
+def _rows(image: torch.Tensor) -> torch.Tensor:
+    """(batch x pixels, channels), on the same memory."""
+    return image.permute(0, 2, 3, 1).flatten(0, 2)
 
 
 def _is_pointwise(weight: torch.Tensor, options: Options) -> bool:

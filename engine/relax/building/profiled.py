@@ -8,9 +8,10 @@ compute anything.
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 import tvm
 from tvm import relax
 from tvm.ir.instrument import pass_instrument
@@ -22,6 +23,7 @@ from relascope.engine.relax.building import runtime
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
 from relascope.engine.relax.kernels.blas import symbol_of
 from relascope.engine.relax.kernels.openblas import LIBRARY
+from relascope.passes.relax.channels_last import FIRST
 from relascope.passes.relax.ir.rewrite import bindings, substituted
 
 _NODE, _PLACE = "node_", "place_"
@@ -35,6 +37,7 @@ class Profiled:
 
     def __init__(self, profiled: Function, target: str) -> None:
         ids, function, mod = _numbered(profiled)
+        self._types = {i: tensor_types(e.ty) for i, e in profiled.exprs.items()}
         seen = _Passes()
         executable = runtime.make(mod, BuildOptions(target), [seen])
         self._compiled = runtime.Compiled(executable, target, function)
@@ -66,9 +69,12 @@ class Profiled:
                 wait()
                 now = time.perf_counter()
             tensors = [tensor_of(a) for a in args if isinstance(a, tvm.runtime.Tensor)]
-            split = len(tensors) - (counts[len(symbols)] if len(symbols) < len(counts) else 1)
+            place = len(symbols)
+            split = len(tensors) - (counts[place] if place < len(counts) else 1)
             symbols.append(symbol)
-            see(now - state[0], sum(t.nbytes for t in tensors[:split]), tensors[split:])
+            nodes = self.kernels[place].nodes if place < len(self.kernels) else ()
+            wrote = [self._channels_first(t, nodes) for t in tensors[split:]]
+            see(now - state[0], sum(t.nbytes for t in tensors[:split]), wrote)
 
         machine = self._compiled.machine
         machine.set_instrument(around)
@@ -81,6 +87,13 @@ class Profiled:
         elif tuple(symbols) != tuple(k.name for k in self.kernels):
             self.note, self._sites = LOST, []
             self.kernels = tuple(Site(s, ()) for s in symbols)
+
+    def _channels_first(self, tensor: torch.Tensor, nodes: Sequence[str]) -> torch.Tensor:
+        """What a kernel wrote, in the order of axes that one of its nodes has."""
+        shapes = {t.shape for node in nodes for t in self._types[node]}
+        turned = tensor.permute(FIRST) if tensor.ndim == 4 else tensor
+        as_it_is = tuple(tensor.shape) in shapes or tuple(turned.shape) not in shapes
+        return tensor if as_it_is else turned
 
 
 def kernels_of(function: Function) -> tuple[tuple[str, ...], ...] | None:

@@ -30,9 +30,17 @@ from relascope.engine.relax.building import apply_records, block_memory, openmp
 from relascope.engine.relax.building.targets import LIBRARIES, SCHEDULES, parse, processor
 from relascope.engine.relax.building.vm_memory import in_torchs_memory, live_bytes
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.kernels import attention, blas, openblas, operators, schedules, summed
+from relascope.engine.relax.kernels import (
+    attention,
+    blas,
+    convolution,
+    openblas,
+    operators,
+    schedules,
+    summed,
+)
 from relascope.passes.cuts.split_program import is_capture
-from relascope.passes.relax import tvm_pipelines
+from relascope.passes.relax import channels_last, tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 
 operators.register()
@@ -55,6 +63,9 @@ class Compiled(executables.Compiled):
     def __init__(self, executable: Any, target: str, function: Any) -> None:
         self.arguments = arguments_of(function)
         self.used = tuple(self.arguments)
+        takes, self._gives = _with_channels_last(function, target)
+        self._kinds = {n: _last_type(t) if n in takes else t for n, t in self.arguments.items()}
+        self._takes = takes
         self._spent = block_memory.spent_by(function) or ()
         self._plain = [n for n in self.arguments if n not in self._spent]
         kind = str(parse(target).kind.name)
@@ -88,7 +99,9 @@ class Compiled(executables.Compiled):
                 given.append(self._taken(values, spent))
             made = self._main(*given)
             self._forget()
-        tensors = tuple(map(executables.tensor_of, flat(made)))
+        tensors = list(map(executables.tensor_of, flat(made)))
+        for place in self._gives:
+            tensors[place] = tensors[place].permute(channels_last.FIRST)
         own = []
         for tensor in tensors:
             own.append(tensor.clone() if tensor.data_ptr() in seen else tensor)
@@ -136,11 +149,29 @@ class Compiled(executables.Compiled):
         held = self._held.get(name)
         if keep and held is not None and held[0] == address:
             return held[1]
-        value = executables.ready(values, name, self.arguments[name])
+        if name in self._takes:
+            values = {name: values[name].permute(channels_last.LAST)}
+        value = executables.ready(values, name, self._kinds[name])
         array = tvm.runtime.from_dlpack(value)
         if keep and value.data_ptr() == address:  # a copy is to be made anew each time
             self._held[name] = (address, array)
         return array
+
+
+def _with_channels_last(function: Any, target: str) -> tuple[frozenset[str], tuple[int, ...]]:
+    """Names of the arguments, and places of the results, that a function has so where it is built
+    for a target."""
+    attrs = dict(function.attrs or {}) if _moves_channels(target) else {}
+    takes = frozenset(map(str, attrs.get(channels_last.TAKES, ())))
+    return takes, tuple(map(int, attrs.get(channels_last.GIVES, ())))
+
+
+def _moves_channels(target: str) -> bool:
+    return bool(library(target, LIBRARIES)) and SCHEDULES in target.split()
+
+
+def _last_type(kind: TensorType) -> TensorType:
+    return TensorType(tuple(kind.shape[axis] for axis in channels_last.LAST), kind.dtype)
 
 
 def flat(made: Any) -> list[Any]:
@@ -240,6 +271,9 @@ def dispatched(mod: Any, target: str) -> Any:
     if not served and not ours:
         return mod
     mod = summed.merged(mod)
+    if _moves_channels(target):
+        others = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
+        mod = tvm.IRModule({**others, mod.get_global_var("main"): convolution.moved(mod["main"])})
     if served:
         blas.register()
         if OPENBLAS not in target.split():  # beside it PyTorch's attention is no faster

@@ -14,6 +14,8 @@ from tvm import relax
 
 from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels import convolutions
+from relascope.passes.relax import channels_last
+from relascope.passes.relax.channels_last import FIRST
 from relascope.passes.relax.ir.rewrite import shape
 from relascope.passes.relax.training.conv_gradient import beyond
 
@@ -23,81 +25,106 @@ TURNED = {
 }
 """Transposed convolutions, and the layouts that PyTorch has."""
 _NAME = "relascope.convolution"
-_OF_WEIGHT = ("CNHW", "IOHW")
+_OF_WEIGHTS = ("CNHW", "IOHW"), ("NCHW", "OIHW")
+_LAST = {
+    ("NHWC", "OIHW", "NHWC"): ("NCHW", "OIHW", "NCHW"),
+    ("NHWC", "IOHW", "NHWC"): ("NCHW", "IOHW", "NCHW"),
+    ("CHWN", "IHWO", "CNHW"): ("CNHW", "IOHW", "CNHW"),
+}
+"""By layouts with channels last, of data, weight and result, those with channels first."""
 
 
-def dispatched(call: Any) -> Any:
+def dispatched(call: Any, *images: Any) -> Any:
     """PyTorch's call for a convolution; None where it has none. `call` is of any operator, typed,
-    on tensors of one floating dtype."""
+    on tensors of one floating dtype; `images` are those of `passes.relax.channels_last.Depthwise`.
+    """
     name = str(call.op.name)
     if name != "relax.nn.conv2d" and name not in TURNED:
         return None
     attrs = call.attrs
     strides, dilation, around = map(_numbers, (attrs.strides, attrs.dilation, attrs.padding))
     padding, after = around[: len(strides)], around[len(strides) :]
-    layouts = (str(attrs.data_layout), str(attrs.kernel_layout))
-    groups = int(attrs.groups)
-    of_weight = groups == 1 if layouts == _OF_WEIGHT else _is_of_depthwise_weight(call, groups)
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
+    last, groups = layouts in _LAST, int(attrs.groups)
+    data, weight, out = layouts = _LAST.get(layouts, layouts)
+    depthwise = bool(images) or (not last and _is_of_depthwise_weight(call, groups))
+    of_weight = groups == 1 if data == "CNHW" else depthwise
     # The padding need not reach the last places of a weight's gradient.
     uneven = (
         any(b > a for a, b in zip(padding, after, strict=True)) if of_weight else padding != after
     )
-    if uneven or str(attrs.out_layout) != layouts[0]:
+    if uneven or out != data:
         return None
     if name in TURNED:
-        if layouts != TURNED[name]:
+        if (data, weight) != TURNED[name]:
             return None
         more = _numbers(attrs.output_padding)
-        run = functools.partial(_convolution, (strides, padding, dilation, True, more, groups))
-        text = f"transposed {strides} {padding} {dilation} {more} {groups}"
-    elif of_weight and _is_even(call, padding):
+        options = (strides, padding, dilation, True, more, groups)
+        run, text = _convolution, f"transposed {strides} {padding} {dilation} {more} {groups}"
+    elif of_weight and (data, weight) in _OF_WEIGHTS and _is_even(call, padding, last):
         # What strides the kernel dilates the gradient, and the other way round.
         options = (dilation, padding, strides, False, (0, 0), groups)
-        run = functools.partial(_weight_gradient, options)
-        text = f"weight {dilation} {padding} {strides} {groups}"
-    elif layouts == ("NCHW", "OIHW") and padding == after:
-        run = functools.partial(_convolution, (strides, padding, dilation, False, (0, 0), groups))
-        text = f"{strides} {padding} {dilation} {groups}"
+        run, text = _weight_gradient, f"weight {dilation} {padding} {strides} {groups}"
+    elif (data, weight) == ("NCHW", "OIHW") and padding == after:
+        options = (strides, padding, dilation, False, (0, 0), groups)
+        run, text = _convolution, f"{strides} {padding} {dilation} {groups}"
     else:
         return None
-    symbol = f"{_NAME} {text}"
-    tvm.register_global_func(symbol, run, override=True)
-    return relax.op.call_dps_packed(symbol, tuple(call.args), call.ty)
+    if images and run is not _weight_gradient:
+        return None
+    last |= bool(images)
+    symbol = f"{_NAME}{' channels-last' * last} {text}"
+    tvm.register_global_func(symbol, functools.partial(run, options, last), override=True)
+    return relax.op.call_dps_packed(symbol, images or tuple(call.args), call.ty)
+
+
+moved = functools.partial(channels_last.moved, depthwise=dispatched)
+"""A function with channels last between its convolutions; the gradients of depthwise weights are
+PyTorch's."""
 
 
 def _is_of_depthwise_weight(call: Any, groups: int) -> bool:
     """Whether a convolution is the gradient of a weight with a group for each channel, or the same
     as one: its window is larger than its result."""
-    data, window, result = (a.ty.shape for a in (*call.args, call))
-    if not all(isinstance(d, tvm.tirx.IntImm) for d in (*data, *window, *result)):
+    if str(call.op.name) in TURNED or groups == 1 or not _is_static(call):
         return False
-    if str(call.op.name) in TURNED or str(call.attrs.data_layout) != "NCHW":
-        return False
-    (batch, channels, *_), (out, _, *of_window) = map(_numbers, (data, window))
-    large = math.prod(of_window) > math.prod(_numbers(result)[2:])
-    return batch == 1 and 1 < groups == channels == out and large
+    data, window = map(shape, call.args)
+    large = math.prod(window[2:]) > math.prod(shape(call)[2:])
+    return data[0] == 1 and groups == window[0] and large
 
 
-def _is_even(call: Any, padding: tuple[int, ...]) -> bool:
+def _is_even(call: Any, padding: tuple[int, ...], last: bool) -> bool:
     """Whether a weight's gradient is of a convolution with as much padding behind as before."""
-    (data, grad), attrs = call.args, call.attrs
-    if not all(isinstance(d, tvm.tirx.IntImm) for t in (data, grad, call) for d in t.ty.shape):
+    if not _is_static(call):
         return True
-    steps = attrs.dilation, (*padding, *padding), attrs.strides
+    sizes = [[1, 1, *shape(a)[1:3]] if last else shape(a) for a in call.args]
+    data, grad = (relax.Var("", relax.TensorType(size, "float32")) for size in sizes)
+    steps = call.attrs.dilation, (*padding, *padding), call.attrs.strides
     ends = beyond(data, grad, shape(call), *steps)
-    return all(0 <= end < stride for end, stride in zip(ends, attrs.dilation, strict=True))
+    return all(0 <= end < stride for end, stride in zip(ends, call.attrs.dilation, strict=True))
+
+
+def _is_static(call: Any) -> bool:
+    return all(isinstance(d, tvm.tirx.IntImm) for t in (*call.args, call) for d in t.ty.shape)
 
 
 def _numbers(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def _convolution(options: convolutions.Options, data: Any, weight: Any, out: Any) -> None:
-    convolutions.convolution(tensor_of(data), tensor_of(weight), options, tensor_of(out))
+def _convolution(options: convolutions.Options, last: bool, *arrays: Any) -> None:
+    data, weight, out = map(tensor_of, arrays)
+    data, out = (t.permute(FIRST) if last else t for t in (data, out))
+    convolutions.convolution(data, weight, options, out)
 
 
-def _weight_gradient(options: convolutions.Options, data: Any, grad: Any, out: Any) -> None:
-    by_result, of_weight = tensor_of(grad), tensor_of(out)
-    if options[-1] > 1:  # a group has one channel
-        by_result, of_weight = by_result.transpose(0, 1), of_weight.transpose(0, 1)
-    convolutions.weight_gradient(tensor_of(data), by_result, options, of_weight)
+def _weight_gradient(options: convolutions.Options, last: bool, *arrays: Any) -> None:
+    data, grad, out = map(tensor_of, arrays)
+    if last:
+        data, grad = data.permute(FIRST), grad.permute(FIRST)
+    if (groups := options[-1]) > 1:  # one channel each
+        out = out.transpose(0, 1)
+        if not last:
+            data = data.view(groups, -1, *data.shape[2:]).transpose(0, 1)
+            grad = grad.transpose(0, 1)
+    convolutions.weight_gradient(data, grad, options, out)

@@ -44,7 +44,7 @@ def of_weight(
 
     - One: a convolution of the data with the gradient, both with batch and channels exchanged,
       which libraries know.
-    - As many as channels: a convolution with as many groups as the batch has channels.
+    - As many as channels: a convolution in whose groups the batch is the channels.
     - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
       Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
 
@@ -58,8 +58,9 @@ def of_weight(
         below, beside = beyond(data, grad, size, strides, padding, dilation)
         layouts = ("CNHW", "IOHW", "CNHW")
         if groups > 1:
-            data = op.reshape(data, [1, batch * channels, *shape(data)[2:]])
-            grad = op.reshape(grad, [batch * channels, 1, rows, columns])
+            size_of_data = [1, channels * batch, *shape(data)[2:]]
+            data = op.reshape(by_channel(data), size_of_data) if batch > 1 else data
+            grad = by_channel(grad) if batch > 1 else op.reshape(grad, [channels, 1, rows, columns])
             layouts = ("NCHW", "OIHW", "NCHW")
         by_weight = op.nn.conv2d(
             data,
@@ -67,15 +68,12 @@ def of_weight(
             strides=dilation,
             padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
             dilation=strides,
-            groups=1 if groups == 1 else batch * channels,
+            groups=groups,
             **dict(zip(("data_layout", "kernel_layout", "out_layout"), layouts, strict=True)),
         )
         if shape(builder.normalize(by_weight))[2:] != (height, width):
             by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
-        if groups > 1:
-            by_weight = op.reshape(by_weight, [batch, *size] if batch > 1 else size)
-            by_weight = op.sum(by_weight, 0) if batch > 1 else by_weight
-        return by_weight
+        return by_weight if groups == 1 else op.reshape(by_weight, size)
     padded = data
     if any(padding):
         padded = builder.emit(op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right]))
@@ -101,6 +99,11 @@ def of_weight(
         op.permute_dims(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
     )
     return op.reshape(op.matmul(flat, laid), size)
+
+
+def by_channel(image: Any) -> Any:
+    """(channels, batch, rows, columns)."""
+    return op.permute_dims(image, [1, 0, 2, 3])
 
 
 def beyond(

@@ -8,6 +8,7 @@ from tvm import relax
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
+from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -29,7 +30,10 @@ def split(
     names = capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
-    forward = _half(program, "forward", bound, [*outputs, *saved], [])
+    last = channels_last.in_a_row(bound)
+    turned = [v.__chandle__() in last for v in saved]
+    gives = [len(outputs) + k for k, is_last in enumerate(turned) if is_last]
+    forward = _half(program, "forward", bound, [*outputs, *saved], [], {channels_last.GIVES: gives})
     # What only the forward computes would draw what it reads to its own place, far ahead.
     others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
     left = {exprs[i].__chandle__() for i in others if i in exprs}
@@ -37,9 +41,10 @@ def split(
         [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left],
         {exprs[i].__chandle__() for i in cut.recomputed},
     )
-    backward = _half(
-        program, "backward", kept, [rewrite.substituted(g, instead) for g in gradients], stand_ins
-    )
+    takes = [name for name, is_last in zip(names, turned, strict=True) if is_last]
+    by_backward = [rewrite.substituted(g, instead) for g in gradients]
+    attrs = {channels_last.TAKES: takes}
+    backward = _half(program, "backward", kept, by_backward, stand_ins, attrs)
     return SplitProgram.of(program, forward, backward, cut)
 
 
@@ -49,6 +54,7 @@ def _half(
     bound: Sequence[rewrite.Binding],
     returned: Sequence[Any],
     more: Sequence[Any],
+    attrs: Mapping[str, Sequence[Any]],
 ) -> RelaxProgram:
     """A function of the given results; it takes what it needs of the arguments, and all `more`."""
     function = rewrite.function_of([], bound, returned)
@@ -62,7 +68,8 @@ def _half(
     function = relax.Function([*params, *more], function.body, function.ret_ty, True)
     # Kernels that passes made, such as those of fast_math, are functions of the module.
     functions = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}
-    functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
+    about = {"global_symbol": name, **{k: list(v) for k, v in attrs.items() if v}}
+    functions[tvm.ir.GlobalVar(name)] = function.with_attrs(about)
     mod = tvm.IRModule(functions)
     if len(functions) > 1:
         mod = relax.transform.DeadCodeElimination([name])(mod)

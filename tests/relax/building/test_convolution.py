@@ -1,9 +1,17 @@
-"""Convolutions by PyTorch are those that it has."""
+"""Convolutions by PyTorch are those that it has, and images between them have channels last."""
 
 import pytest
+import torch
+from torch.nn import functional
 from tvm import relax
+from tvm.relax import op
 
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.building.targets import BLAS
 from relascope.engine.relax.kernels.convolution import dispatched
+from relascope.passes.relax.training.conv_gradient import of_weight
 
 
 @pytest.mark.parametrize(
@@ -18,3 +26,48 @@ def test_the_gradient_of_a_weight_under_uneven_padding_stays_with_tvm(size, padd
         call = builder.normalize(relax.op.nn.conv2d(data, grad, padding=padding, **layouts))
         assert (dispatched(call) is not None) == served
         builder.emit_func_output(builder.emit(call))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_images_have_channels_last_between_convolutions(batch, stride):
+    torch.manual_seed(0)
+    sizes = {"x": (batch, 3, 9, 8), "w": (6, 3, 3, 3), "b": (6, 1, 1), "deep": (6, 1, 3, 3)}
+    given = {name: torch.randn(size) for name, size in sizes.items()}
+    weight = given["deep"].clone().requires_grad_()
+    made = torch.relu(functional.conv2d(given["x"], given["w"], padding=1) + given["b"])
+    made = functional.pad(made, (1, 1, 1, 1))
+    result = functional.conv2d(made, weight, stride=stride, groups=6)
+    given["grad"] = torch.randn_like(result)
+    result.backward(given["grad"])
+    wanted = result - result.mean((2, 3), keepdim=True), result.amax((0, 2, 3)), weight.grad
+
+    params = [relax.Var(n, relax.TensorType(t.shape, "float32")) for n, t in given.items()]
+    x, w, b, deep, grad = params
+    builder = relax.BlockBuilder()
+    with builder.function("main", params):
+        with builder.dataflow():
+            image = builder.emit(op.nn.relu(op.add(op.nn.conv2d(x, w, padding=[1] * 4), b)))
+            image = builder.emit(op.nn.pad(image, [0, 0, 0, 0, 1, 1, 1, 1]))
+            by_deep = builder.emit(op.nn.conv2d(image, deep, strides=[stride] * 2, groups=6))
+            shape = [int(n) for n in by_deep.ty.shape]
+            mean = builder.emit(op.broadcast_to(op.mean(by_deep, [2, 3], keepdims=True), shape))
+            window = sizes["deep"], [stride] * 2, [0] * 4, [1, 1], 6
+            results = [
+                builder.emit(op.subtract(by_deep, mean)),
+                builder.emit(op.max(by_deep, [0, 2, 3])),
+                builder.emit(of_weight(image, grad, *window, builder)),
+            ]
+            out = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(out)
+    mod = builder.get()
+    for target in (f"llvm {BLAS} {SCHEDULES}", f"llvm {BLAS}", "llvm"):
+        built = runtime.make(mod, BuildOptions(target))
+        found = runtime.Compiled(built, target, mod["main"]).run(given)
+        for one, its in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, its, rtol=1e-4, atol=1e-4)
+    served = runtime.dispatched(mod, f"llvm {BLAS} {SCHEDULES}")
+    text = served.script()
+    assert text.count("relascope.convolution channels-last") == 3
+    turned = text.count("R.permute_dims")
+    assert turned == 3  # into the first convolution, the gradient, and out of the first result

@@ -1,0 +1,259 @@
+"""Images with channels last, between a function's convolutions.
+
+A library's convolutions then need not lay images out anew in each call. What is computed element by
+element on the way, and sums, follow; what else reads an image has it with channels first. Captures
+with channels last stay so from the forward to the backward.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Call
+from tvm.relax import op
+
+from relascope.core.operators import CASTS, POINTWISE, TRANSCENDENTAL
+from relascope.passes.relax.ir import rewrite
+from relascope.passes.relax.ir.rewrite import op_name, shape
+
+TAKES, GIVES = "relascope.takes_channels_last", "relascope.gives_channels_last"
+"""Attributes of a function: names of parameters, and places of results, that have channels last
+where the target has a library for convolutions."""
+LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Axes of an image with channels first in the order of one with channels last, and back."""
+
+_LAYOUTS = {
+    ("nn.conv2d", "NCHW", "OIHW"): ("NHWC", "OIHW", "NHWC"),
+    ("nn.conv2d", "CNHW", "IOHW"): ("CHWN", "IHWO", "CNHW"),
+    ("nn.conv2d_transpose", "NCHW", "IOHW"): ("NHWC", "IOHW", "NHWC"),
+}
+"""By operator and layouts of data and weight: those with channels last, and the result's."""
+_EACH = (POINTWISE | TRANSCENDENTAL | CASTS) - {"resize2d", "image.resize2d", "nn.prelu"}
+Depthwise = Callable[[Any, Any, Any], Any]
+"""Of the convolution that is the gradient of a depthwise weight, the data and the result's gradient
+with channels last: the call that makes it; None where there is none."""
+
+_SUMS = {"sum": op.sum, "mean": op.mean, "max": op.max, "min": op.min}
+
+
+def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
+    """Handles of the images among variables that a convolution makes, and of what is computed
+    element by element of those."""
+    found: set[int] = set()
+    for variable, value in bound:
+        of_image = _layouts(value) is not None and str(value.attrs.data_layout) == "NCHW"
+        of_image |= op_name(value) in _EACH and any(a.__chandle__() in found for a in value.args)
+        if of_image and _is_image(variable):
+            found.add(variable.__chandle__())
+    return found
+
+
+def moved(function: Any, depthwise: Depthwise) -> Any:
+    """A function of one block with channels last where convolutions of static shapes follow one
+    another, and where its attributes say so; the results are the same otherwise."""
+    blocks = function.body.blocks
+    plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+    if not plain or not any(map(_layouts, (b.value for b in blocks[0].bindings))):
+        return function
+    attrs = dict(function.attrs or {})
+    images = _Images(function.params, frozenset(map(str, attrs.get(TAKES, ()))), depthwise)
+    bound = rewrite.bindings(function)
+    for variable, value in bound:
+        images.add(variable, value)
+    gives = frozenset(map(int, attrs.get(GIVES, ())))
+    returned = [
+        images.last(r) if k in gives else images.first(r)
+        for k, r in enumerate(rewrite.results(function, bound))
+    ]
+    return rewrite.function_of(images.params, images.bound, returned, function.attrs)
+
+
+def _is_image(expr: Any) -> bool:
+    kind = expr.ty
+    return isinstance(kind, relax.TensorType) and kind.ndim == 4 and bool(_is_static(kind))
+
+
+def _is_static(kind: Any) -> bool:
+    return isinstance(kind.shape, relax.ShapeExpr) and all(
+        hasattr(d, "value") for d in kind.shape.values
+    )
+
+
+def _layouts(call: Any) -> tuple[str, str, str] | None:
+    if op_name(call) not in ("nn.conv2d", "nn.conv2d_transpose"):
+        return None
+    attrs = call.attrs
+    if str(attrs.out_layout) != str(attrs.data_layout) or not all(map(_is_image, call.args)):
+        return None
+    return _LAYOUTS.get(_key(call))
+
+
+class _Images:
+    """The bindings of a function, written anew, and each image in the forms that it has so far."""
+
+    def __init__(self, params: Sequence[Any], taken: frozenset[str], depthwise: Depthwise) -> None:
+        self._depthwise = depthwise
+        self.bound: list[rewrite.Binding] = []
+        self.params: list[Any] = []
+        self._builder = relax.BlockBuilder()
+        self._first: dict[int, Any] = {}
+        self._last: dict[int, Any] = {}
+        self._values: dict[int, Any] = {}
+        for old in params:
+            new = old
+            if str(old.name) in taken:
+                new = relax.Var(old.name, relax.TensorType(_moved(shape(old)), old.ty.dtype))
+                self._last[old.__chandle__()] = new
+            else:
+                self._first[old.__chandle__()] = old
+            self.params.append(new)
+
+    def first(self, expr: Any) -> Any:
+        """An expression of the function as it is there."""
+        handle = expr.__chandle__()
+        if handle not in self._first and handle in self._last:
+            self._first[handle] = self._turned(self._last[handle], FIRST)
+        return self._first.get(handle, expr)
+
+    def last(self, expr: Any) -> Any:
+        """An image with channels last."""
+        handle = expr.__chandle__()
+        if handle not in self._last:
+            made = self._made_last(expr)
+            self._last[handle] = self._turned(self.first(expr), LAST) if made is None else made
+        return self._last[handle]
+
+    def _made_last(self, expr: Any) -> Any:
+        """An image that is made of one, made of that with channels last; None of others."""
+        value = self._values.get(expr.__chandle__())
+        if value is None or (op_name(value) not in _EACH and op_name(value) != "broadcast_to"):
+            return None
+        images = [a for a in value.args if _is_image(a) and a.__chandle__() not in self._last]
+        if len(images) > 1 or not any(map(_is_image, value.args)):
+            return None
+        for image in images:
+            self.last(image)
+        made = self._instead(value)
+        return None if made is None else self._bind(made[0], str(expr.name))
+
+    def add(self, variable: Any, value: Any) -> None:
+        """A binding of the function, with channels last where that is worth it."""
+        handle = variable.__chandle__()
+        self._values[handle] = value
+        instead = self._instead(value) if isinstance(value, Call) else None
+        if instead is None:
+            held = {v.__chandle__(): v for v in rewrite.variables(value)}
+            moved = held.keys() & (self._last.keys() | self._first.keys())
+            plain = {h: self.first(held[h]) for h in moved}
+            self.bound.append((variable, rewrite.substituted(value, plain)))
+            self._first[handle] = variable
+            return
+        call, is_last = instead
+        made = self._bind(call, str(variable.name))
+        if not is_last and shape(made) != shape(variable):
+            made = self._bind(op.reshape(made, shape(variable)), str(variable.name))
+        (self._last if is_last else self._first)[handle] = made
+
+    def _instead(self, call: Any) -> tuple[Any, bool] | None:
+        """A call on images with channels last, and whether its result is one; None where it takes
+        none or is not known."""
+        name = op_name(call)
+        if _layouts(call) is not None:
+            return self._convolution(call)
+        images = [a for a in call.args if a.__chandle__() in self._last]
+        if not images or not all(map(_is_image, images)):
+            return None
+        if name in _EACH:
+            return rewrite.with_args(call, [self._operand(a) for a in call.args]), True
+        if name == "broadcast_to":
+            return op.broadcast_to(self.last(call.args[0]), _moved(call.args[1].values)), True
+        if name == "collapse_sum_to":
+            size = [1] * 4 + [int(d) for d in call.args[1].values]
+            return op.collapse_sum_to(self.last(call.args[0]), _moved(size[-4:])), False
+        if name in _SUMS and call.attrs.axis is not None:
+            return self._sum(call, [int(a) % 4 for a in call.attrs.axis])
+        if name == "nn.pad" and len(call.attrs.pad_width) == 8:
+            around = [int(w) for w in call.attrs.pad_width]
+            around = [w for axis in LAST for w in around[2 * axis : 2 * axis + 2]]
+            attrs = dict(pad_mode=str(call.attrs.pad_mode), pad_value=float(call.attrs.pad_value))
+            return op.nn.pad(self.last(call.args[0]), around, **attrs), True
+        if name == "strided_slice":
+            axes = [LAST.index(int(a) % 4) for a in call.args[1].fields]
+            rest = [[int(v) for v in part.fields] for part in call.args[2:]]
+            return op.strided_slice(self.last(call.args[0]), axes, *rest), True
+        return None
+
+    def _convolution(self, call: Any) -> tuple[Any, bool] | None:
+        data, weight, result = _LAYOUTS[_key(call)]
+        if int(call.attrs.groups) > 1 and (pair := self._of_depthwise_weight(call)):
+            made = self._depthwise(call, *map(self.last, pair))
+            if made is not None:
+                return made, False
+        kernel = call.args[1]
+        kernel = self.last(kernel) if weight == "IHWO" else self.first(kernel)
+        make = op.nn.conv2d if op_name(call) == "nn.conv2d" else op.nn.conv2d_transpose
+        given = ("strides", "padding", "dilation", *["output_padding"] * (make is not op.nn.conv2d))
+        options = {name: [int(v) for v in getattr(call.attrs, name)] for name in given}
+        layouts = {"data_layout": data, "kernel_layout": weight, "out_layout": result}
+        groups = int(call.attrs.groups)
+        made = make(self.last(call.args[0]), kernel, groups=groups, **options, **layouts)
+        return made, result == "NHWC"
+
+    def _of_depthwise_weight(self, call: Any) -> tuple[Any, Any] | None:
+        """The images whose channels a convolution takes one by one, with the batch in the place of
+        channels, as `training.conv_gradient` has it; None where it does not."""
+        data, window = call.args
+        channels, batch, *size = shape(window)
+        grad = self._under("reshape" if batch == 1 else "permute_dims", window)
+        if batch > 1:
+            data = self._under("permute_dims", self._under("reshape", data))
+        wanted = ((batch, channels, *shape(call.args[0])[2:]), (batch, channels, *size))
+        images = data, grad
+        if not all(i is not None and _is_image(i) for i in images):
+            return None
+        return images if (shape(data), shape(grad)) == wanted else None
+
+    def _under(self, name: str, expr: Any) -> Any:
+        value = None if expr is None else self._values.get(expr.__chandle__())
+        return value.args[0] if value is not None and op_name(value) == name else None
+
+    def _operand(self, expr: Any) -> Any:
+        """What is computed with an image element by element: its last axes meet the image's."""
+        kind = expr.ty
+        if not isinstance(kind, relax.TensorType) or kind.ndim == 0:
+            return expr
+        if kind.ndim == 4:
+            return self.last(expr)
+        size = (*[1] * (4 - kind.ndim), *shape(expr))
+        return self._turned(self._bind(op.reshape(self.first(expr), size), "size"), LAST)
+
+    def _sum(self, call: Any, axes: Sequence[int]) -> tuple[Any, bool] | None:
+        keeps = bool(call.attrs.keepdims)
+        left = [LAST.index(axis) for axis in range(4) if axis not in axes]
+        if not keeps and left != sorted(left):
+            return None
+        places = sorted(LAST.index(axis) for axis in axes)
+        made = _SUMS[op_name(call)](self.last(call.args[0]), places, keepdims=keeps)
+        return made, keeps
+
+    def _bind(self, expr: Any, name: str) -> Any:
+        made = self._builder.normalize(expr)
+        variable = relax.DataflowVar(name, made.ty)
+        self.bound.append((variable, made))
+        return variable
+
+    def _turned(self, expr: Any, axes: Sequence[int]) -> Any:
+        """An image with its axes in another order; where no element moves, another view of it."""
+        size = shape(expr)
+        new = [size[axis] for axis in axes]
+        still = [axis for axis in axes if size[axis] > 1]
+        moves = still != sorted(still)
+        return self._bind(op.permute_dims(expr, axes) if moves else op.reshape(expr, new), "image")
+
+
+def _moved(size: Any) -> list[int]:
+    return [int(size[axis]) for axis in LAST]
+
+
+def _key(call: Any) -> tuple[str, str, str]:
+    return op_name(call), str(call.attrs.data_layout), str(call.attrs.kernel_layout)
