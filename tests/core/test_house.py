@@ -37,7 +37,7 @@ LINES = {
     "bench": 3754,
     "commands": 3372,
     "core": 1331,
-    "engine": 41398,
+    "engine": 41407,
     "passes": 11199,
     "recorder": 1470,
     "samples": 570,

@@ -1,8 +1,9 @@
 """Kernels for operators whose own in TVM are missing or wrong.
 
 TVM's layer norm refuses float64. Its slice_scatter reads past what it scatters, and two in one
-kernel have given what stood there. It has no log1p: log(1 + y) gets its sum into the logarithm's
-kernel, for `engine.cpu_kernels.vector_math` to see.
+kernel have given what stood there. Its index_tensor takes indices out of a tuple, from which its
+fusion can separate the kernel that makes them. It has no log1p: log(1 + y) gets its sum into the
+logarithm's kernel, for `engine.cpu_kernels.vector_math` to see.
 """
 
 import functools
@@ -11,7 +12,7 @@ from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import te, topi
+from tvm import relax, te, topi
 from tvm.relax.transform.legalize_ops import manipulate, nn
 
 _CALL = tvm.ir.Op.get("relax.call_tir")
@@ -23,6 +24,7 @@ def register() -> None:
     theirs = functools.partial(_log, tvm.ir.Op.get("relax.log").get_attr("FLegalize"))
     tvm.ir.register_op_attr("relax.log", "FLegalize", theirs, level=11)
     tvm.ir.register_op_attr("relax.slice_scatter", "FLegalize", _slice_scatter, level=11)
+    tvm.ir.register_op_attr("relax.index_tensor", "FLegalize", _index_tensor, level=11)
 
 
 def _layer_norm(builder: Any, call: Any) -> Any:
@@ -32,6 +34,13 @@ def _layer_norm(builder: Any, call: Any) -> Any:
     return builder.call_te(
         _normalised, *call.args, axes, float(call.attrs.epsilon), primfunc_name_hint="layer_norm"
     )
+
+
+def _index_tensor(builder: Any, call: Any) -> Any:
+    data, indices = call.args
+    if not isinstance(indices, relax.Tuple):
+        return manipulate._index_tensor(builder, call)
+    return builder.call_te(topi.index_tensor, data, list(indices.fields))
 
 
 def _normalised(

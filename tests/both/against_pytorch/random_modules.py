@@ -13,6 +13,7 @@ ONCE_WRONG = (
     pytest.param("attention: encoder layer", marks=pytest.mark.exhaustive),
     "without gradients: data",  # an output required a gradient
     "dropout: transposed",
+    "indices: index add",  # Relax could not build its gradient
     "norms: batch norm, mean of all",  # each run moves its statistics by another amount
 )
 REFUSED = ("norms: batch norm, mean of all",)
