@@ -11,10 +11,12 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 from tvm.relax import op
+from tvm.tirx import IntImm
 
 from relascope.core.operators import CASTS, POINTWISE, TRANSCENDENTAL
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.rewrite import op_name, shape
+from relascope.passes.relax.transpose_dedup import axes_of
 
 TAKES, GIVES = "relascope.takes_channels_last", "relascope.gives_channels_last"
 """Attributes of a function: names of parameters, and places of results, that have channels last
@@ -29,9 +31,10 @@ _LAYOUTS = {
 }
 """By operator and layouts of data and weight: those with channels last, and the result's."""
 _EACH = (POINTWISE | TRANSCENDENTAL | CASTS) - {"resize2d", "image.resize2d", "nn.prelu"}
-Depthwise = Callable[[Any, Any, Any], Any]
-"""Of the convolution that is the gradient of a depthwise weight, the data and the result's gradient
-with channels last: the call that makes it; None where there is none."""
+Served = Callable[..., Any]
+"""A library's call for a convolution, typed; None where it has none. Of one that is the gradient of
+a depthwise weight, the data and the result's gradient with channels last may follow, which the call
+then takes instead."""
 
 _SUMS = {"sum": op.sum, "mean": op.mean, "max": op.max, "min": op.min}
 
@@ -48,15 +51,17 @@ def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
     return found
 
 
-def moved(function: Any, depthwise: Depthwise) -> Any:
-    """A function of one block with channels last where convolutions of static shapes follow one
-    another, and where its attributes say so; the results are the same otherwise."""
-    blocks = function.body.blocks
+def moved(function: Any, served: Served) -> Any:
+    """A function of one block with channels last where a library's convolutions of static shapes
+    follow one another, and where its attributes say so; the results are the same otherwise. Raises
+    EngineError of kind "usage" where a function with such attributes branches."""
+    blocks, attrs = function.body.blocks, dict(function.attrs or {})
     plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
-    if not plain or not any(map(_layouts, (b.value for b in blocks[0].bindings))):
+    if not attrs.keys() & {TAKES, GIVES} and not (
+        plain and any(_layouts(b.value) for b in blocks[0].bindings)
+    ):
         return function
-    attrs = dict(function.attrs or {})
-    images = _Images(function.params, frozenset(map(str, attrs.get(TAKES, ()))), depthwise)
+    images = _Images(function.params, frozenset(map(str, attrs.get(TAKES, ()))), served)
     bound = rewrite.bindings(function)
     for variable, value in bound:
         images.add(variable, value)
@@ -70,20 +75,19 @@ def moved(function: Any, depthwise: Depthwise) -> Any:
 
 def _is_image(expr: Any) -> bool:
     kind = expr.ty
-    return isinstance(kind, relax.TensorType) and kind.ndim == 4 and bool(_is_static(kind))
-
-
-def _is_static(kind: Any) -> bool:
-    return isinstance(kind.shape, relax.ShapeExpr) and all(
-        hasattr(d, "value") for d in kind.shape.values
-    )
+    if not isinstance(kind, relax.TensorType) or kind.ndim != 4:
+        return False
+    size = kind.shape
+    return isinstance(size, relax.ShapeExpr) and all(isinstance(d, IntImm) for d in size.values)
 
 
 def _layouts(call: Any) -> tuple[str, str, str] | None:
     if op_name(call) not in ("nn.conv2d", "nn.conv2d_transpose"):
         return None
-    attrs = call.attrs
+    attrs, dtypes = call.attrs, {str(e.ty.dtype) for e in (*call.args, call)}
     if str(attrs.out_layout) != str(attrs.data_layout) or not all(map(_is_image, call.args)):
+        return None
+    if dtypes not in ({"float32"}, {"float64"}):
         return None
     return _LAYOUTS.get(_key(call))
 
@@ -91,8 +95,8 @@ def _layouts(call: Any) -> tuple[str, str, str] | None:
 class _Images:
     """The bindings of a function, written anew, and each image in the forms that it has so far."""
 
-    def __init__(self, params: Sequence[Any], taken: frozenset[str], depthwise: Depthwise) -> None:
-        self._depthwise = depthwise
+    def __init__(self, params: Sequence[Any], taken: frozenset[str], served: Served) -> None:
+        self._served = served
         self.bound: list[rewrite.Binding] = []
         self.params: list[Any] = []
         self._builder = relax.BlockBuilder()
@@ -150,8 +154,9 @@ class _Images:
             return
         call, is_last = instead
         made = self._bind(call, str(variable.name))
-        if not is_last and shape(made) != shape(variable):
-            made = self._bind(op.reshape(made, shape(variable)), str(variable.name))
+        if is_last and not _is_image(variable):  # a sum that leaves out axes of one element
+            plain = op.reshape(self._turned(made, FIRST), shape(variable))
+            made, is_last = self._bind(plain, str(variable.name)), False
         (self._last if is_last else self._first)[handle] = made
 
     def _instead(self, call: Any) -> tuple[Any, bool] | None:
@@ -161,23 +166,23 @@ class _Images:
         if _layouts(call) is not None:
             return self._convolution(call)
         images = [a for a in call.args if a.__chandle__() in self._last]
-        if not images or not all(map(_is_image, images)):
+        if not images or any(getattr(a.ty, "ndim", 0) > 4 for a in call.args):
             return None
         if name in _EACH:
             return rewrite.with_args(call, [self._operand(a) for a in call.args]), True
-        if name == "broadcast_to":
+        if name == "broadcast_to" and len(call.args[1].values) == 4:
             return op.broadcast_to(self.last(call.args[0]), _moved(call.args[1].values)), True
         if name == "collapse_sum_to":
             size = [1] * 4 + [int(d) for d in call.args[1].values]
-            return op.collapse_sum_to(self.last(call.args[0]), _moved(size[-4:])), False
+            return op.collapse_sum_to(self.last(call.args[0]), _moved(size[-4:])), True
         if name in _SUMS and call.attrs.axis is not None:
             return self._sum(call, [int(a) % 4 for a in call.attrs.axis])
-        if name == "nn.pad" and len(call.attrs.pad_width) == 8:
+        if name == "nn.pad" and rewrite.is_floating(call.args[0]):
             around = [int(w) for w in call.attrs.pad_width]
             around = [w for axis in LAST for w in around[2 * axis : 2 * axis + 2]]
             attrs = dict(pad_mode=str(call.attrs.pad_mode), pad_value=float(call.attrs.pad_value))
             return op.nn.pad(self.last(call.args[0]), around, **attrs), True
-        if name == "strided_slice":
+        if name == "strided_slice" and all(isinstance(a, relax.Tuple) for a in call.args[1:]):
             axes = [LAST.index(int(a) % 4) for a in call.args[1].fields]
             rest = [[int(v) for v in part.fields] for part in call.args[2:]]
             return op.strided_slice(self.last(call.args[0]), axes, *rest), True
@@ -186,7 +191,7 @@ class _Images:
     def _convolution(self, call: Any) -> tuple[Any, bool] | None:
         data, weight, result = _LAYOUTS[_key(call)]
         if int(call.attrs.groups) > 1 and (pair := self._of_depthwise_weight(call)):
-            made = self._depthwise(call, *map(self.last, pair))
+            made = self._served(call, *map(self.last, pair))
             if made is not None:
                 return made, False
         kernel = call.args[1]
@@ -197,25 +202,31 @@ class _Images:
         layouts = {"data_layout": data, "kernel_layout": weight, "out_layout": result}
         groups = int(call.attrs.groups)
         made = make(self.last(call.args[0]), kernel, groups=groups, **options, **layouts)
-        return made, result == "NHWC"
+        made = self._builder.normalize(made)
+        return None if self._served(made) is None else (made, result == "NHWC")
 
     def _of_depthwise_weight(self, call: Any) -> tuple[Any, Any] | None:
         """The images whose channels a convolution takes one by one, with the batch in the place of
         channels, as `training.conv_gradient` has it; None where it does not."""
         data, window = call.args
         channels, batch, *size = shape(window)
-        grad = self._under("reshape" if batch == 1 else "permute_dims", window)
+        grad = self._reshaped(window) if batch == 1 else self._by_channel(window)
         if batch > 1:
-            data = self._under("permute_dims", self._under("reshape", data))
+            data = self._by_channel(self._reshaped(data))
         wanted = ((batch, channels, *shape(call.args[0])[2:]), (batch, channels, *size))
         images = data, grad
         if not all(i is not None and _is_image(i) for i in images):
             return None
         return images if (shape(data), shape(grad)) == wanted else None
 
-    def _under(self, name: str, expr: Any) -> Any:
+    def _reshaped(self, expr: Any) -> Any:
+        value = self._values.get(expr.__chandle__())
+        return value.args[0] if value is not None and op_name(value) == "reshape" else None
+
+    def _by_channel(self, expr: Any) -> Any:
         value = None if expr is None else self._values.get(expr.__chandle__())
-        return value.args[0] if value is not None and op_name(value) == name else None
+        turned = op_name(value) == "permute_dims" and axes_of(value) == [1, 0, 2, 3]
+        return value.args[0] if value is not None and turned else None
 
     def _operand(self, expr: Any) -> Any:
         """What is computed with an image element by element: its last axes meet the image's."""

@@ -192,7 +192,9 @@ def _function(program: RelaxProgram, options: BuildOptions, name: str) -> Any:
     """A function of a program, which by our schedules on a CPU gives up captures and masks, if it
     is a backward."""
     function, on_cpu = program.mod[name], str(parse(options.target).kind.name) == "llvm"
-    if program.tvm_passes or program.code or not on_cpu or SCHEDULES not in options.target:
+    if program.tvm_passes or program.code:  # what is left of TVM's pipeline builds it as it is
+        return function.without_attr(channels_last.TAKES).without_attr(channels_last.GIVES)
+    if not on_cpu or SCHEDULES not in options.target:
         return function
     masks, names = {m.name for m in program.masks}, [str(p.name) for p in function.params]
     spent = [n for n in names if name == "backward" and (n in masks or is_capture(n))]

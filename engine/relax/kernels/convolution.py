@@ -36,7 +36,7 @@ _LAST = {
 
 def dispatched(call: Any, *images: Any) -> Any:
     """PyTorch's call for a convolution; None where it has none. `call` is of any operator, typed,
-    on tensors of one floating dtype; `images` are those of `passes.relax.channels_last.Depthwise`.
+    on tensors of one floating dtype; `images` are those of `passes.relax.channels_last.Served`.
     """
     name = str(call.op.name)
     if name != "relax.nn.conv2d" and name not in TURNED:
@@ -78,7 +78,7 @@ def dispatched(call: Any, *images: Any) -> Any:
     return relax.op.call_dps_packed(symbol, images or tuple(call.args), call.ty)
 
 
-moved = functools.partial(channels_last.moved, depthwise=dispatched)
+moved = functools.partial(channels_last.moved, served=dispatched)
 """A function with channels last between its convolutions; the gradients of depthwise weights are
 PyTorch's."""
 

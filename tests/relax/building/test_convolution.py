@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import tvm
 from torch.nn import functional
 from tvm import relax
 from tvm.relax import op
@@ -11,6 +12,7 @@ from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS
 from relascope.engine.relax.kernels.convolution import dispatched
+from relascope.passes.relax import channels_last
 from relascope.passes.relax.training.conv_gradient import of_weight
 
 
@@ -40,7 +42,12 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
     result = functional.conv2d(made, weight, stride=stride, groups=6)
     given["grad"] = torch.randn_like(result)
     result.backward(given["grad"])
-    wanted = result - result.mean((2, 3), keepdim=True), result.amax((0, 2, 3)), weight.grad
+    wanted = (
+        result - result.mean((2, 3), keepdim=True),
+        result.amax((0, 2, 3)),
+        result.sum(0),
+        weight.grad,
+    )
 
     params = [relax.Var(n, relax.TensorType(t.shape, "float32")) for n, t in given.items()]
     x, w, b, deep, grad = params
@@ -56,6 +63,7 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
             results = [
                 builder.emit(op.subtract(by_deep, mean)),
                 builder.emit(op.max(by_deep, [0, 2, 3])),
+                builder.emit(op.collapse_sum_to(by_deep, shape[1:])),
                 builder.emit(of_weight(image, grad, *window, builder)),
             ]
             out = builder.emit_output(relax.Tuple(results))
@@ -70,4 +78,20 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
     text = served.script()
     assert text.count("relascope.convolution channels-last") == 3
     turned = text.count("R.permute_dims")
-    assert turned == 3  # into the first convolution, the gradient, and out of the first result
+    assert turned == 4  # into the first convolution, the gradient, and out of both that are images
+
+
+def test_a_capture_with_channels_last_comes_so_to_a_backward_without_convolutions():
+    made = relax.Var("made", relax.TensorType([2, 3, 4, 5], "float32"))
+    grad = relax.Var("grad", relax.TensorType([2, 3, 4, 5], "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [made, grad]):
+        with builder.dataflow():
+            out = builder.emit_output(op.collapse_sum_to(op.multiply(made, grad), [3, 4, 5]))
+        builder.emit_func_output(out)
+    main = builder.get()["main"].with_attr(channels_last.TAKES, ["made"])
+    given = {name: torch.randn(2, 3, 4, 5) for name in ("made", "grad")}
+    for target in (f"llvm {BLAS} {SCHEDULES}", "llvm"):
+        built = runtime.make(tvm.IRModule({"main": main}), BuildOptions(target))
+        (found,) = runtime.Compiled(built, target, main).run(given)
+        torch.testing.assert_close(found, (given["made"] * given["grad"]).sum(0))
