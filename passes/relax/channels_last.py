@@ -41,9 +41,9 @@ _SUMS = {"sum": op.sum, "mean": op.mean, "max": op.max, "min": op.min}
 
 def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
     """Handles of the images among variables that a convolution makes, and of what is computed
-    element by element of those."""
+    element by element of those; none where channels stay first."""
     found: set[int] = set()
-    for variable, value in bound:
+    for variable, value in bound if _gains([value for _, value in bound]) else ():
         of_image = _layouts(value) is not None and str(value.attrs.data_layout) == "NCHW"
         of_image |= op_name(value) in _EACH and any(a.__chandle__() in found for a in value.args)
         if of_image and _is_image(variable):
@@ -57,9 +57,8 @@ def moved(function: Any, served: Served) -> Any:
     EngineError of kind "usage" where a function with such attributes branches."""
     blocks, attrs = function.body.blocks, dict(function.attrs or {})
     plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
-    if not attrs.keys() & {TAKES, GIVES} and not (
-        plain and any(_layouts(b.value) for b in blocks[0].bindings)
-    ):
+    gains = plain and _gains([b.value for b in blocks[0].bindings])
+    if not gains and not attrs.keys() & {TAKES, GIVES}:
         return function
     images = _Images(function.params, frozenset(map(str, attrs.get(TAKES, ()))), served)
     bound = rewrite.bindings(function)
@@ -71,6 +70,12 @@ def moved(function: Any, served: Served) -> Any:
         for k, r in enumerate(rewrite.results(function, bound))
     ]
     return rewrite.function_of(images.params, images.bound, returned, function.attrs)
+
+
+def _gains(values: Sequence[Any]) -> bool:
+    """Whether channels last make a function faster: by its convolutions in groups, which then take
+    half the time. Others alone run slower so on two threads."""
+    return any(_layouts(value) and int(value.attrs.groups) > 1 for value in values)
 
 
 def _is_image(expr: Any) -> bool:

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3372,
     "core": 1331,
     "engine": 41409,
-    "passes": 11210,
+    "passes": 11215,
     "recorder": 1470,
     "samples": 570,
     "viz": 25255,
