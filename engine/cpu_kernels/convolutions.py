@@ -26,7 +26,7 @@ def convolution(
     outputs, *size), all of one dtype."""
     transposed = options[3]
     pointwise = _is_pointwise(weight, options)
-    data, its = _exact(data, weight), _exact(out, weight)
+    (data,) = (data,) if pointwise else _exact(weight, data)
     if pointwise and _has_rows(data) and _has_rows(out):
         matrix = weight.flatten(1)
         torch.mm(_rows(data), matrix if transposed else matrix.T, out=_rows(out))
@@ -43,7 +43,8 @@ def convolution(
     elif transposed and _folds(options) and out.numel() and weight.device.type == "cpu":
         # PyTorch's own kernel for a transposed one is slow where the channels are few.
         turned = (*options[:3], False, (0,) * (out.ndim - 2), options[5])
-        out.copy_(_BACKWARD(data, its, weight, None, *turned, (True, False, False))[0])
+        like = out.contiguous() if data.is_contiguous() else out  # read for its layout alone
+        out.copy_(_BACKWARD(data, like, weight, None, *turned, (True, False, False))[0])
     else:
         _CONVOLUTION(data, weight, None, *options, out=out)
 
@@ -73,7 +74,7 @@ def weight_gradient(
     pointwise = _is_pointwise(out, options)
     # The zeros around an image, times infinity, would be NaN.
     if not pointwise and not (_is_product(grad, out, options) and grad.isfinite().all()):
-        data, grad = _exact(data, grad), _exact(grad, grad)
+        data, grad = _exact(grad, data, grad)
         out.copy_(_BACKWARD(grad, data, out, None, *options, (False, True, False))[1])
         return
     if pointwise and _has_rows(data) and _has_rows(grad):
@@ -84,11 +85,13 @@ def weight_gradient(
     torch.mm(_by_channel(grad), _by_channel(columns).T, out=out.flatten(1))
 
 
-def _exact(image: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """An image to be multiplied with a factor, as it is, or with channels first where that may be
-    infinite: by channels last, PyTorch multiplies the zeros around an image, too."""
-    last = image.device.type == "cpu" and not image.is_contiguous() and _has_rows(image)
-    return image.contiguous() if last and not math.isfinite(float(factor.sum())) else image
+def _exact(factor: torch.Tensor, *images: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Images to be multiplied with a factor, with channels first where that may be infinite: by
+    channels last, PyTorch multiplies the zeros around an image, too."""
+    last = [i.device.type == "cpu" and not i.is_contiguous() and _has_rows(i) for i in images]
+    if not any(last) or math.isfinite(float(factor.sum())):
+        return images
+    return tuple(i.contiguous() for i in images)
 
 
 def _has_rows(image: torch.Tensor) -> bool:
