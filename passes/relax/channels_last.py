@@ -21,10 +21,12 @@ from relascope.passes.relax.transpose_dedup import axes_of
 TAKES, GIVES = "relascope.takes_channels_last", "relascope.gives_channels_last"
 """Attributes of a function: names of parameters, and places of results, that have channels last
 where the target has a library for convolutions."""
+TURNED = "turned"
+"""The name of variables that are bound to another order, or another shape, of what is there."""
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Axes of an image with channels first in the order of one with channels last, and back."""
 
-_LAYOUTS = {
+LAYOUTS = {
     ("nn.conv2d", "NCHW", "OIHW"): ("NHWC", "OIHW", "NHWC"),
     ("nn.conv2d", "CNHW", "IOHW"): ("CHWN", "IHWO", "CNHW"),
     ("nn.conv2d_transpose", "NCHW", "IOHW"): ("NHWC", "IOHW", "NHWC"),
@@ -94,7 +96,7 @@ def _layouts(call: Any) -> tuple[str, str, str] | None:
         return None
     if dtypes not in ({"float32"}, {"float64"}):
         return None
-    return _LAYOUTS.get(_key(call))
+    return LAYOUTS.get(_key(call))
 
 
 class _Images:
@@ -194,7 +196,7 @@ class _Images:
         return None
 
     def _convolution(self, call: Any) -> tuple[Any, bool] | None:
-        data, weight, result = _LAYOUTS[_key(call)]
+        data, weight, result = LAYOUTS[_key(call)]
         if int(call.attrs.groups) > 1 and (pair := self._of_depthwise_weight(call)):
             made = self._served(call, *map(self.last, pair))
             if made is not None:
@@ -215,9 +217,9 @@ class _Images:
         channels, as `training.conv_gradient` has it; None where it does not."""
         data, window = call.args
         channels, batch, *size = shape(window)
-        grad = self._reshaped(window) if batch == 1 else self._by_channel(window)
+        grad = self._reshaped(window) if batch == 1 else self._turned_by(window, [1, 0, 2, 3])
         if batch > 1:
-            data = self._by_channel(self._reshaped(data))
+            data = self._reshaped(self._turned_by(self._reshaped(data), [2, 1, 0, 3, 4]))
         wanted = ((batch, channels, *shape(call.args[0])[2:]), (batch, channels, *size))
         images = data, grad
         if not all(i is not None and _is_image(i) for i in images):
@@ -225,12 +227,12 @@ class _Images:
         return images if (shape(data), shape(grad)) == wanted else None
 
     def _reshaped(self, expr: Any) -> Any:
-        value = self._values.get(expr.__chandle__())
+        value = None if expr is None else self._values.get(expr.__chandle__())
         return value.args[0] if value is not None and op_name(value) == "reshape" else None
 
-    def _by_channel(self, expr: Any) -> Any:
+    def _turned_by(self, expr: Any, axes: list[int]) -> Any:
         value = None if expr is None else self._values.get(expr.__chandle__())
-        turned = op_name(value) == "permute_dims" and axes_of(value) == [1, 0, 2, 3]
+        turned = op_name(value) == "permute_dims" and axes_of(value) == axes
         return value.args[0] if value is not None and turned else None
 
     def _operand(self, expr: Any) -> Any:
@@ -241,7 +243,7 @@ class _Images:
         if kind.ndim == 4:
             return self.last(expr)
         size = (*[1] * (4 - kind.ndim), *shape(expr))
-        return self._turned(self._bind(op.reshape(self.first(expr), size), "size"), LAST)
+        return self._turned(self._bind(op.reshape(self.first(expr), size), TURNED), LAST)
 
     def _sum(self, call: Any, axes: Sequence[int]) -> tuple[Any, bool] | None:
         keeps = bool(call.attrs.keepdims)
@@ -264,7 +266,7 @@ class _Images:
         new = [size[axis] for axis in axes]
         still = [axis for axis in axes if size[axis] > 1]
         moves = still != sorted(still)
-        return self._bind(op.permute_dims(expr, axes) if moves else op.reshape(expr, new), "image")
+        return self._bind(op.permute_dims(expr, axes) if moves else op.reshape(expr, new), TURNED)
 
 
 def _moved(size: Any) -> list[int]:

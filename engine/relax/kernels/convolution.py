@@ -26,11 +26,7 @@ TURNED = {
 """Transposed convolutions, and the layouts that PyTorch has."""
 _NAME = "relascope.convolution"
 _OF_WEIGHTS = ("CNHW", "IOHW"), ("NCHW", "OIHW")
-_LAST = {
-    ("NHWC", "OIHW", "NHWC"): ("NCHW", "OIHW", "NCHW"),
-    ("NHWC", "IOHW", "NHWC"): ("NCHW", "IOHW", "NCHW"),
-    ("CHWN", "IHWO", "CNHW"): ("CNHW", "IOHW", "CNHW"),
-}
+_LAST = {last: (data, weight, data) for (_, data, weight), last in channels_last.LAYOUTS.items()}
 """By layouts with channels last, of data, weight and result, those with channels first."""
 
 
@@ -47,8 +43,8 @@ def dispatched(call: Any, *images: Any) -> Any:
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     last, groups = layouts in _LAST, int(attrs.groups)
     data, weight, out = layouts = _LAST.get(layouts, layouts)
-    depthwise = bool(images) or (not last and _is_of_depthwise_weight(call, groups))
-    of_weight = groups == 1 if data == "CNHW" else depthwise
+    in_groups = bool(images) or (not last and _is_of_weight_in_groups(call, groups))
+    of_weight = groups == 1 if data == "CNHW" else in_groups
     # The padding need not reach the last places of a weight's gradient.
     uneven = (
         any(b > a for a, b in zip(padding, after, strict=True)) if of_weight else padding != after
@@ -79,18 +75,15 @@ def dispatched(call: Any, *images: Any) -> Any:
 
 
 moved = functools.partial(channels_last.moved, served=dispatched)
-"""A function with channels last between its convolutions; the gradients of depthwise weights are
-PyTorch's."""
+"""A function with channels last between its convolutions."""
 
 
-def _is_of_depthwise_weight(call: Any, groups: int) -> bool:
-    """Whether a convolution is the gradient of a weight with a group for each channel, or the same
-    as one: its window is larger than its result."""
+def _is_of_weight_in_groups(call: Any, groups: int) -> bool:
+    """Whether a convolution is the gradient of a weight in groups, or the same as one: its window
+    is larger than its result."""
     if str(call.op.name) in TURNED or groups == 1 or not _is_static(call):
         return False
-    data, window = map(shape, call.args)
-    large = math.prod(window[2:]) > math.prod(shape(call)[2:])
-    return data[0] == 1 and groups == window[0] and large
+    return math.prod(shape(call.args[1])[2:]) > math.prod(shape(call)[2:])
 
 
 def _is_even(call: Any, padding: tuple[int, ...], last: bool) -> bool:
@@ -122,9 +115,9 @@ def _weight_gradient(options: convolutions.Options, last: bool, *arrays: Any) ->
     data, grad, out = map(tensor_of, arrays)
     if last:
         data, grad = data.permute(FIRST), grad.permute(FIRST)
-    if (groups := options[-1]) > 1:  # one channel each
+    elif (groups := options[-1]) > 1:
+        parts = data.unflatten(1, (groups, -1)).permute(2, 1, 0, *range(3, data.ndim + 1))
+        data, grad = parts.flatten(1, 2), grad.transpose(0, 1)
+    if options[-1] > 1:
         out = out.transpose(0, 1)
-        if not last:
-            data = data.view(groups, -1, *data.shape[2:]).transpose(0, 1)
-            grad = grad.transpose(0, 1)
     convolutions.weight_gradient(data, grad, options, out)

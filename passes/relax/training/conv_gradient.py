@@ -40,70 +40,39 @@ def of_weight(
     groups: int,
     builder: Any,
 ) -> Any:
-    """The gradient of a weight of this size, by the number of groups:
-
-    - One: a convolution of the data with the gradient, both with batch and channels exchanged,
-      which libraries know.
-    - As many as channels: a convolution in whose groups the batch is the channels.
-    - Else one product a group of such patches side by side, as im2col (Chellapilla, Puri and
-      Simard, "High Performance Convolutional Neural Networks for Document Processing", 2006).
+    """The gradient of a weight of this size: a convolution of the data with the gradient, which
+    libraries know. Batch and channels are exchanged, by the layout where there is one group, else
+    group by group.
 
     `data` is (batch, channels, rows, columns), `grad` of the convolution's result, and the others
     are the convolution's, with four paddings."""
-    batch, channels, _, _ = shape(data)
-    out, _, height, width = size
-    rows, columns = shape(grad)[2:]
+    batch, channels, *_ = shape(data)
+    out, *_, height, width = size
     top, left, bottom, right = padding
-    if groups == 1 or groups == channels == out:
-        below, beside = beyond(data, grad, size, strides, padding, dilation)
-        layouts = ("CNHW", "IOHW", "CNHW")
-        if groups > 1:
-            size_of_data = [1, channels * batch, *shape(data)[2:]]
-            data = op.reshape(by_channel(data), size_of_data) if batch > 1 else data
-            grad = by_channel(grad) if batch > 1 else op.reshape(grad, [channels, 1, rows, columns])
-            layouts = ("NCHW", "OIHW", "NCHW")
-        by_weight = op.nn.conv2d(
-            data,
-            grad,
-            strides=dilation,
-            padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
-            dilation=strides,
-            groups=groups,
-            **dict(zip(("data_layout", "kernel_layout", "out_layout"), layouts, strict=True)),
-        )
-        if shape(builder.normalize(by_weight))[2:] != (height, width):
-            by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
-        return by_weight if groups == 1 else op.reshape(by_weight, size)
-    padded = data
-    if any(padding):
-        padded = builder.emit(op.nn.pad(data, [0, 0, 0, 0, top, bottom, left, right]))
-    patches = []
-    for y in range(height):
-        for x in range(width):
-            begin = [y * dilation[0], x * dilation[1]]
-            end = [
-                first + (count - 1) * step + 1
-                for first, count, step in zip(begin, (rows, columns), strides, strict=True)
-            ]
-            patches.append(op.strided_slice(padded, [2, 3], begin, end, strides))
-    patches = [op.reshape(p, [1, batch, channels, rows, columns]) for p in patches]
-    stacked = op.concat(patches, 0) if len(patches) > 1 else patches[0]
-    # (places, batch, channels, rows, columns) to (groups, the rest, channels a group * places)
-    laid = op.reshape(stacked, [height * width, batch, groups, channels // groups, rows * columns])
-    laid = op.reshape(
-        op.permute_dims(laid, [2, 1, 4, 3, 0]),
-        [groups, batch * rows * columns, channels // groups * height * width],
+    below, beside = beyond(data, grad, size, strides, padding, dilation)
+    layouts = {"data_layout": "CNHW", "kernel_layout": "IOHW", "out_layout": "CNHW"}
+    if groups > 1:
+        layouts = {}
+        window = [out, batch, *shape(grad)[2:]]
+        grad = op.reshape(grad, window) if batch == 1 else op.permute_dims(grad, [1, 0, 2, 3])
+        if not batch == channels // groups == 1:
+            apart = op.reshape(data, [batch, groups, channels // groups, *shape(data)[2:]])
+            exchanged = [channels // groups, groups * batch, *shape(data)[2:]]
+            data = op.reshape(op.permute_dims(apart, [2, 1, 0, 3, 4]), exchanged)
+    by_weight = op.nn.conv2d(
+        data,
+        grad,
+        strides=dilation,
+        padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
+        dilation=strides,
+        groups=groups,
+        **layouts,
     )
-    flat = op.reshape(grad, [batch, groups, out // groups, rows * columns])
-    flat = op.reshape(
-        op.permute_dims(flat, [1, 2, 0, 3]), [groups, out // groups, batch * rows * columns]
-    )
-    return op.reshape(op.matmul(flat, laid), size)
-
-
-def by_channel(image: Any) -> Any:
-    """(channels, batch, rows, columns)."""
-    return op.permute_dims(image, [1, 0, 2, 3])
+    if shape(builder.normalize(by_weight))[2:] != (height, width):
+        by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
+    if channels == groups > 1:
+        return op.reshape(by_weight, size)
+    return by_weight if groups == 1 else op.permute_dims(by_weight, [1, 0, 2, 3])
 
 
 def beyond(
