@@ -23,7 +23,7 @@ from relascope.engine.relax.building import runtime
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
 from relascope.engine.relax.kernels.blas import symbol_of
 from relascope.engine.relax.kernels.openblas import LIBRARY
-from relascope.passes.relax.channels_last import FIRST
+from relascope.passes.relax.channels_last import FIRST, TURNED
 from relascope.passes.relax.ir.rewrite import bindings, substituted
 
 _NODE, _PLACE = "node_", "place_"
@@ -207,7 +207,8 @@ def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
     for place, (variable, value) in enumerate(bindings(before["main"])):
         if isinstance(value, tvm.ir.Call):
             numbers[place] = frozenset()
-            pending.append(place)
+            if not str(variable.name).startswith(TURNED):  # of which a node is no more than read
+                pending.append(place)
         if node := _NODES.fullmatch(str(variable.name)):
             # What a pass bound on the way to a node stands right before it.
             numbers |= dict.fromkeys(pending, frozenset({int(node[1])}))

@@ -87,6 +87,23 @@ def test_every_call_of_the_forward_is_in_one_kernel(session):
     check_fusion(session, source, default_pipeline("relax", True))
 
 
+def test_images_with_channels_last_are_shown_as_their_nodes_are(session, tmp_path):
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 6, 3, groups=6)
+    )
+    file = tmp_path / "depthwise.pt"
+    torch.jit.trace(module, torch.randn(2, 3, 9, 8)).save(str(file))
+    source = source_from_file(str(file), "input=2x3x9x8:float32")
+    target = f"{TARGET} {BLAS} {SCHEDULES}"
+    found, graph, values = profile(session, source, default_pipeline("relax", False), target)
+    convolutions = [k for k in found.kernels if "channels-last" in k.name]
+    assert len(convolutions) == 2 and all(k.flops for k in convolutions)
+    for kernel in found.kernels:
+        if kernel.nodes:  # the first lays the input out, and computes nothing
+            check_node(kernel, kernel.nodes[-1], values)
+            assert kernel.outputs[0].shape == graph.by_id[kernel.nodes[-1]].outputs[0].shape
+
+
 def test_views_are_no_kernels_and_equal_ones_are_told_apart(profiled):
     found, graph, _ = profiled(False, f"{TARGET} {BLAS}")
     computed = {i for k in found.kernels for i in k.nodes}
