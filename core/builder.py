@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from math import isfinite, prod
 from typing import Any
 
@@ -43,7 +42,7 @@ class GraphBuilder:
         if copy > 1:
             ident = f"{ident}#{copy}"
         if body is not None:
-            body = _within(body, ident)
+            body = body.renamed(lambda inner: f"{ident}/{inner}")
         scope, source = origin
         self.nodes.append(
             Node(ident, kind, op, name, attrs or {}, inputs, outputs, scope, source, body=body)
@@ -149,18 +148,3 @@ def body_origin(body: Graph) -> tuple[str, str]:
         if node.source:
             return node.scope, node.source
     return "", ""
-
-
-def _within(body: Graph, function: str) -> Graph:
-    """A function's body with ids of its own: equal functions hold equal nodes."""
-
-    def of(ident: str) -> str:
-        return f"{function}/{ident}"
-
-    nodes = tuple(
-        replace(n, id=of(n.id), inputs=tuple(of(i) if isinstance(i, str) else i for i in n.inputs))
-        for n in body.nodes
-    )
-    return replace(
-        body, nodes=nodes, inputs=tuple(map(of, body.inputs)), outputs=tuple(map(of, body.outputs))
-    )

@@ -239,6 +239,17 @@ class Graph:
         """The same graph, each node with the role given for it, or none."""
         return self.with_nodes(replace(n, role=roles.get(n.id, Role.NONE)) for n in self.nodes)
 
+    def renamed(
+        self, of: Callable[[str], str], more: Callable[[Node], Mapping[str, Any]] = lambda node: {}
+    ) -> "Graph":
+        """The same graph, each id as `of` has it, with `more` fields of its nodes."""
+        nodes = []
+        for node in self.nodes:
+            read = tuple(of(i) if isinstance(i, str) else i for i in node.inputs)
+            nodes.append(replace(node, id=of(node.id), inputs=read, **more(node)))
+        inputs, outputs = (tuple(map(of, ids)) for ids in (self.inputs, self.outputs))
+        return replace(self, nodes=tuple(nodes), inputs=inputs, outputs=outputs)
+
     def validate(self) -> None:
         """Check the promises that this class makes. Raises ValueError where an id stands twice, an
         input or output is missing, or a node is read before it is made; the message names the node.

@@ -19,7 +19,8 @@ import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
 
@@ -147,25 +148,13 @@ class _Matcher:
         def of(node_id: str) -> str:
             return self.renamed.get(node_id, node_id)  # arguments of a body keep their names
 
-        nodes = []
-        for node in graph.nodes:
-            old = self.old.get(of(node.id))
-            nodes.append(
-                replace(
-                    node,
-                    id=of(node.id),
-                    inputs=tuple(of(i) if isinstance(i, str) else i for i in node.inputs),
-                    scope=node.scope or (old.scope if old else ""),
-                    source=node.source or (old.source if old else ""),
-                    body=None if node.body is None else self._rename(node.body),
-                )
-            )
-        return replace(
-            graph,
-            nodes=tuple(nodes),
-            inputs=tuple(map(of, graph.inputs)),
-            outputs=tuple(map(of, graph.outputs)),
-        )
+        def kept(node: Node) -> dict[str, Any]:
+            old = self.old.get(of(node.id), node)
+            body = None if node.body is None else self._rename(node.body)
+            about = {"scope": node.scope or old.scope, "source": node.source or old.source}
+            return {"body": body, **about}
+
+        return graph.renamed(of, kept)
 
 
 def flat(graph: Graph) -> Iterator[Node]:
