@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph, Kind
+from relascope.core.graph import Graph, Kind, reached
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.jobs.runs import fitting, label_of, on_inputs
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
@@ -383,7 +383,8 @@ def _to_blame(graph: Graph, ends: Collection[str], right: Iterable[str], ahead: 
     forward (`ahead`) does not read; else the first of the ends."""
     blamed = graph.ancestors(ends) - graph.ancestors(right)
     if ahead:
-        blamed &= _downstream(graph, (i for i in graph.inputs if i not in ahead))
+        others = (i for i in graph.inputs if i not in ahead)
+        blamed &= reached(others, graph.readers.__getitem__).keys()
     suspects = (n.id for n in graph if n.id in blamed and n.kind not in _GIVEN)
     return next(suspects, next(n.id for n in graph if n.id in ends))
 
@@ -394,14 +395,6 @@ def worst_by_node(errors: Iterable[NodeError]) -> dict[str, NodeError]:
         if error.id not in worst or worst[error.id].max_rel < error.max_rel:
             worst[error.id] = error
     return worst
-
-
-def _downstream(graph: Graph, ids: Iterable[str]) -> set[str]:
-    reached = set(ids)
-    for node in graph.nodes:
-        if any(source in reached for source in node.edges):
-            reached.add(node.id)
-    return reached
 
 
 def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str) -> BadNode:
