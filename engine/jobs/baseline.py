@@ -7,7 +7,7 @@ tells what differs between two. Knows no TVM.
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import CODE, INPUTS, ModelSource, linkable
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.protocol.times import CompileTimes, TimeResult, TimeRow
+from relascope.engine.protocol.times import CompileTimes, TimeResult
 from relascope.passes import cost
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.passes.peak_memory import plan
@@ -108,7 +108,7 @@ def take(
     if joint:
         document["captures"] = captures(ask, source, pipeline)
     if speed:
-        document["speed"] = speed_document(ask("time", request), request.repeats)
+        document["speed"] = speed_document(ask("time", request))
     return document
 
 
@@ -134,7 +134,7 @@ def timed_again(
                 table[name] = one
     if speed:
         request = replace(request, repeats=2 * request.repeats)
-        again = speed_document(ask("time", request), request.repeats)
+        again = speed_document(ask("time", request))
         for phase, one in again.items():
             if one["ratio"] < document["speed"][phase]["ratio"]:
                 document["speed"][phase] = one
@@ -231,29 +231,11 @@ def spread(seconds: Sequence[float]) -> Document:
     return {"best_ms": round(ms[0], 4), **told, "runs": len(ms)}
 
 
-def speed_document(result: TimeResult, rounds: int) -> Document:
+def speed_document(result: TimeResult) -> Document:
     """Our time over eager's, by phase: the median of the rounds' ratios, and their quartiles."""
-    eager = {r.phase: r for r in result.rows if r.ratio_to_eager is None}
     found: Document = {}
     for row in result.rows:
+        ratios = {"ratio": row.ratio_to_eager, "q1": row.ratio_q1, "q3": row.ratio_q3}
         if row.ratio_to_eager is not None:
-            ratios = _ratios(row, eager[row.phase], rounds)
-            q1, median, q3 = statistics.quantiles(ratios, n=4, method="inclusive")
-            quarters: Mapping[str, float] = {"ratio": median, "q1": q1, "q3": q3}
-            found[row.phase] = {n: round(v, 4) for n, v in quarters.items()}
+            found[row.phase] = {n: round(v, 4) for n, v in ratios.items() if v is not None}
     return found
-
-
-def _ratios(ours: TimeRow, eager: TimeRow, rounds: int) -> list[float]:
-    if min(len(ours.samples_ms), len(eager.samples_ms)) < rounds:
-        rounds = 1
-    blocks = [
-        [
-            statistics.median(row.samples_ms[k * size : (k + 1) * size])
-            for k in range(rounds)
-            if (size := len(row.samples_ms) // rounds)
-        ]
-        for row in (ours, eager)
-    ]
-    ratios = [a / b for a, b in zip(*blocks, strict=True)]
-    return ratios if len(ratios) > 1 else ratios * 2
