@@ -14,9 +14,9 @@ from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure import timing
-from relascope.engine.measure.difference import Deviation, scale_of
+from relascope.engine.measure.difference import deviation, scale_of
 from relascope.engine.measure.memory import torch_peak, waited, waiting
-from relascope.engine.protocol.accuracy import Comparison, Spread
+from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
@@ -140,8 +140,8 @@ def comparison(
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
     if not theirs.is_floating_point() and not theirs.is_complex():
         against = min(against, WHOLE_NUMBERS)
-    unit, apart = against or 1.0, Deviation(ours, theirs)
-    worst, found = apart.spread(unit) if spread else (apart.worst(), Spread())
+    unit = against or 1.0
+    worst, found = deviation(ours, theirs, unit, spread)
     return Comparison(name, worst, worst / unit, scale, dtype, found)
 
 
