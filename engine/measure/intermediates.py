@@ -103,7 +103,7 @@ def compare_inside(
     `results` from `results_in` of the whole function; `whole` are tensors of the same nodes in the
     function built whole, empty where it is that."""
     theirs = dict(results)
-    known = {name.removeprefix("gradient of "): t for name, t in reference.gradients}
+    known = dict(reference.gradients)
     against: dict[str, float] = {}
     graph, names = inside.function.graph, inside.gradients
     if names:
@@ -113,9 +113,8 @@ def compare_inside(
             if gradient is not None and ident in values:
                 theirs[ident] = f"gradient of {name}", gradient
                 against[ident] = max(scale_of(gradient), floor)
-    nearest = _Nearest(
-        [*((_of_gradient(name), t) for name, t in reference.gradients), *reference.others]
-    )
+    gradients = ((f"gradient of {name}", t) for name, t in reference.gradients)
+    nearest = _Nearest([*gradients, *reference.others])
     found = []
     for node in graph:
         ours = values.get(node.id)
@@ -162,10 +161,6 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
         if index is not None and index < len(results) and tensor_type(results[index]) == kind:
             found[ident] = origin.place, results[index]
     return found
-
-
-def _of_gradient(name: str) -> str:
-    return name if name.startswith("gradient of ") else f"gradient of {name}"
 
 
 @dataclass(frozen=True)

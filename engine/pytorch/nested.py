@@ -248,18 +248,14 @@ def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:
 
 
 def leaves(nested: Nested, name: str) -> Iterator[str]:
-    if nested is None:
-        yield name
-    else:
-        for key, part in nested.items():
-            yield from leaves(part, f"{name}_{key}")
+    paths: Any = pytree.tree_leaves_with_path(nested)
+    for path, _ in paths:
+        yield "_".join([name, *(str(key.key) for key in path)])
 
 
 def built(nested: Nested, tensors: Iterator[Any]) -> Any:
     """An argument put together from its tensors, in order; containers are dicts by key or index."""
-    if nested is None:
-        return next(tensors)
-    return {key: built(part, tensors) for key, part in nested.items()}
+    return pytree.tree_map(lambda leaf: next(tensors), nested)
 
 
 def taken(node: Any, container: dict[Any, Any]) -> list[Any] | None:

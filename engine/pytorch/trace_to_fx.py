@@ -27,7 +27,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.operators import DYNAMIC_INT8
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.flat_trace import TraceOrigin
-from relascope.engine.pytorch.in_place import changed_buffers
+from relascope.engine.pytorch.in_place import changed_buffers, changes_in_place
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.chosen_rows import ChosenRows, chosen_rows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
@@ -222,7 +222,7 @@ class _FxWriter:
         if any(isinstance(a, ChosenRows) for a in tree_leaves(args)):
             return self.of_chosen(op, args)
         made = self.call(op, args, kwargs)
-        if op._schema.name != schema.name and _in_place(schema.name):
+        if op._schema.name != schema.name and changes_in_place(schema.name):
             dtype = self.value(args[0]).dtype  # the changed tensor keeps it
             if made.meta["val"].dtype != dtype:
                 made = self.call(torch.ops.aten.to.dtype, [made, dtype], {})
@@ -231,7 +231,7 @@ class _FxWriter:
     def overload(self, name: str, schema: Any) -> Any:
         """An operator; of one that changes its argument, the form that does not."""
         overload = schema.overload_name or "default"
-        if not _in_place(name):
+        if not changes_in_place(schema.name):
             return getattr(getattr(torch.ops.aten, name), overload)
         if name == "normal_":  # `normal` takes means and deviations as tensors
             return torch.ops.aten.normal_functional.default
@@ -478,10 +478,6 @@ def is_mutable(node: Node) -> bool:
 
 def _types(schema: Any) -> list[str]:
     return [str(a.real_type) for a in schema.arguments]
-
-
-def _in_place(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__")
 
 
 def _is_pair(value: Any) -> bool:
