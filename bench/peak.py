@@ -2,9 +2,9 @@
 
 Llama layers (`unseen.py`), as PyTorch's joint graph after Inductor's decompositions. PyTorch cuts
 it within an `activation_memory_budget`; the strategy `peak` within that share of the peak where
-everything that crosses is kept, or at its lowest if that is more. `passes.cuts.peak` counts both.
-PyTorch's solver takes minutes: `--resume` goes on where FILE ends. Ends with 1 where our peak is
-above PyTorch's, or rises as the budget falls.
+everything that crosses is kept, or at its lowest if that is more. `passes.cuts.lifetimes` counts
+both. PyTorch's solver takes minutes: `--resume` goes on where FILE ends. Ends with 1 where our peak
+is above PyTorch's, or rises as the budget falls.
 """
 
 import json
@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.pytorch.baselines.saved import Partition, is_view, partitions
 from relascope.passes.cuts.cut import Joint, cut
-from relascope.passes.cuts.peak import peak
+from relascope.passes.cuts.lifetimes import peak
 
 SIZES = {16: 512, 24: 768, 32: 1024}  # tokens, by layers
 BUDGETS = (0.30, 0.20, 0.15, 0.10, 0.05)

@@ -68,7 +68,7 @@ class Point:
             fewer bytes.
         measured_share: the same, measured.
         ratio: forward and backward to PyTorch eager's, in turns.
-        estimated_peak_bytes: see `passes.cuts.peak`.
+        estimated_peak_bytes: see `passes.cuts.lifetimes`.
         peak_bytes: the most memory that a step takes; None where that cannot be told.
         max_abs_error: of outputs and gradients, against PyTorch's.
     """

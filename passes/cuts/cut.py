@@ -22,8 +22,9 @@ from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
 from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint
+from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
-from relascope.passes.cuts.peak import peak, peak_limit, within_peak
+from relascope.passes.cuts.peak import peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -123,9 +124,14 @@ class Cut:
         return self.joint.net_share(self.ids)
 
     @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """How long each tensor of a step is held."""
+        return Lifetimes(self.joint, self.ids)
+
+    @property
     def peak_bytes(self) -> int:
-        """Estimated bytes of all tensors at the peak of a step: see `passes.cuts.peak`."""
-        return peak(self.joint, self.ids)
+        """Estimated bytes of all tensors at the peak of a step."""
+        return self.lifetimes.peak
 
     @property
     def uncapped_bytes(self) -> int | None:

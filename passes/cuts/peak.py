@@ -1,69 +1,18 @@
-"""The peak of a step: the most bytes of tensors that are alive at one time, and cuts that lower it.
-
-Counted are captures, masks, results, what the backward computes again, and what forward and
-backward write on the way, in the order in which they hold least, as engines run them. In Relax,
-captures are given up after their last reader; in Relay they are held until the backward ends.
-Storages are not packed, no kernel has two nodes, and what libraries take inside of one is left out.
-"""
+"""Cuts that lower the peak of a step: see `passes.cuts.lifetimes`."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
 from relascope.core.graph import reached
-from relascope.passes.cuts.depth import backward_order
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.lifetimes import peak
 from relascope.passes.cuts.problem import Wish
-from relascope.passes.held_memory import KernelLives
 
 NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
 MOST = 32  # how many minimum cuts may be asked for the cuts to choose from
-
-
-def peak(joint: Joint, captured: Collection[str]) -> int:
-    """Bytes at the peak of a step; unknown dimensions count as none."""
-    kept, results = joint.kept(captured), _storages(joint, joint.outputs)
-    nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
-    ahead = [i for i in nodes if i in joint.forward]
-    kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
-    masks = {i: kept[i] for i in joint.masks if i in kept}
-    given = kept | {b: joint.work.bytes[b] for b in results}
-    held = results if joint.graph.ir == "relax" else given.keys()
-    back = backward_order(joint, joint.computed_again(captured))
-    backward = _lives(joint, back, _storages(joint, joint.gradients) | held, given)
-    forward = _lives(joint, ahead, results | kept.keys(), masks)
-    high, most = backward.peak(backward.least_held), forward.peak(forward.order)
-    # Most often the forward holds less in any order.
-    return high if most <= high else max(high, forward.peak(forward.least_held))
-
-
-def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
-    return {base for i in ids for base in joint.storages[i]}
-
-
-def _lives(
-    joint: Joint, order: list[str], results: Collection[str], given: Mapping[str, int]
-) -> KernelLives:
-    """Nodes in an order; `given` are the storages that are there before."""
-    storages, edges = joint.storages, joint.graph.edges
-    place = {node_id: index for index, node_id in enumerate(order)}
-    made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in order}
-    number = {i: place[i] for i in order if made[i]} | {b: -1 - k for k, b in enumerate(given)}
-    sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
-    return KernelLives(
-        order=range(len(order)),
-        sources={place[i]: {place[e] for e in edges[i] if e in place} for i in order},
-        read={
-            place[i]: {number[b] for e in edges[i] for b in storages[e] if b in number}
-            for i in order
-        },
-        made={place[i]: made[i] for i in order},
-        sizes=sizes,
-        kept={number[b] for b in results if b in number},
-        given={number[b] for b in given},
-    )
 
 
 def peak_limit(joint: Joint, wish: Wish) -> int | None:

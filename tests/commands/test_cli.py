@@ -297,7 +297,10 @@ def test_captures_by_hand_and_what_is_held_over_the_step():
     assert "r" in data["recomputed"]
     steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]["changes"]]
     assert steps[0] == ("forward", "d0", 1024)
-    assert steps[-1][0] == "backward" and steps[-1][2] == 0
+    assert {phase for phase, *_ in steps} == {"forward", "backward"}
+    peak = data["held"]["at_peak"]
+    assert peak["bytes"] == data["peak_bytes"] == max(b for *_, b in steps)
+    assert sum(t["bytes"] for t in peak["tensors"]) == peak["bytes"]
     error = document("captures", "mlp", "--save", "gd", status=2)["error"]
     assert "belongs to the backward" in error["message"]
     error = document("captures", "mlp", "--strategy", "keep_all", "--save", "d0", status=2)["error"]
@@ -454,7 +457,7 @@ def test_without_json_there_is_an_aligned_table(command):
     assert done.returncode == 0, done.stderr
     rules = [line for line in done.stdout.splitlines() if set(line) == {"-", " "}]
     # Of passes also what they can be told; of a graph its arguments, and what the import did.
-    assert len(rules) == {"passes": 2, "graph mlp": 3}.get(command, 1)
+    assert len(rules) == {"passes": 2, "graph mlp": 3, "captures mlp": 2}.get(command, 1)
 
 
 def test_a_process_prints_one_document_and_nothing_else():

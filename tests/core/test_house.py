@@ -38,10 +38,10 @@ LINES = {
     "commands": 3372,
     "core": 1315,
     "engine": 41321,
-    "passes": 11186,
+    "passes": 11190,
     "recorder": 1470,
     "samples": 570,
-    "viz": 25255,
+    "viz": 25350,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

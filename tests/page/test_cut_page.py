@@ -249,13 +249,36 @@ def test_the_frontiers_chart_has_every_point_and_the_rivals():
     assert rules.isdisjoint(drawn(rivals)[1])
 
 
+def held():
+    from joints import chain
+    from relascope.passes.cuts.cut import cut
+    from relascope.viz.panels.cut import captures
+    from relascope.viz.rows import tables
+
+    found = cut(chain(), "keep_all")
+    captures.show(found, tables.cut_document(found), None)
+
+
+def test_a_click_lists_what_is_held_there_instead_of_at_the_peak():
+    page = AppTest.from_function(held).run()
+    assert not page.exception
+    peak = page.dataframe[-1].value
+    assert list(peak["written by node"]) == [3, 2, 4, 5, 6, 7]
+    assert peak["bytes"].sum() == 512
+    chosen = {"selection": {charts.CLICKED: [{"node": 1}]}}
+    page.session_state["held_chart_keep_all_384_512"] = chosen
+    assert not page.run().exception
+    assert list(page.dataframe[-1].value["name"]) == ["exp"]
+
+
 @pytest.mark.parametrize("strategy", ["keep_all", "inputs_only"])
 def test_what_is_held_is_drawn_from_the_first_node_to_the_last(strategy):
     depth = tables.cut_document(cut(chain(), strategy))["held"]
     spec = charts.live_bytes_chart(depth).to_dict()
-    rows = next(d for d in spec["datasets"].values() if "phase" in d[0])
+    rows = next(d for d in spec["datasets"].values() if "what" in d[0])
     assert rows[0]["node"] == 0 and rows[0]["bytes"] == 0
-    assert rows[-1]["node"] == depth["forward"] + depth["backward"]
-    assert max(r["bytes"] for r in rows) == 384  # b and c, kept or made again
-    kept = [r["bytes"] for r in rows if r["phase"] == "forward"]
-    assert max(kept) == (384 if strategy == "keep_all" else 0)
+    assert rows[-1]["node"] == depth["forward"] + depth["backward"] + 1
+    sorts = {"captured": "keep_all", "computed again": "inputs_only"}  # b and c
+    for sort, of in sorts.items():
+        most = max(r["bytes"] for r in rows if r["what"] == sort)
+        assert most == (384 if of == strategy else 0)

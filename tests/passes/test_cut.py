@@ -12,7 +12,6 @@ from graphs import graph_of
 from joints import chain, messy, small, split_graph, views
 from relascope.core.graph import Graph, Role, TensorType
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at, roles
-from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import frontier
 
 
@@ -82,9 +81,7 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
     assert (found.bytes, found.mask_bytes, found.recomputed) == (5056, 0, ())
     assert found.recomputed_seconds == joint.draws["m"] == pytest.approx(10_000 * 5e-9)
     assert found.net_share == pytest.approx(found.share) and found.share > 0
-    held = depth(joint, found.ids, found.recomputed).changes
-    assert [h.bytes for h in held] == [5056, 10_000, 0]  # the mask alone, while it is read
-    assert found.peak_bytes == cut(joint, "keep_all").peak_bytes
+    assert found.lifetimes.all == cut(joint, "keep_all").lifetimes.all  # the mask is there
     for strategy in ("budget", "frontier"):
         assert cut(joint, strategy, 9_999).ids == ("m",)
         assert cut(joint, strategy, 10_000).ids == ()
@@ -351,46 +348,38 @@ def test_a_random_node_cannot_be_computed_again_by_wish():
     assert found.can_save and not found.can_recompute
 
 
-def test_captures_are_held_from_their_making_or_making_again_to_their_last_reader():
-    kept = cut(chain(), "keep_all")
-    found = depth(kept.joint, kept.ids, kept.recomputed)
-    assert [(s.phase, s.step, s.id, s.bytes) for s in found.changes] == [
-        ("forward", 2, "b", 128),
-        ("forward", 3, "c", 128 + 256),
-        ("backward", 1, "dc", 128),
-        ("backward", 2, "db", 0),
-    ]
-    assert (found.forward, found.backward) == (5, 2)
+def test_tensors_are_held_from_their_making_or_making_again_to_their_last_reader():
+    kept = cut(chain(), "keep_all").lifetimes
+    assert (kept.forward, kept.backward, kept.peak) == (5, 2, 512)
+    assert kept.order == ["a", "b", "c", "y", "u", "dc", "db"]
+    assert kept.held() == [0, 32, 160, 384, 416, 448, 480, 512]
+    assert kept.held("captured") == [0, 0, 128, 384, 384, 384, 384, 384]  # in Relay to the end
     found = cut_at(chain(), ["a"])
     assert found.recomputed == ("b", "c")
-    steps = depth(found.joint, found.ids, found.recomputed).changes
-    assert [(s.phase, s.step, s.id, s.bytes) for s in steps] == [
-        ("forward", 1, "a", 32),
-        ("backward", 1, "b", 128),
-        ("backward", 2, "c", 128 + 256),
-        ("backward", 3, "dc", 128),
-        ("backward", 4, "db", 0),
+    lived = found.lifetimes
+    assert lived.order == ["a", "b", "c", "y", "u", "b", "c", "dc", "db"]
+    assert lived.held() == [0, 32, 160, 416, 320, 96, 224, 480, 512, 288]
+    assert lived.held("again") == [0, 0, 0, 0, 0, 0, 128, 384, 384, 128]
+    assert [(x.id, x.begin, x.end, x.reads) for x in lived.all if x.role == "again"] == [
+        ("b", 6, 9, (7, 9)),
+        ("c", 7, 8, (8,)),
     ]
+    in_turns = cut_at(replace(chain(), ir="relax"), ["b", "c"]).lifetimes
+    assert in_turns.held("captured") == [0, 0, 128, 384, 384, 384, 384, 128]
+    at = in_turns.at(6)
+    assert [(x.id, x.next_read(6)) for x in at[:2]] == [("c", 6), ("b", 7)]
+    assert [x.id for x in at] == ["c", "b", "y", "u", "dc"]
 
 
 def test_a_view_holds_the_storage_of_its_base_once_and_what_is_a_result_stays():
     found = cut(views(), "keep_all")
-    steps = depth(found.joint, found.ids, found.recomputed).changes
-    assert max(s.bytes for s in steps) == found.bytes
-    kept = cut_at(small(), ["y", "t"])
-    steps = [(s.phase, s.step, s.id, s.bytes) for s in depth(kept.joint, kept.ids, ()).changes]
-    assert steps == [
-        ("forward", 0, "m", 32),  # the mask is there before
-        ("forward", 2, "t", 64),
-        ("forward", 3, "y", 96),
-        ("backward", 1, "dt", 64),
-        ("backward", 2, "dh", 32),
-    ]
+    assert max(found.lifetimes.held("captured")) == found.bytes == 32
+    lived = cut_at(small(), ["y", "t"]).lifetimes
+    assert lived.held("captured") == [32, 32, 64, 96, 96, 96, 96, 96]  # the mask is there before
+    assert lived.held() == [32, 64, 96, 96, 128, 160, 160, 224]
     found, again = cut_at(views(), ["h"]), cut(views(), "inputs_only")
     assert found.recomputed == ("v", "a", "b")
-    for made, first in ((found, "forward"), (again, "backward")):
-        steps = depth(made.joint, made.ids, made.recomputed).changes
-        assert [(s.phase, s.id, s.bytes) for s in steps] == [
-            (first, "h", 32),
-            ("backward", "dx", 0),
-        ]
+    for made, role in ((found, "captured"), (again, "again")):
+        (view,) = [x for x in made.lifetimes.all if x.role == role]
+        assert (view.id, view.bytes) == ("h", 32)
+        assert made.lifetimes.order[view.reads[-1] - 1] == "dx"

@@ -8,7 +8,8 @@ from drawn_graphs import few, joint_graphs
 from joints import graph_of
 from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.passes.cuts.frontier import frontier
-from relascope.passes.cuts.peak import _least, peak
+from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.peak import _least
 
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 

@@ -12,7 +12,7 @@ import pandas as pd
 from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
 from relascope.engine.protocol.tuning import Trial
 from relascope.passes.cuts.cut import STRATEGIES
-from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, LINES, POINTS, QUIET
+from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, LINES, POINTS, QUIET, between
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import net_text, size
 from relascope.viz.rows.sections import Section
@@ -28,7 +28,8 @@ _CLIPS = {  # of the shapes, for a legend
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
-_MOST_BARS = 20
+_MOST_BARS, _MOST_STEPS = 20, 1000
+_HELD = {"captured": CAPTURED, "computed again": between("again"), "written on the way": QUIET}
 
 
 def columns(most: int) -> alt.ExprRef:
@@ -175,21 +176,35 @@ def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
     ]
 
 
-def live_bytes_chart(depth: Row) -> alt.LayerChart:
-    """What is held at each node of a step of training; `depth` is "held" of `cut_document`."""
-    turn, end = depth["forward"], depth["forward"] + depth["backward"]
-    starts = {"forward": 0, "backward": turn}
-    steps = [(s["step"] + starts[s["phase"]], s["bytes"], s["phase"]) for s in depth["changes"]]
-    steps = [(0, 0, "forward"), *steps]
-    steps.append((end, *steps[-1][1:]))
-    rows = [{"node": at, "bytes": b, "phase": phase, "size": size(b)} for at, b, phase in steps]
+def live_bytes_chart(held: Row) -> alt.LayerChart:
+    """What is held at each node of a step of training; `held` is of `cut_document`. `CLICKED` tells
+    the "node" that is nearest to a click, its number through both phases."""
+    turn, starts = held["forward"] + 1, {"forward": 0, "backward": held["forward"]}
+    changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in held["changes"]]
+    if not (changes and changes[0]["node"] == 0):
+        nothing = {"phase": "forward", "node": 0, "bytes": 0, "captured": 0, "again": 0}
+        changes.insert(0, nothing)
+    every = -(-len(changes) // _MOST_STEPS)  # of so many, the one at which most is held
+    pieces = (changes[k : k + every] for k in range(0, len(changes), every))
+    steps = [max(piece, key=lambda s: s["bytes"]) for piece in pieces]
+    end = {**changes[-1], "node": turn + held["backward"]}  # the last is as wide as the others
+    rows = []
+    for step in (*steps, end):
+        kept, again = step["captured"], step["again"]
+        parts = enumerate((kept, again, step["bytes"] - kept - again))
+        rows += [
+            {"node": step["node"], "what": [*_HELD][k], "order": k, "bytes": b} for k, b in parts
+        ]
     x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
-    most = max(r["bytes"] for r in rows)
-    scale = alt.Scale(domain=[0, max(1, most) * 1.2])  # room for the words above
-    y = alt.Y("bytes:Q", title=None, scale=scale, axis=_bytes_axis(most))
-    area = _of(rows).encode(x=x, y=y, tooltip=tips("phase:N", "node:Q", "size:N; held"))
-    line = {"color": CAPTURED}
-    area = area.mark_area(interpolate="step-after", color=CAPTURED, opacity=0.35, line=line)
+    y = alt.Y("bytes:Q", title=None, stack=True, axis=alt.Axis(format="~s", tickCount=4))
+    colours = alt.Scale(domain=[*_HELD], range=[*_HELD.values()])
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(3), offset=4)
+    alone = alt.selection_point(fields=["what"], bind="legend")
+    area = _of(rows).mark_area(interpolate="step-after", opacity=0.6)
+    area = area.add_params(alone).transform_filter(alone)
+    area = area.encode(
+        x=x, y=y, color=alt.Color("what:N", scale=colours, legend=legend), order="order:O"
+    )
     rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
     beside: dict[str, Row] = {
         "forward": {"align": "right", "dx": -6},
@@ -201,7 +216,12 @@ def live_bytes_chart(depth: Row) -> alt.LayerChart:
         .encode(x="node:Q", text="word:N")
         for word, where in beside.items()
     ]
-    return alt.layer(area, rule, *sides).properties(height=170, width="container")
+    told = tips("phase:N", "node:Q", "size:N; held")
+    spots = _of([{**s, "size": size(s["bytes"])} for s in steps])
+    click = alt.selection_point(name=CLICKED, fields=["node"], nearest=True, empty=False)
+    spots = spots.mark_point(opacity=0, cursor="pointer").add_params(click)
+    spots = spots.encode(x=x, y=alt.value(130), tooltip=told)
+    return alt.layer(area, rule, *sides, spots).properties(height=260, width="container")
 
 
 def times(rows: Sequence[TimeRow]) -> alt.LayerChart:

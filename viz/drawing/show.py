@@ -3,8 +3,8 @@
 from typing import Any
 
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, cut_of
-from relascope.passes.cuts.depth import depth_of, lives
 from relascope.passes.cuts.frontier import Frontier
+from relascope.passes.cuts.lifetimes import AGAIN
 
 
 def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
@@ -14,10 +14,11 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     `sort`, which is "chosen", "forced" (it cannot be computed again) or "by hand", the ids on the
     `path` to the backward, those computed where it is not saved (`instead`), whether these are the
     `whole`, their estimated time as a share of the forward's, and the steps from which and to which
-    it is held; None where it is held to the end. `held` has the bytes held after each step at which
-    they change, `peak` the most of them. Steps are counted through forward and backward. The `line`
-    was found for the wish of the chosen cut, where its strategy heeds one; `chosen` is the cut on
-    the screen, which need not be on the frontier.
+    it is held; None where it is held to the end. `held` has the bytes of what is saved or
+    computed again at each step at which they change, `peak` the most of them, `step` the peak of a
+    whole step of training. Steps are counted through forward and backward. The `line` was found for
+    the wish of the chosen cut, where its strategy heeds one; `chosen` is the cut on the screen,
+    which need not be on the frontier.
     """
     wish, joint = chosen.wish, chosen.joint
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]
@@ -36,10 +37,10 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
 
 def _told(cut: Cut, title: str) -> dict[str, Any]:
     joint, owner = cut.joint, cut.joint.work.owner
-    lived = lives(joint, cut.ids, cut.recomputed)
-    depth = depth_of(lived, joint)
-    starts = {"forward": 0, "backward": depth.forward}
-    held = [(starts[h.phase] + h.step, h.bytes) for h in depth.changes]
+    lived = cut.lifetimes
+    spans = {one.id: one for one in lived.all if one.role == "captured"}
+    held = lived.held("captured", AGAIN)
+    changes = [k for k, now in enumerate(held) if now != (held[k - 1] if k else 0)]
 
     def saved(one: Capture, sort: str) -> dict[str, Any]:
         cost = sum(joint.work.again.get(i, 0.0) for i in one.instead)
@@ -53,8 +54,8 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
             "instead": one.instead,
             "whole": not one.instead or cut.reasons.instead(one.id).whole,
             "cost": cost / cut.forward_seconds if cut.forward_seconds else 0.0,
-            "begin": lived.begin.get(base, 0),
-            "end": lived.end.get(base),
+            "begin": spans[base].begin if base in spans else 0,
+            "end": spans[base].end if base in spans else None,
         }
 
     return {
@@ -62,13 +63,14 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
         "bytes": cut.bytes,
         "share": cut.share,
         "net": cut.net_share,
-        "peak": max((held for _, held in held), default=0),
-        "forward": depth.forward,
-        "backward": depth.backward,
+        "peak": max(held),
+        "step": lived.peak,
+        "forward": lived.forward,
+        "backward": lived.backward,
         "saved": [saved(c, _sort(cut, c)) for c in cut.captures]
         + [saved(m, "forced") for m in cut.masks],
         "again": list(cut.recomputed),
-        "held": held,
+        "held": [(step, held[step]) for step in changes],
     }
 
 

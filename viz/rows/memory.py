@@ -1,14 +1,20 @@
-"""A function's plan of memory, as the page, a file and a terminal show it."""
+"""What a function's plan and a step of training hold, for page, file and terminal."""
 
 from collections.abc import Sequence
 
 from relascope.core.graph import Graph
+from relascope.passes.cuts.cut import Cut
+from relascope.passes.cuts.lifetimes import AGAIN
 from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, findings, memory_plan
-from relascope.viz.rows import Row, sections
+from relascope.viz.rows import Row, fields, sections
 from relascope.viz.rows.formats import counted, size
 from relascope.viz.rows.sections import Section
 
 _TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
+_HELD = (
+    "name: title; what: role; bytes; written by node: begin; next read by: next; held to: end; "
+    "made in: scope"
+)
 _WIDE, _HIGH = 64, 40  # columns and storages of the picture in a terminal
 _MARKS = "·█▓!"  # free, held by one and by the next, red
 
@@ -129,3 +135,56 @@ def _picture(document: Row) -> str:
     ]
     more = len(storages) - len(rows)
     return sections.text_table(rows) + (f"\n{more} more; --json has all." if more else "")
+
+
+def held_document(cut: Cut) -> Row:
+    """What a step of training holds while each of its nodes is executed, wherever that changes:
+    "bytes" of all, "captured" and computed "again". Nodes are counted in each phase; 0 is before
+    the first. "at_peak" is `held_at` the first node at which most is held."""
+    lived = cut.lifetimes
+    roles = "captured", AGAIN
+    held = [*zip(lived.held(), *map(lived.held, roles), strict=True)]
+    changes = []
+    for step, now in enumerate(held):
+        if now != (held[step - 1] if step else (0, 0, 0)):
+            late = step > lived.forward
+            where = "backward" if late else "forward", step - late * lived.forward
+            names = "phase", "step", "id", "bytes", *roles
+            found = *where, lived.order[step - 1] if step else None, *now
+            changes.append(dict(zip(names, found, strict=True)))
+    peak = max(range(len(held)), key=lambda step: held[step][0])
+    sizes = fields(lived, "forward backward")
+    return {**sizes, "changes": changes, "at_peak": held_at(cut, peak)}
+
+
+def held_at(cut: Cut, step: int) -> Row:
+    """What is held while a node is executed, its number counted through both phases: "tensors", the
+    largest first, with the numbers of the nodes that write each, and read it next and last; None of
+    what none does."""
+    lived, by_id = cut.lifetimes, cut.joint.graph.by_id
+    node = by_id[lived.order[step - 1]] if step else None
+    tensors = [
+        {
+            **fields(one, "id role bytes begin end"),
+            **fields(by_id[one.id], "title scope"),
+            "next": one.next_read(step),
+        }
+        for one in lived.at(step)
+    ]
+    return {
+        "step": step,
+        "of": len(lived.order),
+        "id": node and node.id,
+        "name": node.title if node else "the masks",
+        "bytes": sum(t["bytes"] for t in tensors),
+        "tensors": tensors,
+    }
+
+
+def held_section(document: Row, peak: bool = True) -> Section:
+    """A table of what `held_at` found, at the peak or at another node."""
+    where = f"{document['name']}, node {document['step']} of {document['of']}"
+    note = f"{size(document['bytes'])} are held while the step executes {where}."
+    tensors = document["tensors"]
+    title = "Held at the peak" if peak else f"Held at node {document['step']}"
+    return sections.table(title, tensors, _HELD, [t["id"] for t in tensors], note, most=10)

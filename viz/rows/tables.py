@@ -28,7 +28,6 @@ from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Cut, Joint, cut, cut_of
-from relascope.passes.cuts.depth import depth
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
 from relascope.passes.cuts.problem import Wish
@@ -38,6 +37,7 @@ from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, net_text, number, size, work_text
+from relascope.viz.rows.memory import held_document, held_section
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
@@ -83,8 +83,9 @@ PROVEN = "No cut lies below the line; the points on it are cuts."
 STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
 HELD = (
-    "Each storage from where it is made to its last reader in the backward: captures, dropout "
-    "masks, and what is computed again, which comes right before it is read."
+    "All that forward and backward hold while each node is executed, in the order in which they "
+    "hold least, as engines execute them; without inputs and parameters. Click an entry of the "
+    "legend to see it alone."
 )
 
 
@@ -233,7 +234,7 @@ def cut_document(cut: Cut) -> Row:
 
     `bytes` is the sum of those of `captures` and `masks`. FLOPs and seconds are estimates
     (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that they were
-    measured. `held` is `passes.cuts.depth.Depth`.
+    measured. `held` is a `held_document`.
     """
     by_id = cut.joint.graph.by_id
     captures, masks = (
@@ -254,7 +255,7 @@ def cut_document(cut: Cut) -> Row:
             "idle": cut.idle,
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
-        "held": plain(depth(cut.joint, cut.ids, cut.recomputed)),
+        "held": held_document(cut),
     }
 
 
@@ -308,6 +309,7 @@ def cut_sections(document: Row) -> list[Section]:
         *(sentence(text) for text in (document["cap"], beside) if text),
         table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
         table(left, spared, SPARED, ids, most=10),
+        held_section(document["held"]["at_peak"]),
     ]
     if "frontier" in document:
         now = title, document["bytes"], document["net_share"]

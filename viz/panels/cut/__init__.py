@@ -87,7 +87,7 @@ def show(screen: Screen) -> None:
             lambda file: cut_tab(file, cut, screen.view(620, open_alone=None)),
             "the cut, with its frontier,",
         )
-    captures.show(document, node_id)
+    captures.show(cut, document, node_id)
     frontier.show_measured(screen)
     _two_gradients(screen)
     with pane:

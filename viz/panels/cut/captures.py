@@ -9,8 +9,9 @@ from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.panels.shell.table import clicked, picked, show_sections, table
 from relascope.viz.rows import Row, formats, tables
+from relascope.viz.rows.memory import held_at, held_section
 from relascope.viz.rows.sections import Section
 
 VIEW = "joint_view"
@@ -23,19 +24,32 @@ def chosen_in(graph: Graph) -> str | None:
     return selected if selected in graph.by_id else None
 
 
-def show(document: Row, node_id: str | None) -> None:
-    """Draw both tables with the row of the chosen node, the bytes of each capture, and what is held
-    over the step."""
+def show(cut: Cut, document: Row, node_id: str | None) -> None:
+    """Draw the tables with the row of the chosen node, the bytes of each capture, and what is held
+    over the step; a click there tells of what is held at that node instead of the peak."""
+    from relascope.viz import charts  # pandas, not with the page
+
     sections = tables.cut_sections(document)
-    listed = [s for s in sections if s["kind"] == "table"]
+    *listed, at_peak = (s for s in sections if s["kind"] == "table")
+    held, *others = (s for s in sections if s["kind"] == "chart")
+    chart_key = f"held_chart_{cut.strategy}_{cut.bytes}_{cut.peak_bytes}"
     words, pictures = side_by_side("captures", [5, 3])
+    with pictures:
+        heading(held["title"])
+        drawn = charts.drawn(held)
+        st.altair_chart(drawn, key=chart_key, on_select="rerun", selection_mode=[charts.CLICKED])
+        st.caption(f"{held['note']} Click to list what is held there.")
+        show_sections(others, "cut_chart")
+    if told := clicked(chart_key, charts.CLICKED):
+        at_peak = held_section(held_at(cut, int(told["node"])), peak=False)
     with words:
-        for key, section in zip(("captures_table", "spared_table"), listed, strict=True):
-            if section["rows"] or section is listed[0]:
+        keys = "captures_table", "spared_table", "held_table"
+        for key, section in zip(keys, (*listed, at_peak), strict=True):
+            if section["rows"] or key == keys[0]:
                 heading(section["title"])
                 _table(key, section, node_id)
-    with pictures:
-        show_sections((s for s in sections if s["kind"] == "chart"), "cut_chart")
+                if section["note"]:
+                    st.caption(section["note"])
 
 
 def _table(key: str, section: Section, node_id: str | None) -> None:

@@ -25,14 +25,12 @@ export function figures({ cut, cuts, at }, show) {
     element("span", {}, label), element("b", {}, value), element("small", {}, beside));
   const less = show.everything - cut.bytes;
   const masks = cut.saved.filter(({ sort, path }) => sort === "forced" && !path.length).length;
-  const most = Math.max(...cuts.map((one) => one.peak));
   const which = cut.title ? `${cut.title}, beside the frontier` : `cut ${at + 1} of ${cuts.length}`;
   return [
     figure("kept for the backward", sizeText(cut.bytes), less > 0
       ? `${percent(less / show.everything)} less than everything` : "everything that crosses",
     "Captures and dropout masks, each storage once"),
-    figure("held at the peak", sizeText(cut.peak), cut.peak < most
-      ? `${percent(1 - cut.peak / most)} less than the most` : "the most of these cuts",
+    figure("held at the peak", sizeText(cut.peak), `a whole step: ${sizeText(cut.step)}`,
     "The most that is held at a time: what is kept, and what the backward computes again"),
     figure("time added", netPercent(cut.net), `of the forward's, ${show.prices}`,
       `What the backward computes again (${percent(cut.share)}), less the writes and reads spared`),

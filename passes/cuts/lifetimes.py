@@ -1,0 +1,176 @@
+"""How long each tensor of a step of training is held, and the most bytes that are held at once.
+
+Counted are captures, masks, results, what the backward computes again, and what forward and
+backward write on the way, in the order in which they hold least, as engines run them. In Relax,
+captures are given up after their last reader; in Relay they are held until the backward ends.
+Storages are not packed, no kernel has two nodes, and what libraries take inside of one is left out.
+Unknown dimensions count as none.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from relascope.core.graph import Role
+from relascope.passes.cuts.joint import Joint
+from relascope.passes.held_memory import KernelLives
+
+AGAIN = "again"
+"""The role of what the backward computes again."""
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """From which node to which a storage is held. Nodes are counted from 1 on through forward and
+    backward, in order of execution; `begin` 0 is before the first, and what is held to the end has
+    no `end`. `id` is of the node that writes it, `reads` are the numbers of its readers, and `role`
+    is that of a node (`core.graph.Role`), or "again" where the backward computes it again."""
+
+    id: str
+    role: str
+    bytes: int
+    begin: int
+    end: int | None
+    reads: tuple[int, ...]
+
+    def next_read(self, step: int) -> int | None:
+        """The number of the first reader from a node on; None where none is left."""
+        return next(iter(self.reads[bisect_left(self.reads, step) :]), None)
+
+
+class _Phase:
+    """Forward or backward: its nodes in graph order, or as `backward_order` has them, and which
+    storages they use. `results` are held to the end, and `given` there before."""
+
+    def __init__(
+        self, joint: Joint, ids: list[str], results: Collection[str], given: Mapping[str, int]
+    ) -> None:
+        storages, edges = joint.storages, joint.graph.edges
+        place = {node_id: index for index, node_id in enumerate(ids)}
+        made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in ids}
+        number = {i: place[i] for i in ids if made[i]} | {b: -1 - k for k, b in enumerate(given)}
+        self.ids, self.number, self.given = ids, number, given
+        self.lives = KernelLives(
+            order=range(len(ids)),
+            sources={place[i]: {place[e] for e in edges[i] if e in place} for i in ids},
+            read={
+                place[i]: {number[b] for e in edges[i] for b in storages[e] if b in number}
+                for i in ids
+            },
+            made={place[i]: made[i] for i in ids},
+            sizes={n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()},
+            kept={number[b] for b in results if b in number},
+            given={number[b] for b in given},
+        )
+
+    def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
+        """By storage the number of the node that writes it, or `before` which the phase begins, and
+        those of its readers."""
+        found = {number: (before, list[int]()) for number in self.number.values()}
+        for step, node in enumerate(self.lives.least_held, before + 1):
+            found.update((s, (step, [])) for s in self.lives.made[node])
+            for storage in self.lives.read[node]:
+                found[storage][1].append(step)
+        return {base: found[number] for base, number in self.number.items()}
+
+
+class Lifetimes:
+    """One step of training where `captured` are saved, ids of a joint graph's nodes."""
+
+    def __init__(self, joint: Joint, captured: Collection[str]) -> None:
+        kept, results = joint.kept(captured), _storages(joint, joint.outputs)
+        nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
+        ahead = [i for i in nodes if i in joint.forward]
+        kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
+        masks = {i: kept[i] for i in joint.masks if i in kept}
+        given = kept | {b: joint.work.bytes[b] for b in results}
+        held = results if joint.graph.ir == "relax" else given.keys()
+        back = backward_order(joint, joint.computed_again(captured))
+        ends = _storages(joint, joint.gradients) | held
+        self._joint, self._kept = joint, kept
+        self._backward = _Phase(joint, back, ends, given)
+        self._forward = _Phase(joint, ahead, results | kept.keys(), masks)
+        self.forward, self.backward = len(ahead), len(back)
+
+    @cached_property
+    def peak(self) -> int:
+        """The most bytes that are held at once."""
+        forward, backward = self._forward.lives, self._backward.lives
+        high, most = backward.peak(backward.least_held), forward.peak(forward.order)
+        # Most often the forward holds less in any order.
+        return high if most <= high else max(high, forward.peak(forward.least_held))
+
+    @cached_property
+    def order(self) -> list[str]:
+        """Ids of the nodes, as they are executed."""
+        return [p.ids[k] for p in (self._forward, self._backward) for k in p.lives.least_held]
+
+    @cached_property
+    def all(self) -> tuple[Lifetime, ...]:
+        """Of every storage, in the order in which they are made."""
+        ahead, back = self._forward, self._backward
+        uses = {ahead: ahead.uses(0), back: back.uses(self.forward)}
+
+        def lifetime(base: str, phase: _Phase) -> Lifetime:
+            begin, read = uses[phase][base]
+            last, early = phase, list[int]()
+            if phase is ahead and base in back.given:
+                last, early, read = back, read, uses[back][base][1]
+            number = last.number[base]
+            kept = number in last.lives.kept or (number < 0 and not read)
+            end = None if kept else max(read, default=begin)
+            role = (Role.FORWARD if phase is ahead else Role.BACKWARD).value
+            if base in self._kept:
+                role = Role.CAPTURED.value
+            elif phase is back and base in self._joint.forward and base not in back.given:
+                role = AGAIN
+            return Lifetime(base, role, last.lives.sizes[number], begin, end, (*early, *read))
+
+        own = (b for b in back.number if b not in back.given or b not in ahead.number)
+        found = [*(lifetime(b, ahead) for b in ahead.number), *(lifetime(b, back) for b in own)]
+        return tuple(sorted(found, key=lambda one: one.begin))
+
+    def held(self, *roles: str) -> list[int]:
+        """Bytes while each node is executed, those of some roles, or all; first before any is."""
+        change = [0] * (len(self.order) + 2)
+        for one in self.all:
+            if not roles or one.role in roles:
+                change[one.begin] += one.bytes
+                change[-1 if one.end is None else one.end + 1] -= one.bytes
+        return [*accumulate(change[:-1])]
+
+    def at(self, step: int) -> list[Lifetime]:
+        """What is held while a node is executed, the largest first."""
+        here = (x for x in self.all if x.begin <= step and (x.end is None or step <= x.end))
+        return sorted((x for x in here if x.bytes), key=lambda one: -one.bytes)
+
+
+def peak(joint: Joint, captured: Collection[str]) -> int:
+    """Bytes at the peak of a step where `captured` are saved."""
+    return Lifetimes(joint, captured).peak
+
+
+def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
+    return {base for i in ids for base in joint.storages[i]}
+
+
+def backward_order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
+    """The backward's nodes in graph order, each computed again right before it is first read."""
+    again, free = set(recomputed), joint.free
+    order: list[str] = []
+    seen: set[str] = set()
+    for node in joint.graph.nodes:
+        if node.id in joint.forward or not node.edges or node.id in free:
+            continue
+        todo = [(node.id, False)]
+        while todo:  # depth first, sources before what reads them
+            current, ready = todo.pop()
+            if ready:
+                order.append(current)
+            elif current not in seen:
+                seen.add(current)
+                todo.append((current, True))
+                todo += [(e, False) for e in reversed(joint.graph.edges[current]) if e in again]
+    return order
