@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from relascope.core.graph import reached
 from relascope.core.place import FOLDERS
 
 _PACKAGE = "relascope"
@@ -47,16 +48,12 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
 
 def siblings(files: Iterable[Path]) -> list[Path]:
     """The files beside some files that these import, and those that they import in turn."""
-    todo = list(files)
-    found = dict.fromkeys(todo)
-    while todo:
-        file = todo.pop()
-        for name in _imported(ast.parse(file.read_text(encoding="utf-8"))):
-            beside = file.parent / f"{name.partition('.')[0]}.py"
-            if beside not in found and beside.is_file():
-                found[beside] = None
-                todo.append(beside)
-    return list(found)
+
+    def beside(file: Path) -> list[Path]:
+        names = _imported(ast.parse(file.read_text(encoding="utf-8")))
+        return [p for n in names if (p := file.parent / f"{n.partition('.')[0]}.py").is_file()]
+
+    return list(reached(files, beside))
 
 
 def _file(parts: list[str]) -> Path | None:

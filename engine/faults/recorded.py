@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph, Kind
+from relascope.core.graph import Graph, Kind, reached
 from relascope.engine.faults import replay
 from relascope.engine.faults.narrow import (
     After,
@@ -122,20 +122,21 @@ def _reached(
     graph: Graph, wanted: Iterable[str], stops: Collection[str], outside: Collection[str]
 ) -> tuple[set[str], set[str]]:
     """Ids of what a piece computes, and of what it takes."""
-    nodes, given, todo = set[str](), set[str](), list(wanted)
-    while todo:
-        ident = todo.pop()
+    nodes, given = set[str](), set[str]()
+
+    def read(ident: str) -> Collection[str]:
         node = graph.by_id[ident]
-        if ident in nodes or ident in given or node.kind is Kind.CONSTANT:
-            continue
         if node.kind in _ARGUMENTS or (ident in stops and node.is_tensor):
             given.add(ident)
         elif ident in outside:
             message = f"After the pass it reads {node.title}, which is wrong by itself."
             raise EngineError("pass", message)
-        else:
+        elif node.kind is not Kind.CONSTANT:
             nodes.add(ident)
-            todo += graph.edges[ident]
+            return graph.edges[ident]
+        return ()
+
+    reached(wanted, read)
     return nodes, given
 
 

@@ -355,7 +355,6 @@ def _wrong(
             stored = replay.difference(expected[index], one)
             print(f"  (before the pass it is {stored.max_rel:.1e} from the value that is stored)")
         if wrong and one.shape == other.shape and one.size:
-            far = np.abs(other.astype(np.float64) - one.astype(np.float64))
-            at = np.unravel_index(int(np.nan_to_num(far, nan=np.inf).argmax()), one.shape)
+            at = np.unravel_index(int(replay.gaps(one, other).argmax()), one.shape)
             print(f"  worst at {[int(i) for i in at]}: {one[at]} before, {other[at]} after")
     return SHOWS if bad else FIXED

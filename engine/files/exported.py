@@ -186,18 +186,16 @@ def open_sizes(archive: Archive) -> dict[str, OpenSize]:
     """The symbols of a checked program: each with the example's size, and the least and greatest
     that the program takes, of which no tensor has no element. Ranges that are no numbers are
     refused (kind "file")."""
-    program = json.loads(archive.text(PROGRAM))
     sizes: dict[str, int] = {}
-    todo = [program]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, dict):
-            text, hint = one.get("expr_str"), one.get("hint")
-            found = _PLAIN.fullmatch(text) if isinstance(text, str) else None
-            if found and isinstance(hint, dict) and type(hint.get("as_int")) is int:
-                sizes[found[1] or found[2]] = hint["as_int"]
-        if isinstance(one, dict | list):
-            todo += one.values() if isinstance(one, dict) else one
+
+    def read(one: dict[str, Any]) -> dict[str, Any]:
+        text, hint = one.get("expr_str"), one.get("hint")
+        found = _PLAIN.fullmatch(text) if isinstance(text, str) else None
+        if found and isinstance(hint, dict) and type(hint.get("as_int")) is int:
+            sizes[found[1] or found[2]] = hint["as_int"]
+        return one
+
+    program = json.loads(archive.text(PROGRAM), object_hook=read)
     found_sizes = {}
     for symbol, ends in (program.get("range_constraints") or {}).items():
         low, high = ends.get("min_val"), ends.get("max_val")

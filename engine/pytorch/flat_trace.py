@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import reached
 from relascope.engine.pytorch.draws import DROPPING, draws_in_trace
 from relascope.engine.pytorch.nested import built, leaves, nesting, taken
 from relascope.engine.pytorch.watch import Programs, line_of
@@ -370,7 +371,7 @@ class Flattener:
         self, node: Any, scope: str, values: dict[str, Any], resolve: Callable[[Any], Any]
     ) -> None:
         kind = node.kind()
-        for inner in (node, *_inside(node)):
+        for inner in reached([node], lambda n: (m for b in n.blocks() for m in b.nodes())):
             if inner is not node and inner.kind() in ("prim::CallMethod", "prim::GetAttr"):
                 message = f"A branch or loop ({kind}) uses a submodule or parameter."
                 where = TraceOrigin(scope, kind, -1, line=self.line(node)).where
@@ -451,15 +452,6 @@ def returned(graph: Any, values: list[Any]) -> None:
     for index in reversed(range(len(list(graph.outputs())))):
         graph.eraseOutput(index)
     graph.registerOutput(whole.output())
-
-
-def _inside(*nodes: Any) -> Iterator[Any]:
-    """The nodes in the blocks of nodes, however deep."""
-    todo = [b for n in nodes for b in n.blocks()]
-    while todo:
-        for node in todo.pop().nodes():
-            yield node
-            todo.extend(node.blocks())
 
 
 def _repacked(packed: Any) -> Any:
