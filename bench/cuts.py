@@ -38,7 +38,7 @@ def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
         module, inputs = build(name, batch=source.batch, tokens=source.tokens, training=True)
     else:
         module, inputs = getattr(partitioning, name)()
-    theirs, best = (min_cut_storages(module, inputs, b) for b in (1.0, BEST_BUDGET))
+    theirs, best = min_cut_storages(module, inputs, (1.0, BEST_BUDGET))
     for gradient in gradients(ir):
         given = replace(source, gradient=gradient)
         pipeline = Pipeline((*default_pipeline(ir, True, gradient), Step("masks_as_bits")))

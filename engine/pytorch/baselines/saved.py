@@ -31,7 +31,7 @@ def _min_cut_or_why(
         why = "PyTorch's partitioner takes a Python module; this is a TorchScript file."
         return None, None, why
     try:
-        default, best = (sum(min_cut_storages(module, inputs, b)) for b in (1.0, BEST_BUDGET))
+        default, best = map(sum, min_cut_storages(module, inputs, (1.0, BEST_BUDGET)))
     except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
         said = lines_of(error)[0].rstrip(".")
         return None, None, f"PyTorch's partitioner does not take this module: {said}."
@@ -60,11 +60,10 @@ Partition = tuple[Any, int, list[Any]]
 
 
 def min_cut_storages(
-    module: torch.nn.Module, inputs: Sequence[torch.Tensor], budget: float = 1.0
-) -> list[int]:
-    """Bytes of each storage that `partitions` saves within one budget."""
-    ((*_, saved),) = partitions(module, inputs, (budget,))
-    return _saved_storages(saved)
+    module: torch.nn.Module, inputs: Sequence[torch.Tensor], budgets: Sequence[float] = (1.0,)
+) -> list[list[int]]:
+    """Bytes of each storage that `partitions` saves, within each of some budgets."""
+    return [_saved_storages(saved) for *_, saved in partitions(module, inputs, budgets)]
 
 
 def partitions(
