@@ -47,11 +47,6 @@ class Built:
         """What is to be said of its seconds; "" for nothing."""
         return "It was built by an earlier process and loaded from disk." if self.kept else ""
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What each line of a timing table says of it."""
-        return {"build_seconds": self.seconds, "capture_bytes": self.capture_bytes}
-
     @cached_property
     def values(self) -> dict[str, torch.Tensor]:
         return values_for(self.model, self.program)
@@ -195,7 +190,8 @@ def measure(
                 most = torch_peak(runs[one.what], model.device) + built.room.nbytes
             peak = None if own is None else most + (0 if in_torchs else own.peak)
             kept = None if own is None else own.kept + built.room.nbytes
-            known = {**built.facts, "target": one.target, "kept_bytes": kept}
+            known: dict[str, Any] = {"target": one.target, "kept_bytes": kept}
+            known |= {"build_seconds": built.seconds, "capture_bytes": built.capture_bytes}
             taken = measured[one.what]
             rows.append(timing.row(one.what, phase, taken, eager, max(counted), peak, **known))
         for name, module in modules.items():

@@ -12,10 +12,10 @@ what is inside. Each shown node is kept, so little is fused. Counterparts of nod
   that came without PyTorch.
 """
 
-from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any, Protocol
 
 import torch
@@ -210,18 +210,19 @@ def _as_imported(node: Node) -> str:
     return f"{backward}{node.title}{within}{AS_IMPORTED}"
 
 
+_Printed = tuple[float, str, torch.Tensor]
+
+
 class _Nearest:
     """Finds the tensor with the same numbers, whatever their shape."""
 
     def __init__(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         self._weights: dict[int, torch.Tensor] = {}
-        self._by_kind: dict[tuple[int, torch.dtype], list[tuple[float, int]]] = defaultdict(list)
-        self._all = [(name, t) for name, t in tensors if scale_of(t) > 0]
-        for index, (_, tensor) in enumerate(self._all):
-            kind = tensor.numel(), tensor.dtype
-            self._by_kind[kind].append((self._print(tensor), index))
-        for prints in self._by_kind.values():
-            prints.sort()
+        self._by_kind: dict[tuple[int, torch.dtype], list[_Printed]] = defaultdict(list)
+        for name, tensor in tensors:
+            if scale_of(tensor) > 0:
+                kind = tensor.numel(), tensor.dtype
+                self._by_kind[kind].append((self._print(tensor), name, tensor))
 
     def _print(self, tensor: torch.Tensor) -> float:
         """A number that tells tensors apart: a weighted sum with fixed random weights."""
@@ -233,18 +234,16 @@ class _Nearest:
 
     def of(self, ours: torch.Tensor) -> tuple[str, torch.Tensor] | None:
         """The name of the nearest tensor, and it in our shape; None where none is near."""
-        prints = self._by_kind.get((ours.numel(), ours.dtype))
-        if not prints:
+        known = self._by_kind.get((ours.numel(), ours.dtype))
+        if not known:
             return None
-        place = bisect(prints, (self._print(ours), -1))
-        best: tuple[float, str, torch.Tensor] | None = None
-        for _, index in prints[max(0, place - 1) : place + 1]:
-            name, tensor = self._all[index]
-            tensor = tensor.reshape(ours.shape)
-            error = _error("", name, ours, tensor).max_rel
-            if error <= _NEAR.get(ours.dtype, 0.0) and (best is None or error < best[0]):
-                best = error, name, tensor
-        return best and best[1:]
+        own, found = self._print(ours), []
+        for _, name, tensor in nsmallest(2, known, key=lambda one: abs(one[0] - own)):
+            tensor, scale = tensor.reshape(ours.shape), scale_of(tensor)
+            error = comparison(name, ours, tensor, scale, scale, False).max_rel
+            if error <= _NEAR.get(ours.dtype, 0.0):
+                found.append((error, name, tensor))
+        return min(found, key=lambda one: one[0])[1:] if found else None
 
 
 def _error(
