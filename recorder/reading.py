@@ -11,11 +11,12 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import Graph, TensorType
 from relascope.recorder.writing import VERSION
 
@@ -131,11 +132,9 @@ class Recording:
 
         Args, Raises: as of `text`.
         """
-        try:
+        with self._again():
             given = self._fields("text", name).get("constants", ())
             return [(TensorType(tuple(shape), _str(d)), _str(h)) for d, shape, h in given]
-        except _WRONG as wrong:
-            raise self._damaged() from wrong
 
     def graph(self, name: str) -> Graph | None:
         """The graph of a content, read anew each time; None where the recording has none of it:
@@ -147,10 +146,8 @@ class Recording:
         """
         if not self.has_graph(name):
             return None
-        try:
+        with self._again():
             return Graph.from_json(json.loads(self._inflated("graph", name)))
-        except _WRONG as wrong:
-            raise self._damaged() from wrong
 
     def has_graph(self, name: str) -> bool:
         """Whether the recording has the graph of a content, which is not read for it.
@@ -187,10 +184,8 @@ class Recording:
         if why is not None:
             message = f"TVM could not save this module: {why}"
             raise EngineError("file", message, self.passes[number].name)
-        try:
+        with self._again():
             whole = self._with_blobs(json.loads(self._inflated("json", str(module))), [0])
-        except _WRONG as wrong:
-            raise self._damaged() from wrong
         return json.dumps(whole, ensure_ascii=False)
 
     def module_number(self, number: int, after: bool) -> int | None:
@@ -218,32 +213,29 @@ class Recording:
 
     def _fields(self, kind: str, name: str) -> dict[str, Any]:
         place = self._places[kind, name]
-        try:
-            with self.path.open("rb") as file:
-                file.seek(place)
-                fields = json.loads(file.readline())
+        with self._again(), self.path.open("rb") as file:
+            file.seek(place)
+            fields = json.loads(file.readline())
             if fields[kind] != name:
                 raise ValueError("another content")
-        except (OSError, *_WRONG) as wrong:
-            raise self._damaged() from wrong
         assert isinstance(fields, dict)
         return fields
 
     def _inflated(self, kind: str, name: str) -> str:
         fields, most = self._fields(kind, name), _LONGEST.get(kind, _LONGEST_JSON)
-        try:
+        with self._again():
             inflate = zlib.decompressobj()
             data = inflate.decompress(base64.b64decode(fields["zlib"]), most)
             if not inflate.eof:
                 raise ValueError("too long")
             return data.decode()
-        except _WRONG as wrong:
-            raise self._damaged() from wrong
 
-    def _damaged(self) -> EngineError:
+    def _again(self) -> AbstractContextManager[None]:
+        """Where the file is read once more, and is damaged if something raises."""
         name = self.path.name
         message = f"{name} is damaged, or has changed since it was opened."
-        return EngineError("file", message, name, "Open it again, or record the compile again.")
+        hint = "Open it again, or record the compile again."
+        return reporting(lambda wrong: EngineError("file", message, name, hint))
 
 
 def read(path: Path) -> Recording:

@@ -171,11 +171,10 @@ def read_onnx(path: Path) -> ModelProto:
     what it declares."""
     data, packed = onnx_parts(path)
     model = ModelProto()
-    try:
+    message = f"{path.name} is not opened: it is no ONNX model, or cut short."
+    # protobuf has an error class for each of its implementations.
+    with reporting(lambda wrong: EngineError("file", message, path.name, "Write it again.")):
         model.ParseFromString(data)
-    except Exception as wrong:  # protobuf has an error class for each of its implementations
-        message = f"{path.name} is not opened: it is no ONNX model, or cut short."
-        raise EngineError("file", message, path.name, "Write it again.") from wrong
     if not model.HasField("graph") or not model.graph.output:
         message = f"{path.name} is not opened: it has no graph with an output."
         raise EngineError("file", message, path.name, "Write it again.")
@@ -221,7 +220,8 @@ def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
         message += " its folder."
         hint = "Put both into one folder and open it there, or save it with the weights inside."
         raise EngineError("file", message, where, hint)
-    try:
+    why = f"its data is to be read from {place[:200]!r}: "
+    with reporting(lambda e: _refused(path.name, why + _on_a_line(e).rstrip("."), where)):
         if place in packed:
             about = ExternalDataInfo(tensor)
             start, length = about.offset or 0, about.length
@@ -230,10 +230,10 @@ def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
         else:  # where it lies outside the folder, or in a link, ONNX refuses it
             load_external_data_for_tensor(tensor, str(path.parent))
         to_array(tensor)  # which all of its bytes are needed for
-    except Exception as wrong:  # ONNX's own raises what it likes
-        said = " ".join(str(wrong).split())[:300].rstrip(".")
-        why = f"its data is to be read from {place[:200]!r}: {said}"
-        raise _refused(path.name, why, where) from wrong
+
+
+def _on_a_line(wrong: Exception) -> str:
+    return " ".join(str(wrong).split())[:300]
 
 
 def prepare(
@@ -565,11 +565,8 @@ def _fold(model: ModelProto, name: str) -> dict[str, TensorType]:
     """The types of all tensors, once what only computes shapes is gone from a model."""
     types: dict[str, TensorType] = {}
     for _ in range(12):
-        try:
+        with reporting(lambda e: _refused(name, f"its shapes do not fit: {_on_a_line(e)}")):
             inferred = onnx.shape_inference.infer_shapes(model)
-        except Exception as wrong:
-            said = f"its shapes do not fit: {' '.join(str(wrong).split())[:300]}"
-            raise _refused(name, said) from wrong
         # Not from the file: what it says of shapes may be for other inputs.
         graph = inferred.graph
         values = (*graph.value_info, *graph.output, *graph.input)

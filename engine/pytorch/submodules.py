@@ -170,12 +170,10 @@ def _copied(path: str, name: str, value: Any) -> Any:
     if isinstance(value, nn.Module):
         message = f"This module is given a module, {type(value).__name__}, which is no input."
         raise EngineError("input", message, path, "Open the module around it.")
-    try:
+    message = f"This module is given a {type(value).__name__}, which cannot be copied: "
+    hint = "Open the module around it."
+    with reporting(lambda e: EngineError("input", f"{message}{lines_of(e)[0]}.", path, hint)):
         return deepcopy(value)
-    except Exception as wrong:  # whatever a class does
-        message = f"This module is given a {type(value).__name__}, which cannot be copied: "
-        hint = "Open the module around it."
-        raise EngineError("input", message + f"{lines_of(wrong)[0]}.", path, hint) from wrong
 
 
 def _types(value: Any) -> tuple[Any, ...]:

@@ -37,9 +37,9 @@ LINES = {
     "bench": 3754,
     "commands": 3372,
     "core": 1315,
-    "engine": 41321,
+    "engine": 41293,
     "passes": 11190,
-    "recorder": 1470,
+    "recorder": 1462,
     "samples": 570,
     "viz": 25350,
 }

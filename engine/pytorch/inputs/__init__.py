@@ -235,14 +235,20 @@ class _Reader(NamedTuple):
         elif operator == "index":
             yield from zip(self.items(args[1]), self.shape(args[0]), strict=False)
 
-    def bases(self, operator: str, args: list[Any]) -> Iterator[tuple[Any, int]]:
-        """The same, with what the value is a view or another dtype of."""
-        with suppress(TypeError, LookupError, AttributeError):  # what is not known ends it
-            for value, rows in self.rows(operator, args):
-                while self.name(value) in _VIEWS:
-                    value = self.first(value)
-                if type(rows) is int:
-                    yield value, rows
+    def least_rows(
+        self, calls: Iterable[tuple[str, list[Any]]], named: Callable[[Any], str]
+    ) -> dict[str, int]:
+        """How many rows what operators look up has at least, by what `named` calls the values that
+        they look it up by; a value may be a view or another dtype of that."""
+        least: dict[str, int] = {}
+        for operator, args in calls:
+            with suppress(TypeError, LookupError, AttributeError):  # what is not known ends it
+                for value, rows in self.rows(operator, args):
+                    while self.name(value) in _VIEWS:
+                        value = self.first(value)
+                    if type(rows) is int:
+                        least[named(value)] = min(rows, least.get(named(value), rows))
+        return least
 
 
 _TRACE = _Reader(
@@ -265,21 +271,13 @@ def rows_of_trace(flat: FlatTrace) -> dict[str, int]:
     """How many rows what a trace looks up by its inputs has at least, by the inputs' names."""
     names = {v.debugName(): n for v, n in zip(flat.graph.inputs(), flat.input_names, strict=False)}
     calls = ((n.kind().removeprefix("aten::"), [*n.inputs()]) for n in flat.graph.nodes())
-    bases = (pair for call in calls for pair in _TRACE.bases(*call))
-    return _least((names.get(value.debugName(), ""), rows) for value, rows in bases)
+    return _TRACE.least_rows(calls, lambda v: names.get(v.debugName(), ""))
 
 
 def rows_of_program(graph: torch.fx.Graph) -> dict[str, int]:
     """The same of an exported program's graph."""
-    bases = (pair for n in graph.nodes for pair in _PROGRAM.bases(_PROGRAM.name(n), [*n.args]))
-    return _least((getattr(value, "name", ""), rows) for value, rows in bases)
-
-
-def _least(found: Iterable[tuple[str, int]]) -> dict[str, int]:
-    least: dict[str, int] = {}
-    for name, rows in found:
-        least[name] = min(rows, least.get(name, rows))
-    return least
+    calls = ((_PROGRAM.name(n), [*n.args]) for n in graph.nodes)
+    return _PROGRAM.least_rows(calls, lambda v: getattr(v, "name", ""))
 
 
 def with_rows(inputs: Iterable[Input], rows: dict[str, int]) -> tuple[Input, ...]:

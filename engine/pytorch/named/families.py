@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, reporting
 from relascope.engine.files.archive import plainly
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.named.code import Call
@@ -70,11 +70,9 @@ def inputs(module: Any, source: ModelSource) -> Call:
 
 def _imported(library: str) -> Any:
     """The part of a library that has its models; one for another torch dies of many causes."""
-    try:
+    message, hint = f"{library} is installed, but cannot be imported: ", _hint(library)
+    with reporting(lambda e: EngineError("engine", f"{message}{plainly(e)}.", library, hint)):
         return import_module("torchvision.models" if library == "torchvision" else library)
-    except Exception as wrong:
-        message = f"{library} is installed, but cannot be imported: {plainly(wrong)}."
-        raise EngineError("engine", message, library, _hint(library)) from wrong
 
 
 def _hint(library: str) -> str:
