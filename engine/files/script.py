@@ -21,6 +21,7 @@ _OPTIONS = ("private", "pure", "check_well_formed", "s_tir")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 _OF_KERNELS = (ast.Div, ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)
 _KERNEL = ("T", "prim_func")
+_ABOUT = (("I", "module_attrs"), ("I", "module_global_infos"))
 
 
 class PartRefused(Exception):
@@ -55,17 +56,18 @@ class _ScriptGrammar:
         metadata, found, sizes = "", [], []
         docstring = ast.get_docstring(tree, clean=False) is not None
         for one in tree.body[docstring:]:
-            if isinstance(one, ast.ImportFrom | ast.Import):
-                continue  # not run: names mean what they mean here
-            if isinstance(one, ast.Assign) and _names(one.targets) == ["metadata"]:
-                metadata = self.metadata(one.value)
-            elif isinstance(one, ast.Assign) and _is_size(one.value):
-                self.target(one.targets[0])
-                sizes.append(ast.unparse(one))
-            elif isinstance(one, ast.ClassDef | ast.FunctionDef):
-                found.append(one)
-            else:
-                raise PartRefused(one, "is no function and no module")
+            match one:
+                case ast.ImportFrom() | ast.Import():
+                    pass  # not run: names mean what they mean here
+                case ast.Assign([ast.Name("metadata")], value):
+                    metadata = self.metadata(value)
+                case ast.Assign([target], value) if _is_size(value):
+                    self.target(target)
+                    sizes.append(ast.unparse(one))
+                case ast.ClassDef() | ast.FunctionDef():
+                    found.append(one)
+                case _:
+                    raise PartRefused(one, "is no function and no module")
         if len(found) != 1:
             raise PartRefused(None, f"holds {len(found)} modules and functions, not one")
         (whole,) = found
@@ -76,14 +78,15 @@ class _ScriptGrammar:
             self.module_names.add(whole.name)
             self.bound |= {"cls", *(f.name for f in whole.body if isinstance(f, ast.FunctionDef))}
             for inner in whole.body:
-                if isinstance(inner, ast.FunctionDef):
-                    self.function(inner)
-                elif isinstance(inner, ast.Expr) and any(
-                    _is_call(inner.value, "I", n) for n in ("module_attrs", "module_global_infos")
-                ):
-                    self.expression(inner.value)
-                elif not isinstance(inner, ast.Pass):
-                    raise PartRefused(inner, "is no function")
+                match inner:
+                    case ast.FunctionDef():
+                        self.function(inner)
+                    case ast.Expr(ast.Call(called) as call) if dotted(called) in _ABOUT:
+                        self.expression(call)
+                    case ast.Pass():
+                        pass
+                    case _:
+                        raise PartRefused(inner, "is no function")
         else:
             self.function(whole)
         return Script("\n".join([*sizes, ast.unparse(whole)]), metadata)
@@ -104,6 +107,8 @@ class _ScriptGrammar:
             plain = all(k.arg in _OPTIONS and isinstance(k.value, ast.Constant) for k in given)
             if not plain or (isinstance(decorator, ast.Call) and decorator.args):
                 raise PartRefused(decorator, "has an argument that it does not take")
+        if getattr(one, "type_params", ()):  # of Python 3.12
+            raise PartRefused(one, "has parameters of types")
         if len(one.decorator_list) != 1:
             raise PartRefused(one, f"is not decorated with {'.'.join(wanted)} alone")
 
@@ -299,14 +304,6 @@ def dotted(one: ast.AST) -> tuple[str, ...]:
 
 def _decorator(one: ast.expr) -> tuple[str, ...]:
     return dotted(one.func if isinstance(one, ast.Call) else one)
-
-
-def _names(targets: list[ast.expr]) -> list[str]:
-    return [t.id for t in targets if isinstance(t, ast.Name)]
-
-
-def _is_call(one: ast.expr, *path: str) -> bool:
-    return isinstance(one, ast.Call) and dotted(one.func) == path
 
 
 def _is_size(one: ast.expr) -> bool:

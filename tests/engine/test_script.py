@@ -1,5 +1,7 @@
 """TVMScript is held against a grammar before any parser evaluates it."""
 
+import ast
+
 import pytest
 
 from answers import refused
@@ -87,6 +89,8 @@ def test_the_hint_is_not_to_write_it_as_it_was_written():
         (kernel("with open('f'): pass"), "is no variable"),
         (kernel("x[0] = x.__class__"), "is no operator or type"),
         (kernel("x[0] = [1] * 9 << 9"), "computes with what is no number"),
+        ("n = R.add = TypeVar('n')\n", "is no function and no module"),
+        ("R.x = metadata = tvm.ir.load_json('[]')\n", "is no function and no module"),
         ("metadata = run('[]')\n", "is not how metadata is written"),
         ("metadata = tvm.ir.load_json(x)\n", "is not how metadata is written"),
         (function("return x", "x, *more"), "has arguments that are not plain"),
@@ -128,3 +132,11 @@ def test_the_hint_is_not_to_write_it_as_it_was_written():
 def test_what_is_no_plain_computation_is_refused_with_its_line(text, why):
     with refused("file", "^model.py is not read as TVMScript: ", says=why):
         checked(text)
+
+
+def test_parameters_of_types_are_refused_as_python_3_12_reads_them(monkeypatch):
+    tree = ast.parse(function("return x"))
+    tree.body[0].type_params = [ast.Name("T")]  # `def main[T: run()](x)`, whose bound TVM would see
+    with monkeypatch.context() as patched, refused("file", "has parameters of types"):
+        patched.setattr(ast, "parse", lambda text: tree)
+        checked("")
