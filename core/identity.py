@@ -88,7 +88,7 @@ class _Matcher:
         for node_id, node in self.old.items():
             if node_id in self.free:
                 merged = old_value[node_id] in still  # with its equal, so it is no other node
-                for key in _keys(node, self._old_inputs(node), old_value[node_id], merged):
+                for key in _keys(node, read_by(node, self.old_values), old_value[node_id], merged):
                     index[key].append(node_id)
 
         def find(node: Node, inputs: tuple[str, ...]) -> str | None:
@@ -102,7 +102,7 @@ class _Matcher:
         """Name every node of `after`. `find` gives the node of `before` that one of `after` is, by
         its inputs there; or None."""
         for node in flat(self.after):
-            inputs = self._new_inputs(node)
+            inputs = tuple(self.renamed.get(i, i) for i in read_by(node, self.values))
             found = find(node, inputs)
             if found is None:
                 self.renamed[node.id] = self._fresh(node.id)
@@ -110,7 +110,7 @@ class _Matcher:
             else:
                 self.renamed[node.id] = found
                 old = self.old[found]
-                if (*own_key(node), inputs) != (*own_key(old), self._old_inputs(old)):
+                if (*own_key(node), inputs) != (*own_key(old), read_by(old, self.old_values)):
                     self.changed.add(found)
 
         kept = set(self.renamed.values())
@@ -137,12 +137,6 @@ class _Matcher:
             name = f"{wanted}.{count}"
         self.taken.add(name)
         return name
-
-    def _old_inputs(self, node: Node) -> tuple[str, ...]:
-        return read_by(node, self.old_values)
-
-    def _new_inputs(self, node: Node) -> tuple[str, ...]:
-        return tuple(self.renamed.get(i, i) for i in read_by(node, self.values))
 
     def _rename(self, graph: Graph) -> Graph:
         def of(node_id: str) -> str:
