@@ -66,11 +66,6 @@ class Inside:
         return tuple(n.id for n in self.graph if n.kind in computed and n.id not in self.errors)
 
 
-def compared_step(ir: str, pipeline: Pipeline, index: int) -> int:
-    """The last step up to this one that is not only for looking; -1 is the import."""
-    return last_built(ir, pipeline.upto(index))
-
-
 def nodes_against(ask: Ask, source: ModelSource) -> str:
     """What the nodes of a model are compared with; a runtime gives no inner tensors."""
     return PYTORCH if ask("load", source).against == PYTORCH else IMPORTED
@@ -87,7 +82,7 @@ def look(
 ) -> Inside:
     """Compare the inside of the program after a step, and what it returns. Raises EngineError where
     the program cannot be built, or does not run."""
-    step = compared_step(ir, pipeline, index)
+    step = last_built(ir, pipeline.upto(index))
     upto = pipeline.upto(step)
     graph: Graph = ask("graph_after", source, upto, step)
     request = BuildRequest(source, upto, target)

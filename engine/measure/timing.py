@@ -7,7 +7,6 @@ and a run that does not count precede each block, for thread pools spin on after
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from relascope.engine.protocol.session import Progress
@@ -19,15 +18,8 @@ _BLOCK_SECONDS = 0.03
 _BLOCK_RUNS = 20
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of one contender: `rounds` holds its runs in seconds, round by round."""
-
-    rounds: tuple[tuple[float, ...], ...]
-
-    @property
-    def runs(self) -> tuple[float, ...]:
-        return tuple(s for r in self.rounds for s in r)
+Rounds = tuple[tuple[float, ...], ...]
+"""Seconds of each run of one contender, round by round."""
 
 
 @alone()
@@ -37,7 +29,7 @@ def interleave(
     wait: Callable[[], object],
     progress: Progress,
     words: str = "",
-) -> dict[str, Measured]:
+) -> dict[str, Rounds]:
     """Time each contender in turns; `words` begin what is said of its progress. `contenders` do one
     run from start to end; `wait` is called after each, inside its time, and waits until the device
     has finished. `repeats` are rounds, at least 1, of a block of up to 20 runs, about 30 ms, of
@@ -53,37 +45,37 @@ def interleave(
             time.sleep(_REST_SECONDS)
             timed(contenders[name], wait)
             rounds[name].append(tuple(timed(contenders[name], wait) for _ in range(blocks[name])))
-    return {name: Measured(tuple(r)) for name, r in rounds.items()}
+    return {name: tuple(r) for name, r in rounds.items()}
 
 
-def ratio(ours: Measured, rival: Measured) -> float:
+def ratio(ours: Rounds, rival: Rounds) -> float:
     """Median of `ratios`: below 1 is faster."""
     return statistics.median(ratios(ours, rival))
 
 
-def ratios(ours: Measured, rival: Measured) -> list[float]:
+def ratios(ours: Rounds, rival: Rounds) -> list[float]:
     """Of each round our block's median over the rival's."""
-    pairs = zip(ours.rounds, rival.rounds, strict=True)
+    pairs = zip(ours, rival, strict=True)
     return [statistics.median(a) / statistics.median(b) for a, b in pairs]
 
 
 def row(
     what: str,
     phase: str,
-    measured: Measured,
-    rival: Measured | None,
+    measured: Rounds,
+    rival: Rounds | None,
     max_abs_error: float | None,
     peak_bytes: int | None,
     **known: Any,
 ) -> TimeRow:
     """A line of the table; `rival` is the eager run of the same rounds, None for eager itself."""
-    runs = [1e3 * s for s in measured.runs]
+    runs = [1e3 * s for r in measured for s in r]
     q1, median, q3 = quartiles(runs)
     by_median = None
     if rival is not None:
         known["ratio_q1"], by_median, known["ratio_q3"] = quartiles(ratios(measured, rival))
         # Less disturbed than a median, but a best run may be luck.
-        known["ratio_of_minima"] = min(measured.runs) / min(rival.runs)
+        known["ratio_of_minima"] = min(map(min, measured)) / min(map(min, rival))
     times = median, q1, q3, by_median
     return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
 

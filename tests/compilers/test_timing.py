@@ -9,14 +9,13 @@ import torch
 from relascope.engine.building.executables import OwnMemory, TrainingExecutable
 from relascope.engine.measure import timing
 from relascope.engine.measure.memory import torch_peak
-from relascope.engine.measure.timing import Measured
 
 CPU = torch.device("cpu")
 
 
 def test_the_ratio_of_minima_is_that_of_the_best_runs():
-    ours = Measured(((0.5, 0.25), (4.0, 4.0)))
-    eager = Measured(((1.0, 2.0), (0.5, 0.5)))
+    ours = ((0.5, 0.25), (4.0, 4.0))
+    eager = ((1.0, 2.0), (0.5, 0.5))
     row = timing.row("ours", "forward", ours, eager, 1e-6, 64)
     assert row.ratio_of_minima == 0.5
     assert row.ratio_to_eager == pytest.approx((0.375 / 1.5 + 8) / 2)

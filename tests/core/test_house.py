@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 3754,
     "commands": 3372,
-    "core": 1315,
-    "engine": 41293,
+    "core": 1309,
+    "engine": 41277,
     "passes": 11190,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25350,
+    "viz": 25351,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

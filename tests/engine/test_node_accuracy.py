@@ -9,6 +9,7 @@ from relascope.engine.jobs import node_accuracy
 from relascope.engine.protocol.accuracy import Comparison, NodeError, Spread
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
+from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.rows import tables
 
@@ -106,7 +107,7 @@ def test_rows_stand_farthest_first_with_all_figures():
 @pytest.mark.parametrize(("index", "compared"), [(0, 0), (1, 0), (2, 0), (3, 3)])
 def test_what_is_for_looking_is_not_compared(index, compared):
     pipeline = Pipeline.parse("cse|fuse|-fold|dce")
-    assert node_accuracy.compared_step("relay", pipeline, index) == compared
+    assert last_built("relay", pipeline.upto(index)) == compared
     ask = asked({"float32": []})
     node_accuracy.look(ask, "relay", ModelSource("mlp"), pipeline, index, "llvm")
     assert {c[2] for c in ask.calls} == {str(pipeline.upto(compared))}

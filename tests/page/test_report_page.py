@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from page import open_tab, press, settle, words
-from relascope.engine.measure.timing import Measured, row, unsteady
+from relascope.engine.measure.timing import row, unsteady
 from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.targets import Target
 from relascope.viz.rows.timings import short, verdicts
@@ -13,7 +13,7 @@ from relascope.viz.rows.timings import short, verdicts
 
 def said(ours, eager):
     """What is said of rounds of runs in milliseconds beside those of eager."""
-    ours, eager = (Measured(tuple((ms / 1e3,) for ms in runs)) for runs in (ours, eager))
+    ours, eager = (tuple((ms / 1e3,) for ms in runs) for runs in (ours, eager))
     rows = [
         row("pytorch eager", "forward", eager, None, None, None),
         row("relay, cpu", "forward", ours, eager, 1e-6, None),
@@ -51,7 +51,7 @@ def test_a_headline_says_no_more_than_its_data(ours, eager, text, sure):
 
 
 def test_a_module_of_tvm_is_told_beside_its_program_and_targets_by_whose_kernels_they_take():
-    ours, theirs = (Measured(tuple((ms / 1e3,) for ms in runs)) for runs in (STEADY, [20.0] * 5))
+    ours, theirs = (tuple((ms / 1e3,) for ms in runs) for runs in (STEADY, [20.0] * 5))
     rows = [
         row(IMPORTED, "forward", theirs, None, None, None),
         row("relay, cpu", "forward", ours, theirs, 0.0, None),

@@ -11,6 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import IMPORTED, PYTORCH
+from relascope.passes.catalogue import last_built
 from relascope.viz.component import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
@@ -50,7 +51,7 @@ def choose(screen: Screen) -> DeltaGenerator:
 def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> None:
     """Draw the graph after a step, -1 for the import, with each node's error."""
     inside = _inside(screen, index, _dtype(screen))
-    compared = node_accuracy.compared_step(screen.ir, screen.pipeline, index)
+    compared = last_built(screen.ir, screen.pipeline.upto(index))
 
     def notes() -> dict[str, str]:
         return {i: tables.error_text(inside, i) for i in inside.errors}
