@@ -34,15 +34,13 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
     """Leave out a number on `either` side of one operator, and on the `right` of another."""
 
     def rule(call: Any, maker: Maker) -> Any:
-        if op_name(call) not in (either, right):
-            return None
         for kept in (0, 1) if op_name(call) == either else (0,):
             keeps_type = result_type(call.args[kept]) == result_type(call)
             if keeps_type and _uniform(call.args[1 - kept], maker) == number:
                 return call.args[kept]
         return None
 
-    return rewrite(program, rule)
+    return rewrite(program, dict.fromkeys((either, right), rule))
 
 
 def _uniform(expr: Any, maker: Maker) -> float | None:

@@ -44,12 +44,11 @@ def fold(program: RelaxProgram) -> RelaxProgram:
     Before: It has constants: bind made them.
     After: What depends on constants alone is a constant.
     """
-    return with_mod(program, relax.transform.FoldConstant()(rewrite(program, _folded).mod))
+    folded = rewrite(program, dict.fromkeys(_DONE, _folded))
+    return with_mod(program, relax.transform.FoldConstant()(folded.mod))
 
 
 def _folded(call: Any, maker: Maker) -> Any:
-    if op_name(call) not in _DONE:
-        return None
     operands = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
     if isinstance(operands[0], relax.Tuple):
         operands = list(operands[0].fields)

@@ -23,12 +23,10 @@ def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
 
     After: No permute_dims reads a permute_dims, and none leaves the axes in order.
     """
-    return rewrite(program, _joined)
+    return rewrite(program, {"permute_dims": _joined})
 
 
 def _joined(call: Any, maker: Maker) -> Any:
-    if op_name(call) != "permute_dims":
-        return None
     operand = call.args[0]
     order, inner = axes_of(call), maker.look(operand)
     if op_name(inner) == "permute_dims":  # rewritten already, so never a third below
@@ -61,8 +59,6 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     readers = read_counts(bound, results(main, bound))
 
     def rule(call: Any, maker: Maker) -> Any:
-        if op_name(call) != "permute_dims":
-            return None
         order, product = axes_of(call), maker.look(call.args[0])
         rank = len(order)
         if order != [*range(rank - 2), rank - 1, rank - 2] or op_name(product) != "matmul":
@@ -74,7 +70,7 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
             return None
         return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
 
-    return rewrite(program, rule)
+    return rewrite(program, {"permute_dims": rule})
 
 
 def _turned(operand: Any, order: list[int], maker: Maker) -> Any:

@@ -24,10 +24,7 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        name = op_name(call)
-        if name not in RESHAPES | TRANSPOSES | _FITTED:
-            return None
-        result = shape(call)
+        name, result = op_name(call), shape(call)
         if name in TRANSPOSES:
             axes = [int(a) for a in call.attrs.axes or ()]
             return args[0] if axes == list(range(len(result))) else None
@@ -42,7 +39,7 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
             return None
         return relay.reshape(inner, list(result))
 
-    return rewrite(program, visit)
+    return rewrite(program, dict.fromkeys(RESHAPES | TRANSPOSES | _FITTED, visit))
 
 
 @listed("x + 0", "the tutorial's ZeroZapp")
@@ -68,15 +65,13 @@ def _without(program: RelayProgram, number: float, either: str, right: str) -> R
     values = _uniform_values(program.main.body)
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) not in (either, right):
-            return None
         for kept in (0, 1) if op_name(call) == either else (0,):
             neutral = values.get(call.args[1 - kept].handle.value) == number
             if neutral and call.args[kept].checked_type == call.checked_type:
                 return args[kept]
         return None
 
-    return rewrite(program, visit)
+    return rewrite(program, dict.fromkeys((either, right), visit))
 
 
 def _uniform_values(body: Any) -> dict[int, float]:
@@ -106,8 +101,6 @@ def transpose_dedup(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "transpose":
-            return None
         rank = len(shape(call))
         axes, operand = axes_of(call, rank), args[0]
         if op_name(operand) == "transpose":  # rewritten already, so never a third below
@@ -117,4 +110,4 @@ def transpose_dedup(program: RelayProgram) -> RelayProgram:
             return None
         return operand if axes == list(range(rank)) else relay.transpose(operand, axes)
 
-    return rewrite(program, visit)
+    return rewrite(program, {"transpose": visit})

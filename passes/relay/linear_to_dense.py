@@ -23,8 +23,6 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "nn.batch_matmul":
-            return None
         turn_a, turn_b = bool(call.attrs.transpose_a), bool(call.attrs.transpose_b)
         if not turn_a and turn_b:
             return None
@@ -33,7 +31,7 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
         b = b if turn_b else turned(b, [0, 2, 1])
         return relay.nn.batch_matmul(a, b, call.attrs.out_dtype, False, True)
 
-    return rewrite(program, visit)
+    return rewrite(program, {"nn.batch_matmul": visit})
 
 
 @listed("linear layers to nn.dense", "ours")
@@ -49,16 +47,7 @@ def linear_to_dense(program: RelayProgram) -> RelayProgram:
     After: Products with one matrix for the whole batch are nn.dense, with their bias in front of
         the reshape.
     """
-
-    def visit(call: Any, args: list[Any]) -> Any:
-        name = op_name(call)
-        if name == "nn.batch_matmul":
-            return _dense(call, args)
-        if name == "nn.bias_add":
-            return _bias_first(call, args)
-        return None
-
-    return rewrite(program, visit)
+    return rewrite(program, {"nn.batch_matmul": _dense, "nn.bias_add": _bias_first})
 
 
 def _dense(call: Any, args: list[Any]) -> Any:

@@ -7,7 +7,7 @@ from tvm import relay
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.builtin import applied
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import rewrite, shape
 from relascope.passes.relay.training.decompose_norms import (
     decompose_batch_norm,
     decompose_layer_norm,
@@ -29,14 +29,13 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
     """
     if any(p.checked_type.dtype == "float64" for p in program.mod["main"].params):
         program = decompose_layer_norm(decompose_batch_norm(program))
-        program = rewrite(program, _group_norm)
+        norms = ("nn.group_norm", "nn.instance_norm")
+        program = rewrite(program, dict.fromkeys(norms, _group_norm))
     return applied(program, relay.transform.SimplifyInference)
 
 
 def _group_norm(call: Any, args: list[Any]) -> Any:
     """Group norm as arithmetic, and instance norm, whose groups are of one channel."""
-    if op_name(call) not in ("nn.group_norm", "nn.instance_norm"):
-        return None
     data, gamma, beta = args
     size = shape(call.args[0])
     groups = int(getattr(call.attrs, "num_groups", size[1]))

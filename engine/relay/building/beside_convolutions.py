@@ -25,20 +25,21 @@ def written_out(program: RelayProgram) -> RelayProgram:
         return program
     program = applied(program, relay.transform.SimplifyInference)
 
-    def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) == "squeeze":
-            rank, axes = len(call.args[0].checked_type.shape), call.attrs.axis
-            channels = axes is None or 1 in {int(a) % rank for a in axes}
-            return relay.reshape(args[0], call.checked_type.shape) if channels else None
-        if op_name(call) != "variance":
-            return None
-        apart = relay.subtract(*args)
-        squares, attrs = relay.multiply(apart, apart), call.attrs
-        found = relay.mean(squares, attrs.axis, attrs.keepdims, attrs.exclude)
-        if not attrs.unbiased:
-            return found
-        whole, kept = (math.prod(map(int, e.checked_type.shape)) for e in (call.args[0], call))
-        share = whole / (whole - kept)  # n / (n - 1)
-        return relay.multiply(found, relay.const(share, call.checked_type.dtype))
+    return rewrite(program, {"squeeze": _squeeze, "variance": _variance})
 
-    return rewrite(program, visit)
+
+def _squeeze(call: Any, args: list[Any]) -> Any:
+    rank, axes = len(call.args[0].checked_type.shape), call.attrs.axis
+    channels = axes is None or 1 in {int(a) % rank for a in axes}
+    return relay.reshape(args[0], call.checked_type.shape) if channels else None
+
+
+def _variance(call: Any, args: list[Any]) -> Any:
+    apart = relay.subtract(*args)
+    squares, attrs = relay.multiply(apart, apart), call.attrs
+    found = relay.mean(squares, attrs.axis, attrs.keepdims, attrs.exclude)
+    if not attrs.unbiased:
+        return found
+    whole, kept = (math.prod(map(int, e.checked_type.shape)) for e in (call.args[0], call))
+    share = whole / (whole - kept)  # n / (n - 1)
+    return relay.multiply(found, relay.const(share, call.checked_type.dtype))

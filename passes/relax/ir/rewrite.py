@@ -274,9 +274,11 @@ class Maker:
 Rule = Callable[[Any, Maker], Any]
 """From a call, its arguments rewritten already, to what stands in its place: a variable, another
 call, or None to leave it. `Maker.emit` binds what a place in a nest of calls needs."""
+Rules = Rule | Mapping[str, Rule]
+"""A rule for all calls, or by an operator's name the one for its calls."""
 
 
-def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
+def rewrite(program: RelaxProgram, rules: Rules) -> RelaxProgram:
     """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
 
     A variable keeps its name and type: a rule's call is bound to the variable of the call that it
@@ -294,7 +296,8 @@ def rewrite(program: RelaxProgram, rule: Rule) -> RelaxProgram:
         maker.origin, maker.variable = str(variable.name), variable
         made = None
         if isinstance(value, tvm.ir.Call):
-            made = _replaced(rule, value, maker)
+            rule = rules if callable(rules) else rules.get(op_name(value))
+            made = None if rule is None else _replaced(rule, value, maker)
         elif isinstance(value, tvm.ir.Var):
             made = value  # only another name
         elif isinstance(value, relax.TupleGetItem) and isinstance(value.tuple_value, relax.Tuple):

@@ -19,19 +19,16 @@ def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
 
     After: There is no nn.gelu and no nn.gelu_tanh.
     """
-    return rewrite(program, _gelu)
+    return rewrite(program, dict.fromkeys(("nn.gelu", "nn.gelu_tanh"), _gelu))
 
 
 def _gelu(call: Any, maker: Maker) -> Any:
-    name = op_name(call)
-    if name not in ("nn.gelu", "nn.gelu_tanh"):
-        return None
     op, (x,) = relax.op, call.args
 
     def number(value: float) -> Any:
         return relax.const(value, dtype(x))
 
-    if name == "nn.gelu":
+    if op_name(call) == "nn.gelu":
         spread = op.erf(op.multiply(x, number(math.sqrt(0.5))))
     else:
         cube = op.multiply(op.multiply(x, x), x)
@@ -54,14 +51,12 @@ def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
 
     After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm.
     """
-    return rewrite(program, _norm)
+    norms = ("nn.layer_norm", "nn.group_norm", "nn.instance_norm")
+    return rewrite(program, dict.fromkeys(norms, _norm))
 
 
 def _norm(call: Any, maker: Maker) -> Any:
-    name = op_name(call)
-    if name not in ("nn.layer_norm", "nn.group_norm", "nn.instance_norm"):
-        return None
-    op, attrs = relax.op, call.attrs
+    op, name, attrs = relax.op, op_name(call), call.attrs
     x, gamma, beta = call.args
     size = list(shape(x))
     axes = [int(a) % len(size) for a in attrs.axes]
@@ -101,12 +96,10 @@ def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
     Before: Batch norm is in eval mode.
     After: There is no nn.batch_norm.
     """
-    return rewrite(program, _batch_norm)
+    return rewrite(program, {"nn.batch_norm": _batch_norm})
 
 
 def _batch_norm(call: Any, maker: Maker) -> Any:
-    if op_name(call) != "nn.batch_norm":
-        return None
     op, attrs = relax.op, call.attrs
     x, gamma, beta, mean, variance = call.args
     axis = int(attrs.axis) % len(shape(x))

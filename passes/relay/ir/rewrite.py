@@ -23,6 +23,9 @@ Visit = Callable[[Any, list[Any]], Any]
 """Called with a call node as it was and its rewritten arguments; returns what takes its place, or
 None to keep the call (with its rewritten arguments)."""
 
+Visits = Visit | Mapping[str, Visit]
+"""What visits all calls, or by an operator's name what visits its calls."""
+
 
 def everything(root: Any) -> list[Any]:
     """Every expression below `root`, producers first, each once, with those of nested functions."""
@@ -131,19 +134,20 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
     return of(body)
 
 
-def rewrite(program: RelayProgram, visit: Visit, arguments: Sequence[Any] = ()) -> RelayProgram:
+def rewrite(program: RelayProgram, visits: Visits, arguments: Sequence[Any] = ()) -> RelayProgram:
     """Rewrite the calls of "main", producers first, and infer types again.
 
     A replacement without a span gets that of the call that it replaces, so its module stays known.
 
-    The program is typed and in graph normal form. `visit` may read types of the original call
+    The program is typed and in graph normal form. A visit may read types of the original call
     (`call.args[0].checked_type`), not of rewritten arguments, which may have none yet; see `Visit`.
     `arguments` are variables that "main" takes after those it has."""
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:
+        visit = visits if callable(visits) else visits.get(op_name(call))
         applications.looking_at(call)
-        result = visit(call, args)
+        result = None if visit is None else visit(call, args)
         if result is None or not applications.may_replace(call):
             return None
         return spanned(result, call.span, args)

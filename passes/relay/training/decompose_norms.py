@@ -6,7 +6,7 @@ from tvm import relay
 
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import rewrite, shape
 
 
 @listed(
@@ -24,13 +24,11 @@ def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "nn.layer_norm":
-            return None
         data, gamma, beta = args
         axis = int(call.attrs.axis) % len(shape(call.args[0]))
         return weighted(call, normalized(call, data, axis), gamma, beta)
 
-    return rewrite(program, visit)
+    return rewrite(program, {"nn.layer_norm": visit})
 
 
 @listed("batch norm spelled out", "ours", required=True)
@@ -47,15 +45,13 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "nn.batch_norm":
-            return None
         data, gamma, beta, mean, variance = args
         centred = relay.subtract(data, _along(call, mean))
         result = relay.divide(centred, _along(call, _deviation(call, variance)))
         # The operator's other results are the statistics, as they came in.
         return relay.Tuple([weighted(call, result, gamma, beta), mean, variance])
 
-    return rewrite(program, visit)
+    return rewrite(program, {"nn.batch_norm": visit})
 
 
 def normalized(call: Any, data: Any, axis: int) -> Any:

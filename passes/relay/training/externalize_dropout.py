@@ -42,8 +42,6 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
         variables[call.handle.value] = relay.var(name, drawn_as), masks[-1].scale
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) != "nn.dropout":
-            return None
         kept, factor = args[0], relay.ones_like(args[0])
         if call.handle.value in variables:
             mask, scale = variables[call.handle.value]
@@ -55,5 +53,5 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
 
     if not found:
         return program
-    rewritten = rewrite(program, visit, tuple(v for v, _ in variables.values()))
+    rewritten = rewrite(program, {"nn.dropout": visit}, tuple(v for v, _ in variables.values()))
     return replace(rewritten, masks=tuple(sorted(masks, key=lambda m: m.ordinal)))
