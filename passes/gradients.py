@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -104,14 +105,32 @@ def adaptive_share(extent: int, count: int) -> Any:
     return inside / (end - begin)
 
 
-def windows_of(share: Any) -> Iterator[tuple[Any, Any]]:
-    """Of means over windows: for each element, one after another, a window that has it, and its
-    part. A product with the matrix of parts would spread a NaN to windows without it. `share` is
-    (windows, elements), the part of each element. Yields for each element the number of a window,
-    and its part of it; 0 where none is left."""
-    order = np.argsort(share == 0, axis=0, kind="stable")  # those that have it, first
-    for window in order[: (share != 0).sum(0).max()]:
-        yield window, share[window, np.arange(share.shape[1])]
+def of_means(
+    op: Any, const: Callable[..., Any], grad: Any, shares: Sequence[Any], dtype: str
+) -> Any:
+    """The gradient of means over windows along each axis from the third on: what an element has of
+    one window after another. A product with a matrix would spread a NaN to windows without it. `op`
+    has the IR's operators and `const` makes its constants; `shares` are (windows, elements) of each
+    axis, the part that each element has."""
+    zero = const(0.0, dtype)
+    for axis, share in enumerate(shares, 2):
+        along, parts = [-1] + [1] * (len(shares) + 1 - axis), []
+        order = np.argsort(share == 0, axis=0, kind="stable")  # windows that have it, first
+        for window in order[: (share != 0).sum(0).max()]:
+            part = share[window, np.arange(share.shape[1])].reshape(along)
+            taken = op.take(grad, const(window), axis, mode="clip")
+            taken = op.multiply(taken, const(part, dtype))
+            parts.append(taken if part.all() else op.where(const(part != 0), taken, zero))
+        grad = reduce(op.add, parts)
+    return grad
+
+
+def of_tile(op: Any, grad: Any, size: Sequence[int], repeats: Sequence[int]) -> Any:
+    """The gradient of copies of a tensor of some size: their sum."""
+    rank = max(len(size), len(repeats))
+    sizes, times = ([1] * (rank - len(v)) + [*v] for v in (size, repeats))
+    apart = [d for pair in zip(times, sizes, strict=True) for d in pair]
+    return op.reshape(op.sum(op.reshape(grad, apart), list(range(0, 2 * rank, 2))), [*size])
 
 
 class Active(Generic[T]):

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from tvm import relax
 from tvm.relax import op
 
 from relascope.core.errors import no_gradient
-from relascope.passes.gradients import adaptive_share, reached_windows, windows_of
+from relascope.passes.gradients import adaptive_share, of_means, of_tile, reached_windows
 from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
 from relascope.passes.relax.training.conv_gradient import conv2d
 from relascope.passes.relax.training.recorder import Gradient, operator_of
@@ -247,13 +246,7 @@ def _repeat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _tile(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    size = list(shape(call.args[0]))
-    times = [int(r) for r in call.attrs.repeats]
-    rank = max(len(size), len(times))
-    padded = [1] * (rank - len(size)) + size
-    times = [1] * (rank - len(times)) + times
-    apart = [d for pair in zip(times, padded, strict=True) for d in pair]
-    return [op.reshape(op.sum(op.reshape(grad, apart), list(range(0, 2 * rank, 2))), size)]
+    return [of_tile(op, grad, shape(call.args[0]), [int(r) for r in call.attrs.repeats])]
 
 
 def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -466,24 +459,13 @@ def _conv_transpose(rank: int) -> Gradient:
 
 
 def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of means over windows, along each axis: the parts of all windows that have an element."""
-    (data,) = call.args
-    attrs, size, places = call.attrs, list(shape(data)), list(shape(variable))
-    rank = len(size) - 2
+    (data,), attrs = call.args, call.attrs
+    sizes = [*zip(shape(data)[2:], shape(variable)[2:], strict=True)]
     layout = str(getattr(attrs, "layout", ""))
-    if not layout.startswith("NC") or len(layout) != len(size):
+    if not layout.startswith("NC") or len(layout) != len(sizes) + 2:
         raise no_gradient("pooling", "is known with channels second only")
-    zero = number(0.0, data)
-    for axis in range(2, 2 + rank):
-        share = _share(attrs, axis - 2, rank, size[axis], places[axis])
-        along, parts = [-1] + [1] * (1 + rank - axis), []
-        for window, each in windows_of(share):
-            part = each.reshape(along)
-            taken = op.take(grad, relax.const(window), axis, mode="clip")
-            taken = op.multiply(taken, relax.const(part, dtype(data)))
-            parts.append(taken if part.all() else op.where(relax.const(part != 0), taken, zero))
-        grad = reduce(op.add, parts)
-    return [grad]
+    shares = [_share(attrs, axis, len(sizes), *size) for axis, size in enumerate(sizes)]
+    return [of_means(op, relax.const, grad, shares, dtype(data))]
 
 
 def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:

@@ -5,7 +5,6 @@ program; the layer only passes on, unless a `Recorder` is at work.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from itertools import accumulate
 from typing import Any
 
@@ -13,7 +12,7 @@ from tvm import relay
 from tvm.topi.nn.utils import get_pad_tuple
 
 from relascope.core.errors import EngineError, no_gradient
-from relascope.passes.gradients import Active, adaptive_share, reached_windows, unknown, windows_of
+from relascope.passes import gradients
 from relascope.passes.relay.ir.rewrite import op_name, shape, spanned
 from relascope.passes.relay.ir.spans import key
 from relascope.passes.relay.training import weight_gradient
@@ -232,20 +231,11 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _adaptive_avg_pool(call: Any, grad: Any) -> list[Any]:
-    """The parts of all windows that have an element."""
-    (data,), kind = call.args, call.checked_type.dtype
     if str(call.attrs.layout) not in ("NCW", "NCHW", "NCDHW"):
         raise no_gradient(op_name(call), "is known in the layout NCHW only")
-    zero, places = relay.const(0.0, kind), zip(shape(data), shape(call), strict=True)
-    for axis, (extent, count) in [*enumerate(places)][2:]:
-        along, parts = [-1] + [1] * (len(shape(data)) - 1 - axis), []
-        for window, each in windows_of(adaptive_share(extent, count)):
-            part = each.reshape(along)
-            taken = relay.take(grad, relay.const(window), axis, mode="clip")
-            taken = relay.multiply(taken, relay.const(part, kind))
-            parts.append(taken if part.all() else relay.where(relay.const(part != 0), taken, zero))
-        grad = reduce(relay.add, parts)
-    return [grad]
+    sizes = zip(shape(call.args[0])[2:], shape(call)[2:], strict=True)
+    shares = [gradients.adaptive_share(extent, count) for extent, count in sizes]
+    return [gradients.of_means(relay, relay.const, grad, shares, call.checked_type.dtype)]
 
 
 def _max_pool2d(call: Any, grad: Any) -> list[Any]:
@@ -257,7 +247,7 @@ def _max_pool2d(call: Any, grad: Any) -> list[Any]:
     sizes, counts = (shape(t)[height : height + 2] for t in (call.args[0], call))
     window, strides = ([int(v) for v in options[k]] for k in ("pool_size", "strides"))
     begins = ([int(p) for p in options["padding"]] * 2)[:2]
-    padding, gained = reached_windows(sizes, counts, window, strides, begins)
+    padding, gained = gradients.reached_windows(sizes, counts, window, strides, begins)
     if any(gained):
         around = [(0, 0)] * len(shape(call))
         around[height : height + 2] = [(0, n) for n in gained]
@@ -353,13 +343,7 @@ def _like(call: Any, grad: Any) -> list[Any]:
 
 
 def _tile(call: Any, grad: Any) -> list[Any]:
-    repeats = [int(r) for r in call.attrs.reps]
-    size = list(shape(call.args[0]))
-    size = [1] * (len(repeats) - len(size)) + size
-    repeats = [1] * (len(size) - len(repeats)) + repeats
-    apart = [d for pair in zip(repeats, size, strict=True) for d in pair]
-    summed = relay.sum(relay.reshape(grad, apart), axis=list(range(0, len(apart), 2)))
-    return [relay.reshape(summed, list(shape(call.args[0])))]
+    return [gradients.of_tile(relay, grad, shape(call.args[0]), [int(r) for r in call.attrs.reps])]
 
 
 def _cumsum(call: Any, grad: Any) -> list[Any]:
@@ -477,7 +461,7 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
-RECORDING = Active[Recorder]()  # the recorder that sees every gradient that is taken
+RECORDING = gradients.Active[Recorder]()  # the recorder that sees every gradient that is taken
 
 _layered: set[str] = set()
 _without: set[str] = set()
@@ -509,7 +493,7 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
             relay.op.register_gradient(name, _layer(gradient or _flat), level=_LAYER)
             _layered.add(name)
         if not name or (name in _without and _is_floating(call)):
-            raise unknown("relay", name, where(call))
+            raise gradients.unknown("relay", name, where(call))
 
 
 def _is_floating(call: Any) -> bool:
