@@ -1,11 +1,8 @@
 """How long the page takes, as a person at it sees it, in Chromium."""
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -16,11 +13,11 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from common import ROOT
 
-from app_in_browser import ask, settle
+from app_in_browser import settle
 from browser import OPEN_SIDEBAR, Server, browsing
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Page
 
 _DRAWN = """before => {
     for (const element of document.querySelectorAll('*')) {
@@ -33,12 +30,6 @@ _DRAWN = """before => {
     return false;
 }"""
 """Looked at before each frame, by the browser's clock: the driver's own time is no part of it."""
-
-_ALONE = (
-    "(() => { const m = v.aloneMark(v.index.get(a)), r = v.main.getBoundingClientRect();"
-    " return [r.left + v.x + (m.x + 7) * v.zoom, r.top + v.y + m.y * v.zoom]; })()"
-)
-"""Where the mark at a module's frame stands on the page."""
 
 _CLICKED = "addEventListener('click', () => { window.clicked = performance.now(); }, true)"
 
@@ -70,49 +61,6 @@ def training_to_settled(ir: str) -> float:
         page.get_by_role("tab", name="Gradient & cut").click()
         page.wait_for_function(_SETTLED, polling="raf")
         return float(page.evaluate("window.quiet") - began) / 1000
-
-
-def choose_to_drawn() -> float:
-    """Seconds from choosing the BERT layer, which was not loaded before, to its drawn graph.
-
-    The engine is warm: the page has drawn another model. The wait ends when the viewer says that
-    it has painted the new graph.
-    """
-    with _page() as page:
-        drawing = _drawn(page, "MLP")
-        # Another seed, or the page would only remember the model it opened with.
-        page.get_by_text("Settings", exact=True).click()
-        seed = page.get_by_role("spinbutton", name="Seed")
-        seed.fill("7")
-        seed.press("Enter")
-        page.wait_for_timeout(4000)  # the other model once more: the same picture
-        before = drawing.get_attribute("data-ready")
-        page.get_by_role("combobox", name="Model").click()
-        option = page.get_by_role("option", name="BERT layer", exact=True)
-        option.wait_for()
-        began = time.perf_counter()
-        option.click()
-        page.wait_for_function(_DRAWN, arg=before)
-        return time.perf_counter() - began
-
-
-def module_to_drawn(ir: str) -> float:
-    """Seconds from a click on the frame of a layer of BERT base to the graph of it alone.
-
-    The engine is warm: the page has drawn the whole model.
-    """
-    group = "group:encoder.layer.3"
-    with _page(f"ir={ir}") as page:
-        drawing = _drawn(page, "BERT base")
-        settle(page)
-        ask(page, 0, f"v.focus('{group}')")
-        settle(page)
-        before = drawing.get_attribute("data-ready")
-        page.evaluate(_CLICKED)
-        page.mouse.click(*ask(page, 0, _ALONE, group))
-        page.locator(".rs-piece").wait_for()
-        page.wait_for_function(_DRAWN, arg=before)
-        return float(page.evaluate("(window.drawn - window.clicked) / 1000"))
 
 
 def step_to_repainted(title: str, ir: str) -> list[float]:
@@ -222,29 +170,9 @@ def _page(query: str = "") -> "Iterator[Page]":
         yield page
 
 
-def _drawn(page: "Page", model: str) -> "Locator":
-    """The drawing of a model, once it is there."""
-    drawing = page.locator(".rs[data-ready]")
-    drawing.wait_for()
-    before = drawing.get_attribute("data-ready")
-    _choose(page, "Model", model)
-    page.wait_for_function(_DRAWN, arg=before)
-    return drawing
-
-
 def _choose(page: "Page", label: str, name: str) -> None:
     page.get_by_role("combobox", name=label).click()
     page.get_by_role("option", name=name, exact=True).click()
-
-
-def command_line() -> float:
-    """Seconds from the command to the JSON of BERT's graph."""
-    began = time.perf_counter()
-    command = [sys.executable, "cli.py", "graph", "bert", "--engine", "relay", "--json"]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    seconds = time.perf_counter() - began
-    assert json.loads(done.stdout)["nodes"] > 1000
-    return seconds
 
 
 def main() -> int:
@@ -264,16 +192,12 @@ def main() -> int:
             told(*row)
     if only:
         return int(missed)
-    told("from choosing the BERT layer to its drawn graph", choose_to_drawn(), 1)
     for ir in ("Relay", "Relax"):
         told(f"{ir}, from training to the BERT layer's cut, settled", training_to_settled(ir), 3)
     for title, ir in product(("BERT layer", "BERT base"), ("Relay", "Relax")):
         clicks = sorted(step_to_repainted(title, ir))
         what = f"{title}, {ir}, from a click on a step that has run to its graph: longest "
         told(f"{what}{clicks[-1]:.2f} s, median", clicks[len(clicks) // 2], 0.3)
-    told("from the command to the JSON of BERT's graph", command_line(), 20)
-    for ir in ("Relay", "Relax"):
-        told(f"{ir}, from a click on a layer of BERT base to it alone", module_to_drawn(ir), 4)
     return int(missed)
 
 
