@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3754,
+    "bench": 3678,
     "commands": 3372,
     "core": 1309,
-    "engine": 41277,
-    "passes": 11190,
+    "engine": 41255,
+    "passes": 11143,
     "recorder": 1462,
     "samples": 570,
     "viz": 25351,

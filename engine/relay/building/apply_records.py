@@ -5,16 +5,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import tvm
+from tvm import autotvm
+
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import AUTOTVM, OPERATOR
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building.targets import LIBRARIES
 from relascope.engine.relay.building.templates import constant_weights
-
-# The targets have loaded the TVM that has Relay.
-import tvm  # isort: skip
-from tvm import autotvm  # isort: skip
 
 
 def best_record(place: Path) -> str | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import tvm
+from tvm import tir
 
 from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
@@ -18,7 +19,6 @@ from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.cpu_kernels.openblas import NOTE, OPENBLAS
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.targets import BLAS, CUBLAS, parse
-from relascope.engine.relay.tvm.boot import boot
 
 _CALLBACK = "tvm_callback_cuda_compile"
 
@@ -59,11 +59,6 @@ def _source_alone() -> Iterator[None]:
 def compiler_for(target: str) -> Any:
     arch = str(parse(target).attrs.get("arch", ""))
     return lambda source, form: compile_cuda(source, arch, form)
-
-
-boot()
-
-from tvm import tir
 
 
 def launches() -> Launches:

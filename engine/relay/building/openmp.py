@@ -3,17 +3,13 @@
 import ctypes
 import mmap
 
+import tvm
 from elftools.elf.elffile import ELFFile
+from tvm import te
+from tvm._ffi.base import _LIB
 
 from relascope.engine.building.threads import ADDRESS, ENTRY, LAUNCH, TEAM
 from relascope.engine.relay.building.targets import parse, processor
-from relascope.engine.relay.tvm.boot import boot
-
-boot()
-
-import tvm
-from tvm import te
-from tvm._ffi.base import _LIB
 
 _ENTRY = f"""
 define i32 @{ENTRY}(i64 %values, i64 %types, i32 %count, %word %result, %count %type, i64 %self) {{

@@ -13,6 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import tvm
+from tvm import relay
+from tvm.ir.instrument import pass_instrument
 
 from relascope.engine.building.options import BuildOptions, Function
 from relascope.engine.measure.profile import LOST, See, Site, Tensors
@@ -23,11 +26,6 @@ from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order, rewrite_body
 from relascope.passes.relay.ir.spans import key
-
-# The runtime has loaded the TVM that has Relay.
-import tvm  # isort: skip
-from tvm import relay  # isort: skip
-from tvm.ir.instrument import pass_instrument  # isort: skip
 
 _DROPS_SPANS = "ToBasicBlockNormalForm"
 _VIEW = "__nop"

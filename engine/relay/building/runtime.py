@@ -16,18 +16,6 @@ from functools import partial
 from typing import Any
 
 import torch
-
-from relascope.core.errors import EngineError
-from relascope.core.graph import TensorType
-from relascope.engine.building import cuda_graphs, executables
-from relascope.engine.building.executables import Tensors
-from relascope.engine.building.options import Builder, BuildOptions, Keeping
-from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
-from relascope.engine.cpu_kernels.buffer_pool import BufferPool
-from relascope.engine.relay.tvm.boot import boot
-
-boot()
-
 import tvm
 from tvm import relay, te
 from tvm._ffi._ctypes import packed_func
@@ -36,6 +24,13 @@ from tvm._ffi.runtime_ctypes import ArgTypeCode, TVMArray
 from tvm.contrib import graph_executor
 from tvm.relay.backend import te_compiler
 
+from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
+from relascope.engine.building import cuda_graphs, executables
+from relascope.engine.building.executables import Tensors
+from relascope.engine.building.options import Builder, BuildOptions, Keeping
+from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
+from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records, openmp, storages

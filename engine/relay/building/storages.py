@@ -13,16 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from relascope.core.graph import TensorType
-from relascope.engine.building import executables
-from relascope.engine.relay.tvm.boot import boot
-
-boot()
-
 import tvm
 from tvm.contrib import graph_executor
 
+from relascope.core.graph import TensorType
+from relascope.engine.building import executables
 from relascope.engine.relay.kernels import blas
 from relascope.passes.held_memory import KernelLives
 

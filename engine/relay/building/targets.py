@@ -4,6 +4,9 @@ import functools
 from typing import Any
 
 import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
 
 from relascope.engine.building.cuda_graphs import GRAPHS, ON_GPU
 from relascope.engine.building.devices import Tvm
@@ -11,15 +14,8 @@ from relascope.engine.cpu_kernels.openblas import ON_CPU, OPENBLAS, cpu_ways
 from relascope.engine.cpu_kernels.schedules import FLAGS, SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.protocol.tuning import RECORDS
-from relascope.engine.relay.tvm.boot import boot, cuda_missing
-
-boot()
-
-import tvm
-from tvm import relay
-from tvm.contrib import graph_executor
-
 from relascope.engine.relay.kernels import blas
+from relascope.engine.relay.tvm.boot import cuda_missing
 
 BLAS = "-libs=mkl"
 """What a CPU target says to have its matmuls done by PyTorch's BLAS; see `kernels.blas`."""

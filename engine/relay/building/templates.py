@@ -11,20 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tvm
+from tvm import autotvm, relay, te
+from tvm.autotvm.task.topi_integration import TaskExtractEnv
+from tvm.relay.backend import te_compiler
+
 from relascope.core.graph import TensorType
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.tuner import Workload
 from relascope.engine.protocol.target_text import library
 from relascope.engine.relay.building.targets import LIBRARIES, parse
 from relascope.engine.relay.draw.to_graph import tensor_types
-from relascope.passes.relay.ir.rewrite import children, op_name, post_order
-
-# The targets have loaded the TVM that has Relay.
-import tvm  # isort: skip
-from tvm import autotvm, relay, te  # isort: skip
-from tvm.autotvm.task.topi_integration import TaskExtractEnv  # isort: skip
-from tvm.relay.backend import te_compiler  # isort: skip
 from relascope.engine.relay.tvm.quiet import quiet
+from relascope.passes.relay.ir.rewrite import children, op_name, post_order
 
 _LEFT_OUT = ("AlterOpLayout", "FoldConstant")  # the latter computes, which can take a minute
 _ANCHOR = 4  # TOpPattern of operators that FuseOps builds a kernel around: kOutEWiseFusable
