@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3678,
+    "bench": 3680,
     "commands": 3372,
     "core": 1309,
     "engine": 41255,
