@@ -89,7 +89,6 @@ exhaustive: $(VENV)/.test
 	  echo "make exhaustive took $$(( $$(date +%s) - began )) s"; exit $$failed
 
 # How many of the lines outside tests they run.
-# Engines may write to /dev/shm, and not to the checkout.
 COUNTED = $(or $(wildcard /dev/shm),$(CURDIR)/out)/relascope-coverage
 coverage: export COVERAGE_FILE = $(COUNTED)/data
 coverage: export COVERAGE_RCFILE = $(CURDIR)/pyproject.toml
@@ -98,6 +97,7 @@ coverage: $(VENV)/.test
 	rm -rf $(COUNTED) && mkdir -p $(COUNTED)
 	-$(MAKE) --no-print-directory test \
 	  PYTEST='$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal'
+	$(BIN)/python tests/support/counting/saved_before_kill.py $(COUNTED)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --ignore-errors | tail -1
 
