@@ -59,6 +59,16 @@ def show(page: "Page") -> None:
         page.keyboard.press(key)
 
 
+def held(page: "Page") -> None:
+    """What a step of a larger layer holds, and the tables beside it."""
+    page.goto(f"{page.url.split('?')[0]}?model=llama_block&batch=4&tokens=128&engine=relax")
+    _settle(page)
+    _tab(page, "Gradient & cut")
+    _train(page)
+    page.get_by_role("heading", name="Held at the peak").scroll_into_view_if_needed()
+    page.get_by_role("heading", name="Bytes held over one step").scroll_into_view_if_needed()
+
+
 def time(page: "Page") -> None:
     """Forward and backward against PyTorch eager."""
     _tab(page, "Compile & time")
@@ -98,7 +108,7 @@ def against(page: "Page") -> None:
 
 
 SHOTS: "dict[str, Callable[[Page], None]]" = {
-    s.__name__: s for s in (graph, passes, gradient, show, time, side_by_side, against)
+    s.__name__: s for s in (graph, passes, gradient, show, held, time, side_by_side, against)
 }
 
 
