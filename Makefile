@@ -92,6 +92,7 @@ exhaustive: $(VENV)/.test
 COUNTED = $(or $(wildcard /dev/shm),$(CURDIR)/out)/relascope-coverage
 coverage: export COVERAGE_FILE = $(COUNTED)/data
 coverage: export COVERAGE_RCFILE = $(CURDIR)/pyproject.toml
+coverage: export COVERED = $(CURDIR)
 coverage: export PYTHONPATH = $(CURDIR)/tests/support/counting
 coverage: $(VENV)/.test
 	rm -rf $(COUNTED) && mkdir -p $(COUNTED)

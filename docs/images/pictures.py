@@ -60,12 +60,11 @@ def show(page: "Page") -> None:
 
 
 def held(page: "Page") -> None:
-    """What a step of a larger layer holds, and the tables beside it."""
+    """What a step of a larger layer holds."""
     page.goto(f"{page.url.split('?')[0]}?model=llama_block&batch=4&tokens=128&engine=relax")
     _settle(page)
     _tab(page, "Gradient & cut")
     _train(page)
-    page.get_by_role("heading", name="Held at the peak").scroll_into_view_if_needed()
     page.get_by_role("heading", name="Bytes held over one step").scroll_into_view_if_needed()
 
 
