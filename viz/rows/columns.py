@@ -41,7 +41,7 @@ _FORMATS = {
     "%.1f %%": "share",
     "%.0f %%": "of peak; of FLOP/s; sure",
     "%+d": "difference",
-    "localized": "bytes; parameters",
+    "localized": "bytes; parameters; next read by; held to",
     "percent": "time added; work again, estimated; work again, measured",
 }
 FORMATS = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}

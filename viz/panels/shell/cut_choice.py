@@ -96,7 +96,8 @@ def _budget_slider(screen: Screen) -> None:
     low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
     state.keep_budget = max(state.get("keep_budget", round(100 * HALF)), low)
     if low == 100:
-        st.caption("Everything that crosses must be kept: there is nothing to choose.")
+        fixed = "No cut lowers the peak" if of_peak else "Everything that crosses must be kept"
+        st.caption(f"{fixed}: there is nothing to choose.")
     else:
         of = "the peak where all is kept" if of_peak else "everything that crosses"
         st.slider(f"Budget, % of {of}", low, 100, key="keep_budget")
