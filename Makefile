@@ -92,7 +92,6 @@ exhaustive: $(VENV)/.test
 COUNTED = $(or $(wildcard /dev/shm),$(CURDIR)/out)/relascope-coverage
 coverage: export COVERAGE_FILE = $(COUNTED)/data
 coverage: export COVERAGE_RCFILE = $(CURDIR)/pyproject.toml
-coverage: export COVERED = $(CURDIR)
 coverage: export PYTHONPATH = $(CURDIR)/tests/support/counting
 coverage: $(VENV)/.test
 	rm -rf $(COUNTED) && mkdir -p $(COUNTED)
@@ -100,7 +99,7 @@ coverage: $(VENV)/.test
 	  PYTEST='$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal'
 	$(BIN)/python tests/support/counting/saved_before_kill.py $(COUNTED)
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report --ignore-errors | tail -1
+	$(BIN)/coverage report --ignore-errors --omit='tests/*' | tail -1
 
 lint: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j2 -k --output-sync=target lint-style lint-types
