@@ -7,19 +7,21 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from coverage import Coverage, CoverageData
 
 LONG = 3.0  # s
 HANDED = "handed."
+_LENGTH = 8  # bytes
 
 
 def coverage_init(registry, options) -> None:
     kill, save = os.killpg, Coverage.save
     folder = os.path.dirname(os.environ["COVERAGE_FILE"])
     how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    handed = os.open(f"{folder}/{HANDED}{os.getpid()}", how, 0o600)
+    handed = os.open(f"{folder}/{HANDED}{os.getpid()}", how | os.O_APPEND, 0o600)
 
     def saved(group: int, number: int) -> None:
         counted = Coverage.current()
@@ -36,7 +38,8 @@ def coverage_init(registry, options) -> None:
     def handed_over(self) -> None:
         os.makedirs(folder, exist_ok=True)
         save(self)
-        os.pwrite(handed, self.get_data().dumps(), 0)
+        data = self.get_data().dumps()
+        os.write(handed, len(data).to_bytes(_LENGTH, "big") + data)
 
     os.killpg, Coverage.save = saved, handed_over
 
@@ -51,8 +54,10 @@ def _ended(process: int) -> bool:
 
 if __name__ == "__main__":
     for path in Path(sys.argv[1]).glob(f"{HANDED}*"):
-        if counted := path.read_bytes():
-            data = CoverageData(str(path.with_name("data")), suffix=path.name)
-            data.loads(counted)
-            data.write()
+        # A forked process hands over what its parent counted before as well.
+        with path.open("rb") as file:
+            for number, length in enumerate(iter(partial(file.read, _LENGTH), b"")):
+                data = CoverageData(str(path.with_name("data")), suffix=f"{path.name}.{number}")
+                data.loads(file.read(int.from_bytes(length, "big")))
+                data.write()
         path.unlink()
