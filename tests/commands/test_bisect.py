@@ -11,7 +11,7 @@ import pytest
 
 import faulty_session
 import page_session
-import relascope.commands.main as cli
+from command_line import document, run
 from page import press, settle, step
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
@@ -130,10 +130,8 @@ def test_the_catalogue_says_what_stays_on(monkeypatch):
 
     entries = [entry("a"), entry("b", needs=("a",)), entry("c"), entry("r", True, ("b",))]
     monkeypatch.setattr(catalogue, "CATALOGUE", {("relay", e.name): e for e in entries})
-    assert kept_on("relay", Pipeline.parse("a|c|b|c|r|a")) == {0, 2, 4}
-    assert kept_on("relay", Pipeline.parse("a|b|-b|c")) == frozenset()
-    assert kept_on("relay", Pipeline.parse("a|b|a|b|r")) == {2, 3, 4}
-    assert kept_on("relay", Pipeline.parse("c|-r|c")) == frozenset()
+    kept = {"a|c|b|c|r|a": {0, 2, 4}, "a|b|-b|c": set(), "a|b|a|b|r": {2, 3, 4}, "c|-r|c": set()}
+    assert {text: kept_on("relay", Pipeline.parse(text)) for text in kept} == kept
 
 
 @pytest.mark.parametrize("ir", ["relay", "relax"])
@@ -145,13 +143,9 @@ def test_the_way_to_the_gradient_is_kept_and_its_middle_is_no_place_to_look(ir):
     assert "cse" in names(ir)
     places = [s.name for s in pipeline]
 
-    def ends_at(name):
-        return half_way(ir, pipeline, pipeline.upto(places.index(name)))
-
-    assert ends_at("root_grad_out")
-    assert not ends_at("decompose_layer_norm")
-    assert not ends_at("cse")
-    assert ends_at("gradient") == (ir == "relay")  # whose let bindings become a graph after it
+    ends = {name: half_way(ir, pipeline, pipeline.upto(i)) for i, name in enumerate(places)}
+    assert ends["root_grad_out"] and not ends["decompose_layer_norm"] and not ends["cse"]
+    assert ends["gradient"] == (ir == "relay")  # whose let bindings become a graph after it
     assert not half_way(ir, pipeline, pipeline)
 
 
@@ -159,27 +153,23 @@ PIPELINE = "bind|fold|cse|fuse"
 
 
 @pytest.fixture
-def asked(connect, capsys):
-    def run(seed, *options, passes=("--passes", PIPELINE), status=0):
-        arguments = ["bisect", "mlp", "--seed", str(seed), *passes, "--json"]
-        assert cli.main([*arguments, *options], connect) == status
-        return json.loads(capsys.readouterr().out)
+def asked(connect):
+    def ask(seed, *options, passes=("--passes", PIPELINE), status=0):
+        given = "bisect", "mlp", "--seed", str(seed), *passes, *options
+        return document(*given, status=status, connect=connect)
 
-    return run
+    return ask
 
 
 def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
     data = asked(faulty_session.WRONG_FOLD)
-    assert data["culprit"] == {"index": 1, "pass": "fold"}
-    assert data["suspects"] == [data["culprit"]]
-    assert data["kind"] == "wrong"
-    assert data["compiles"] == len(data["log"]) <= 4
+    assert data["suspects"] == [data["culprit"]] == [{"index": 1, "pass": "fold"}]
+    assert data["kind"] == "wrong" and data["compiles"] == len(data["log"]) <= 4
     # fuse is only for looking: it is in the first try, and none but that.
     found = " ".join(f"{t['last']['pass']}:{t['outcome']}" for t in data["log"])
     assert found == "fuse:wrong import:good bind:good fold:wrong"
     assert data["log"][2]["pipeline"] == "bind|-fold|-cse|-fuse"
-    assert data["log"][0]["max_rel"] == 0.5
-    assert not data["float64"]["passed"]
+    assert data["log"][0]["max_rel"] == 0.5 and not data["float64"]["passed"]
     assert data["verdict"] == (
         "Step 2, fold (FoldConstant), makes it wrong: output 0 is off by 5.0e-01 of its scale "
         "(limit 1e-05). Without it: output 0 is right to 2.0e-06 of its scale (limit 1e-05). It is "
@@ -189,32 +179,32 @@ def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
 
 def test_float64_tells_rounding_from_a_fault(asked):
     data = asked(faulty_session.ROUGH_FOLD)
-    assert data["culprit"]["pass"] == "fold"
-    assert data["float64"]["passed"]
+    assert data["culprit"]["pass"] == "fold" and data["float64"]["passed"]
     assert "It is rounding" in data["verdict"]
-    alone = asked(faulty_session.WRONG_FOLD, "--dtype", "float64")
-    assert alone["float64"] is None
-    assert alone["verdict"].endswith("That is in float64: it is wrong, not rounded.")
 
 
 @pytest.mark.parametrize(
-    ("seed", "first"),
-    [(faulty_session.FINE_FOLD, ["good", "wrong"]), (faulty_session.ROUGH_IMPORT, None)],
+    ("seed", "options", "first"),
+    [
+        (faulty_session.WRONG_FOLD, ("--dtype", "float64"), ["wrong", "good"]),
+        (faulty_session.FINE_FOLD, (), ["good", "wrong"]),
+        (faulty_session.ROUGH_IMPORT, (), ["wrong", "wrong"]),
+    ],
 )
-def test_what_float32_or_rounding_everywhere_hides_is_looked_for_in_float64(asked, seed, first):
-    data = asked(seed)
-    assert (data["culprit"]["pass"], data["kind"]) == ("fold", "wrong")
+def test_what_is_or_has_to_be_looked_for_in_float64(asked, seed, options, first):
+    data = asked(seed, *options)
+    assert (data["culprit"]["pass"], data["kind"], data["float64"]) == ("fold", "wrong", None)
     assert data["verdict"].endswith("That is in float64: it is wrong, not rounded.")
-    assert first in (None, [t["outcome"] for t in data["log"][:2]])
+    assert [t["outcome"] for t in data["log"][:2]] == first
 
 
-def test_a_fault_behind_a_permitted_rounding_is_found(asked):
-    assert asked(faulty_session.WRONG_FOLD, "--rtol", "0.6")["culprit"] is None
-    assert asked(faulty_session.WRONG_FOLD, "--atol", "0.3")["culprit"] is None
-    assert (
-        asked(faulty_session.WRONG_FOLD, "--rtol", "0.4", "--atol", "0.1")["culprit"]["pass"]
-        == "fold"
-    )
+@pytest.mark.parametrize(
+    ("limits", "culprit"),
+    [("--rtol 0.6", None), ("--atol 0.3", None), ("--rtol 0.4 --atol 0.1", "fold")],
+)
+def test_a_fault_behind_a_permitted_rounding_is_found(asked, limits, culprit):
+    found = asked(faulty_session.WRONG_FOLD, *limits.split())["culprit"]
+    assert (found and found["pass"]) == culprit
 
 
 def test_a_pass_that_ends_the_process_or_raises_is_found_and_the_session_goes_on(asked):
@@ -224,9 +214,8 @@ def test_a_pass_that_ends_the_process_or_raises_is_found_and_the_session_goes_on
     assert "exit status 3" in data["verdict"]
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["culprit"]["index"], data["kind"]) == (1, "crash")
-    assert data["log"][0]["error"]["message"] == "No good."
     error = asked(faulty_session.RAISING_FOLD, "--kind", "wrong", status=1)["error"]
-    assert error["message"] == "No good."
+    assert error["message"] == data["log"][0]["error"]["message"] == "No good."
 
 
 def test_slow_is_a_ratio_above_the_factor(asked):
@@ -243,18 +232,15 @@ def test_slow_is_a_ratio_above_the_factor(asked):
 def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
     slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "1.1"
     data = asked(*slow, "--training", passes=())
-    assert data["log"][0]["ratio"] == 1.0
+    assert (data["culprit"], data["log"][0]["ratio"]) == (None, 1.0)
     assert all("root_grad_out|gradient" in t["pipeline"] for t in data["log"])
-    assert data["culprit"] is None
 
 
 def test_the_import_is_to_blame_where_it_is_wrong_and_one_that_fails_is_an_error(asked):
     data = asked(faulty_session.WRONG_IMPORT)
-    assert data["culprit"] == {"index": -1, "pass": "import"}
-    assert data["compiles"] == 2
+    assert (data["culprit"], data["compiles"]) == ({"index": -1, "pass": "import"}, 2)
     assert data["verdict"].startswith("The imported program is at fault, before any pass")
-    error = asked(page_session.BROKEN_SEED, status=1)["error"]
-    assert error["kind"] == "operator"
+    assert asked(page_session.BROKEN_SEED, status=1)["error"]["kind"] == "operator"
 
 
 def test_nothing_to_find_says_what_was_tried(asked):
@@ -286,16 +272,14 @@ def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
 
 
 def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
-    slow = asked(faulty_session.TAKING_FOLD, "--kind", "slow")
-    assert (slow["culprit"]["pass"], slow["kind"]) == ("fold", "long")
-    said = "Step 2, fold (FoldConstant), is slow itself: it took 15 s (limit 10 s)."
-    assert slow["verdict"] == said
-    memory = asked(faulty_session.TAKING_FOLD, "--kind", "memory")
-    assert (memory["culprit"]["pass"], memory["kind"]) == ("fold", "memory")
-    said = "Step 2, fold (FoldConstant), keeps memory: 3072.0 MiB stayed when it was done "
-    assert memory["verdict"] == f"{said}(limit 256 MiB)."
-    for kind, option, much in ("slow", "seconds", "16"), ("memory", "memory", "4e3"):
-        option = f"--pass-{option}"
+    stayed = "keeps memory: 3072.0 MiB stayed when it was done (limit 256 MiB)."
+    for kind, called, said, option, much in (
+        ("slow", "long", "is slow itself: it took 15 s (limit 10 s).", "--pass-seconds", "16"),
+        ("memory", "memory", stayed, "--pass-memory", "4e3"),
+    ):
+        data = asked(faulty_session.TAKING_FOLD, "--kind", kind)
+        assert (data["culprit"]["pass"], data["kind"]) == ("fold", called)
+        assert data["verdict"] == f"Step 2, fold (FoldConstant), {said}"
         data = asked(faulty_session.TAKING_FOLD, "--kind", kind, option, much)
         assert data["culprit"] is None and data["verdict"].startswith("Nothing to find: ")
         assert f"{float(much):g}" in data["verdict"]
@@ -391,12 +375,11 @@ def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():
     assert "PyTorch" not in said and "float64" not in said
 
 
-def test_without_json_it_is_a_table_and_a_sentence(connect, capsys):
-    seed = str(faulty_session.WRONG_FOLD)
-    assert cli.main(["bisect", "mlp", "--seed", seed, "--passes", PIPELINE], connect) == 0
-    text = capsys.readouterr().out
-    assert re.search(r"^0 import +good +output 0", text, re.MULTILINE)
-    assert re.search(r"^2 fold +wrong +output 0", text, re.MULTILINE)
+def test_without_json_it_is_a_table_and_a_sentence(connect):
+    given = "bisect", "mlp", "--seed", str(faulty_session.WRONG_FOLD), "--passes", PIPELINE
+    text = run(*given, connect=connect).stdout
+    for line in (r"^0 import +good +output 0", r"^2 fold +wrong +output 0"):
+        assert re.search(line, text, re.MULTILINE)
     assert text.rstrip().endswith("4 compiles.")
 
 
@@ -476,12 +459,10 @@ def test_a_step_that_ends_the_process_is_red_and_the_others_go_on(page, marked):
     assert step(page) == (11, 11)
 
 
-def test_step_on_the_command_line_goes_on_past_it(connect, capsys, tmp_path):
-    out = tmp_path / "graphs.json"
-    seed = str(faulty_session.FATAL_CSE)
-    arguments = ["step", "mlp", "--seed", seed, "--passes", "bind|cse|-fuse|fold|cse|dce"]
-    assert cli.main([*arguments, "--json", "--check", "-o", str(out)], connect) == 0
-    steps = json.loads(capsys.readouterr().out)["steps"]
+def test_step_on_the_command_line_goes_on_past_it(connect, tmp_path):
+    out, seed = tmp_path / "graphs.json", str(faulty_session.FATAL_CSE)
+    given = "step", "mlp", "--seed", seed, "--passes", "bind|cse|-fuse|fold|cse|dce", "--check"
+    steps = document(*given, "-o", str(out), connect=connect)["steps"]
     assert [s["pass"] for s in steps if s["failure"]] == ["cse", "cse"]
     assert all(s["enabled"] and s["failure"]["kind"] == "engine" for s in steps if s["failure"])
     assert [bool(s["error"]) for s in steps] == [True, False, False, True, False, True]
@@ -515,8 +496,7 @@ def test_of_several_runs_the_numbers_are_those_of_the_worst():
 def test_a_search_can_be_given_up(page):
     find(page, faulty_session.SLOW_CHECK)
     press(page, "cancel")
-    assert not page.success
-    assert not page.error
+    assert not page.success and not page.error
     assert page.session_state.bisect is None
 
 
@@ -560,29 +540,28 @@ def test_the_functions_of_a_file_are_passes_and_it_is_run_when_one_is_loaded(own
         (None, "cannot be opened"),
     ],
 )
-def test_a_file_that_has_no_passes_is_told_by_name(own, text, says, capsys):
+def test_a_file_that_has_no_passes_is_told_by_name(own, text, says):
     if text is None:
         own.unlink()
     else:
         own.write_text(text)
-    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 2
-    message = json.loads(capsys.readouterr().out)["error"]["message"]
-    assert says in message
-    assert "mine.py" in message
+    message = document("passes", "--pass-file", str(own), status=2)["error"]["message"]
+    assert says in message and "mine.py" in message
 
 
-def test_passes_of_a_file_are_listed_and_a_folder_stands_for_the_files_in_it(own, tmp_path, capsys):
-    assert cli.main(["passes", "--pass-file", str(own), "--json"]) == 0
-    assert "mine" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+def test_passes_of_a_file_are_listed_and_a_folder_stands_for_the_files_in_it(own, tmp_path):
+    def listed(path):
+        return {p["name"] for p in document("passes", "--pass-file", str(path))["passes"]}
+
+    assert "mine" in listed(own)
     folder = tmp_path / "folder"
     folder.mkdir()
-    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 2
-    assert "no Python file" in json.loads(capsys.readouterr().out)["error"]["message"]
+    error = document("passes", "--pass-file", str(folder), status=2)["error"]
+    assert "no Python file" in error["message"]
     (folder / "_shared.py").write_text("x = 1")
     (folder / "notes.txt").write_text("no Python")
     (folder / "own.py").write_text("def from_a_folder(program): ...")
-    assert cli.main(["passes", "--pass-file", str(folder), "--json"]) == 0
-    assert "from_a_folder" in [p["name"] for p in json.loads(capsys.readouterr().out)["passes"]]
+    assert "from_a_folder" in listed(folder)
 
 
 def test_the_page_offers_passes_of_a_file_and_tells_of_one_that_has_none(page, own, monkeypatch):

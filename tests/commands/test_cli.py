@@ -34,12 +34,10 @@ def test_whose_gradient_is_a_choice_in_relax_alone():
     assert list(relays) == ["inference", "training"]
     command = ["captures", "mlp", "--gradient", "pytorch"]
     error = document(*command, "--engine", "relay", status=2)["error"]
-    assert "traces" in error["message"]
-    assert "--gradient" in error["where"]
-    error = document("graph", "mlp", "--gradient", "pytorch", status=2)["error"]
+    assert "traces" in error["message"] and "--gradient" in error["where"]
+    error = document("graph", *command[1:], status=2)["error"]
     assert error["hint"] == "Add --training."
-    data = document(*command, "--engine", "relax")
-    assert "root_grad_out" not in data["pipeline"]
+    assert "root_grad_out" not in document(*command, "--engine", "relax")["pipeline"]
 
 
 def test_gradients_holds_one_way_against_the_other():
@@ -68,19 +66,17 @@ def test_passes_are_listed_and_one_is_shown_in_full_with_its_small_program():
     assert (example["step"], example["before"], example["after"]) == ("fold", "transpose(w)", "w")
     assert len(Graph.from_json(example["graph_before"])) == 7
     text = run("passes", "fold").stdout
-    assert "FoldConstant" in text
-    assert "x: float32[2, 3]\n\ntranspose(w)\n→\nw\n\nIt only says so." in text
+    example = "x: float32[2, 3]\n\ntranspose(w)\n→\nw\n\nIt only says so."
+    assert "FoldConstant" in text and example in text
     assert document("passes", "cse")["example"] is None
     assert "no example" in run("passes", "cse").stdout
 
 
 def test_graph_has_the_promised_fields_and_a_graph_that_reads_back():
     data = document("graph", "mlp")
-    assert data["model"] == "mlp"
-    assert data["engine"] == "relay"
     graph = Graph.from_json(data["graph"])
-    assert data["nodes"] == len(graph) == 7
-    assert data["edges"] == graph.edge_count == 6
+    assert (data["model"], data["engine"]) == ("mlp", "relay")
+    assert (data["nodes"], data["edges"]) == (len(graph), graph.edge_count) == (7, 6)
     assert data["operators"] == {"nn.dense": 2, "nn.relu": 1, "transpose": 1}
     assert document("graph", "mlp", "--passes", "cse|bind|fold")["nodes"] == 6
     assert document("graph", "mlp", "--passes", "cse|bind|-fold")["nodes"] == 7
@@ -99,8 +95,8 @@ def test_compare_says_what_each_operator_became_in_both_engines():
     }
     groups = {(r["scope"], r["source"]): r for r in data["groups"]}
     assert groups["layers.0", "aten::t"]["only"] == "relay"
-    assert groups["layers.2", "aten::linear"]["occurrences"] == {"relay": 1, "relax": 1}
-    assert groups["layers.2", "aten::linear"]["paired"] == 1
+    found = groups["layers.2", "aten::linear"]
+    assert (found["occurrences"], found["paired"]) == ({"relay": 1, "relax": 1}, 1)
     calls = {r["operator"]: r for r in data["calls"]}
     assert calls["nn.relu"] == {"operator": "nn.relu", "relay": 1, "relax": 1, "only": None}
     assert calls["matmul"]["only"] == "relax"
@@ -167,16 +163,13 @@ def test_step_has_one_row_a_pass_and_checks_those_that_are_on():
     given = ("step", "mlp", "--passes", "cse|-bind|fold")
     assert not any(s["error"] for s in document(*given)["steps"])
     steps = document(*given, "--check")["steps"]
-    assert [s["pass"] for s in steps] == ["cse", "bind", "fold"]
-    assert [s["enabled"] for s in steps] == [True, False, True]
-    assert steps[2]["removed"] == 1
+    found = [(s["pass"], s["enabled"], bool(s["error"]), s["removed"]) for s in steps]
+    assert found == [("cse", True, True, 0), ("bind", False, False, 0), ("fold", True, True, 1)]
     assert all({"changed", "added", "nodes", "seconds"} <= set(s) for s in steps)
     error = steps[0]["error"]
-    assert (error["max_abs"], error["max_rel"], error["dtype"]) == (1e-6, 2e-6, "float32")
-    assert error["worst"] == "output 0"
+    about = {"max_abs": 1e-6, "max_rel": 2e-6, "dtype": "float32", "worst": "output 0"}
+    assert error.items() >= about.items()
     assert {"mean_abs", "mean_rel", "median_abs", "median_rel", "nans", "infinities"} <= set(error)
-    assert steps[1]["error"] is None
-    assert steps[2]["error"] is not None
 
 
 def test_step_check_in_training_holds_the_gradients_too_and_says_right_or_wrong():
@@ -211,9 +204,8 @@ def test_check_has_a_row_for_every_stage_and_dtype_or_for_those_that_are_asked_f
     single = {("forward", ""), ("training forward", ""), ("gradient", "")}
     assert names == single | {(half, s) for half in ("cut", "split") for s in STRATEGIES}
     assert len(data["stages"]) == 2 * len(names)
-    for row in data["stages"]:
-        assert row["first_bad_node"] is None
-        assert row["max_rel"] == (2e-6 if row["dtype"] == "float32" else 2e-15)
+    found = {(r["dtype"], r["max_rel"], r["first_bad_node"]) for r in data["stages"]}
+    assert found == {("float32", 2e-6, None), ("float64", 2e-15, None)}
     cut = next(r for r in data["stages"] if (r["stage"], r["strategy"]) == ("cut", "keep_all"))
     assert cut["compared"] == 3  # the output and the two crossings
     data = document("check", "mlp", "--passes", "cse|bind", "--dtype", "float64")
@@ -227,15 +219,13 @@ def test_check_has_a_row_for_every_stage_and_dtype_or_for_those_that_are_asked_f
 def test_check_names_the_node_where_the_error_jumps():
     wrong = ("check", "mlp", "--seed", str(WRONG_SEED), "--strategy", "keep_all")
     data = document(*wrong)
-    assert data["passed"] is False
-    by_stage = {(r["stage"], r["dtype"]): r for r in data["stages"]}
-    assert by_stage["forward", "float64"]["passed"]
+    by_stage = {r["stage"]: r for r in data["stages"] if r["dtype"] == "float64"}
+    assert by_stage["forward"]["passed"] and not data["passed"]
     for stage in ("gradient", "cut", "split"):
-        row = by_stage[stage, "float64"]
-        assert (row["passed"], row["first_bad_node"]) == (False, "r")
-        assert row["first_bad"]["scope"] == "layers.1"
-    assert "gradient: wrong" in data["verdict"]
-    assert "nn.relu" in data["verdict"]
+        row = by_stage[stage]
+        found = row["passed"], row["first_bad_node"], row["first_bad"]["scope"]
+        assert found == (False, "r", "layers.1")
+    assert "gradient: wrong" in data["verdict"] and "nn.relu" in data["verdict"]
     assert "nn.relu" in run(*wrong).stdout
 
 
@@ -247,21 +237,24 @@ def test_step_says_where_every_node_went_and_shows_the_text():
     assert (gone["what"], gone["op"], gone["scope"]) == ("removed", "transpose", "layers.0")
     assert (gone["how"], gone["to"], gone["sure"]) == ("left out for", ["w0"], True)
     assert changes["d0"]["from"] == ["w0"]
-    assert steps[1]["before"]["operators"]["transpose"] == 1
-    assert "transpose" not in steps[1]["after"]["operators"]
-    assert steps[1]["after"]["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
-    assert [x for x in steps[1]["diff"].splitlines() if x[0] in "+-"][2:] == ["-  %3' = transpose;"]
+    before, after = steps[1]["before"], steps[1]["after"]
+    assert before["operators"]["transpose"] == 1 and "transpose" not in after["operators"]
+    assert after["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
+    (lost,) = [x for x in steps[1]["diff"].splitlines() if x[0] in "+-"][2:]
     assert "changes" not in document("step", "mlp")["steps"][0]
     text = run("step", "mlp", "--passes", "fold", "--changes", "--text").stdout
     assert "left out: its readers read layers.0.weight" in text
-    assert "-  %3' = transpose;" in text
+    assert lost == "-  %3' = transpose;" and lost in text
 
 
 def test_captures_take_the_gradient_unasked_and_keep_to_a_budget():
     whole = document("captures", "mlp", "--strategy", "keep_all")
-    assert whole["strategy"] == "keep_all"
+    assert (whole["strategy"], whole["recomputed"], whole["recomputed_flops"]) == (
+        "keep_all",
+        [],
+        0,
+    )
     assert whole["bytes"] == sum(c["bytes"] for c in whole["captures"]) == 2 * 8 * 32 * 4
-    assert whole["recomputed"] == []
     for capture in whole["captures"]:
         assert {"id", "op", "shape", "dtype", "reason"} <= set(capture) and capture["readers"]
     for text, limit in (("0.5", whole["bytes"] // 2), ("1KiB", 1024), ("0", 0)):
@@ -271,7 +264,6 @@ def test_captures_take_the_gradient_unasked_and_keep_to_a_budget():
         assert data["forward_flops"] == whole["forward_flops"]
         crossing = {c["id"] for c in whole["captures"]}
         assert {s["id"] for s in data["spared"]} == crossing - {c["id"] for c in data["captures"]}
-    assert whole["recomputed_flops"] == 0
 
 
 def test_captures_stand_beside_what_pytorch_keeps():
@@ -301,12 +293,13 @@ def test_captures_by_hand_and_what_is_held_over_the_step():
     peak = data["held"]["at_peak"]
     assert peak["bytes"] == data["peak_bytes"] == max(b for *_, b in steps)
     assert sum(t["bytes"] for t in peak["tensors"]) == peak["bytes"]
-    error = document("captures", "mlp", "--save", "gd", status=2)["error"]
-    assert "belongs to the backward" in error["message"]
-    error = document("captures", "mlp", "--strategy", "keep_all", "--save", "d0", status=2)["error"]
-    assert "leaves no choice" in error["message"]
-    error = document("captures", "mlp", "--passes", "cse", status=2)["error"]
-    assert error["kind"] == "usage" and "gradient" in error["message"]
+    for options, words in (
+        ("--save gd", "belongs to the backward"),
+        ("--strategy keep_all --save d0", "leaves no choice"),
+        ("--passes cse", "gradient"),
+    ):
+        error = document("captures", "mlp", *options.split(), status=2)["error"]
+        assert error["kind"] == "usage" and words in error["message"]
 
 
 def test_the_frontier_goes_from_nothing_kept_to_the_shortest_step():
@@ -343,32 +336,24 @@ def test_profile_says_of_each_kernel_what_it_took_computes_and_could_do_at_best(
     data = document("profile", "mlp", "--repeats", "3", "--trace", str(trace))
     names = [e["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
     assert names == ["fused_add", "dense", "fused_relu_dense", "not in kernels", "forward"]
-    assert data["repeats"] == 3
-    assert data["first_bad"] == 2
-    (phase,) = data["phases"]
-    assert phase["unexplained_ms"] == pytest.approx(0.1)
-    assert [k["name"] for k in data["kernels"]] == ["fused_add", "dense", "fused_relu_dense"]
-    product = data["kernels"][1]
-    assert product["operators"] == ["nn.dense"]
-    assert product["scope"] == "layers.0"
-    assert product["outputs"][0]["shape"] == [8, 32]
+    assert (data["repeats"], data["first_bad"]) == (3, 2)
     assert data["peaks"]["flops"] == [["float32", 2e7]]
+    (phase,), (unknown, product, _) = data["phases"], data["kernels"]
+    assert [k["name"] for k in data["kernels"]] == names[:3]
+    assert phase["unexplained_ms"] == pytest.approx(0.1) and not phase["explained"]
     assert phase["mapped_share"] == pytest.approx(0.88)
-    assert not phase["explained"]
-    unknown = data["kernels"][0]
-    assert (unknown["nodes"], unknown["flops"], unknown["of_peak"]) == ([], None, None)
-    assert unknown["roof"] is None
-    assert product["roof"] == "compute"
+    assert phase["of_peak"] == pytest.approx((8192 + 2304) / 2e7 / 1e-3)
+    about = {"nodes": [], "flops": None, "of_peak": None, "roof": None}
+    assert unknown.items() >= about.items()
+    about = {"operators": ["nn.dense"], "scope": "layers.0", "roof": "compute"}
+    assert product.items() >= about.items() and product["outputs"][0]["shape"] == [8, 32]
     assert product["of_peak"] == pytest.approx(8192 / 2e7 / 0.8e-3)
     assert product["flops_per_second"] == pytest.approx(8192 / 0.8e-3)
-    assert phase["of_peak"] == pytest.approx((8192 + 2304) / 2e7 / 1e-3)
     said = run("profile", "mlp").stdout
-    assert "fused_relu_dense." in said
-    assert "no node of the graph" in said
+    for words in ("fused_relu_dense.", "no node of the graph", "unknown"):
+        assert words in said
     assert said.index("dense  ") < said.index("fused_add  ")  # the slowest first
-    assert "20 MFLOP/s in float32" in said
-    assert "88.0% of it (0.880 ms)" in said
-    assert "unknown" in said
+    assert "20 MFLOP/s in float32" in said and "88.0% of it (0.880 ms)" in said
 
 
 def test_lint_names_the_place_and_the_pass():
@@ -378,12 +363,9 @@ def test_lint_names_the_place_and_the_pass():
     (finding,) = data["findings"]
     assert (finding["hazard"], finding["remedy"]) == ("constants", "bind|fold")
     assert (finding["nodes"], finding["scope"]) == (["t0"], "layers.0")
-    assert hazard["found"] == 1
-    assert hazard["bytes"] == finding["bytes"] == 2 * 4 * 32 * 16
+    assert (hazard["found"], hazard["bytes"]) == (1, finding["bytes"]) == (1, 2 * 4 * 32 * 16)
     said = run("lint", "mlp", "--passes", "").stdout
-    assert "Constant work" in said
-    assert "layers.0.weight" in said
-    assert "Costs are estimated" in said
+    assert all(w in said for w in ("Constant work", "layers.0.weight", "Costs are estimated"))
     # With times, what the build removed is left out: no kernel computes the transpose.
     data = document("lint", "mlp", "--passes", "", "--measure")
     assert data["measured"] and data["findings"] == []
@@ -396,10 +378,9 @@ def test_several_ways_and_other_compilers_are_timed_in_one_run():
     names = [r["what"] for r in rows if r["phase"] == "forward_backward"]
     ways = ("cpu", "library", "mixed_precision", "layout")
     assert names == ["pytorch eager", *(f"relay, {way}" for way in ways)]
-    by_name = {r["what"]: r for r in rows}
-    assert by_name["relay, library"]["target"] == "llvm -libs=mkl"
-    assert by_name["relay, layout"]["target"] == "llvm"
-    assert by_name["relay, layout"]["build_seconds"] == 0.25
+    built = {r["what"]: (r["target"], r["build_seconds"]) for r in rows}
+    assert built["relay, library"] == ("llvm -libs=mkl", 0.25)
+    assert built["relay, layout"] == ("llvm", 0.25)
     said = run("time", "mlp", "--ways", "library").stdout
     assert "of minima" in said and "1.44" in said and "4.0 KiB" in said
     assert said.count("relay, ") == 2 and "1.32× slower than eager" in said
@@ -467,20 +448,17 @@ def test_a_process_prints_one_document_and_nothing_else():
     assert rows == document("models")["models"]
     assert {"mlp", "bert_layer", "bert"} <= {r["name"] for r in rows}
     for row in rows:
-        assert row["engines"] == ["relay", "relax"]
-        assert row["parameters"] > 0
+        assert row["engines"] == ["relay", "relax"] and row["parameters"] > 0
         assert isinstance(row["training"], bool)
 
 
 def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
     done = run("graph", "mlp", "--seed", "13", "--json")
-    assert done.returncode == 1
     error = json.loads(done.stdout)["error"]
-    assert set(error) == {"kind", "message", "where", "hint", "instead"}
+    assert set(error) == {"kind", "message", "where", "hint", "instead"} and done.returncode == 1
     assert "aten::frobnicate" in error["message"]
-    assert "encoder.layer.0, net.py:12" in done.stderr
+    assert "encoder.layer.0, net.py:12" in done.stderr and "Traceback" not in done.stderr
     assert "To open a part without it, add --module layers.0 or --module head.\n" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
@@ -502,9 +480,7 @@ def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
 )
 def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
     done = run(*args.split())
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "usage:" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "") and "usage:" in done.stderr
 
 
 def test_without_a_command_the_page_opens():
@@ -525,8 +501,7 @@ def test_what_is_malformed_or_does_not_fit_a_sample_is_wrong_usage(option, text)
 def test_what_went_wrong_inside_is_told_in_words_and_the_log_only_on_request(verbose):
     seed = str(page_session.SURPRISING_SEED)
     made = run_apart("graph", "mlp", "--seed", seed, *["--verbose"] * verbose)
-    assert made.returncode == 1
-    assert "error: ValueError: a surprise" in made.stderr
+    assert made.returncode == 1 and "error: ValueError: a surprise" in made.stderr
     assert ("Traceback" in made.stderr) == verbose
 
 
@@ -538,10 +513,8 @@ def test_ctrl_c_stops_the_engine_and_says_so():
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     shown += read_all(terminal)
-    assert process.returncode == 1
-    assert json.loads(out)["error"]["kind"] == "cancelled"
-    assert b"Stopped" in shown
-    assert b"Traceback" not in shown
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (1, "cancelled")
+    assert b"Stopped" in shown and b"Traceback" not in shown
 
 
 def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
@@ -549,8 +522,7 @@ def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
     out, _ = process.communicate(timeout=60)
     shown = read_all(terminal)
     assert json.loads(out)["nodes"] == 7
-    assert b"importing" in shown
-    assert b"\n" not in shown
+    assert b"importing" in shown and b"\n" not in shown
 
 
 def read_all(terminal):
@@ -570,9 +542,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
     shell = ["bash", "-o", "pipefail", "-c", command]
     done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == '{"model": '
-    assert "Traceback" not in done.stderr
-    assert done.returncode == 0
+    assert (done.stdout, done.returncode) == ('{"model": ', 0) and "Traceback" not in done.stderr
 
 
 @pytest.mark.engine
@@ -581,26 +551,22 @@ def test_the_real_engine_times_a_sample_and_agrees_with_pytorch():
     assert {r["phase"] for r in data["rows"]} == {"forward", "forward_backward"}
     ours = [r for r in data["rows"] if r["ratio_to_eager"] is not None]
     assert len(ours) == 2
-    for row in ours:
-        assert row["median_ms"] > 0
-        assert row["max_abs_error"] <= GRADIENT
+    assert all(row["median_ms"] > 0 and row["max_abs_error"] <= GRADIENT for row in ours)
     assert any(c["name"].startswith("gradient of") for c in data["comparisons"])
 
 
 def test_the_price_of_work_and_captures_are_measured_on_request():
     keep = ("captures", "mlp", "--strategy", "inputs_only")
-    assert document(*keep)["prices"] == "estimated"
     data = document(*keep, "--prices", "measured")
-    assert data["prices"] == "measured"
+    assert (document(*keep)["prices"], data["prices"]) == ("estimated", "measured")
     assert data["forward_seconds"] == pytest.approx(8.8e-4)  # of the two kernels that have nodes
     assert "measured time" in run(*keep, "--prices", "measured").stdout
     data = document("captures", "mlp", "--measure", "--frontier", "--repeats", "3")
     titles = [p["title"] for p in data["measured"]]
     assert titles == ["min_cut", "recompute_pointwise", "keep_all", "inputs_only"]
-    for point in data["measured"]:
-        assert point["ratio"] == 1.32 and point["measured_share"] == 0  # all as fast as keep_all
-        assert point["max_abs_error"] == 1e-6
-        assert point["peak_bytes"] == 4096
+    each = {"ratio": 1.32, "measured_share": 0, "max_abs_error": 1e-6, "peak_bytes": 4096}
+    for point in data["measured"]:  # all as fast as keep_all
+        assert point.items() >= each.items()
     assert data["measured"][0]["estimated_peak_bytes"] == data["peak_bytes"]
     assert "measured" not in document("captures", "mlp")
     assert "work again, estimated" in run("captures", "mlp", "--measure").stdout
@@ -608,8 +574,7 @@ def test_the_price_of_work_and_captures_are_measured_on_request():
 
 def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
     steps = document("step", "mlp", "--passes", "bind|fold|-cse", "--inside")["steps"]
-    assert steps[2]["inside"] is None
-    assert steps[0]["inside_failure"] is None
+    assert steps[2]["inside"] is steps[0]["inside_failure"] is None
     inside = steps[1]["inside"]
     assert inside["verdict"].startswith("It is wrong")
     assert [c["dtype"] for c in inside["compared"]] == ["float32", "float64"]
@@ -617,8 +582,7 @@ def test_step_holds_each_node_against_pytorch_and_says_what_it_is():
     said = "aten::relu in layers.1"
     assert (worst["id"], worst["max_abs"], worst["counterpart"]) == ("r", 0.25, said)
     told = run("step", "mlp", "--passes", "bind", "--inside").stdout
-    assert "It is wrong" in told
-    assert said in told
+    assert "It is wrong" in told and said in told
 
 
 def test_what_cannot_be_written_is_said_in_a_sentence(capsys):

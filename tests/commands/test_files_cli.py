@@ -44,50 +44,45 @@ def files(tmp_path_factory):
     return folder
 
 
-def said(*args):
-    done = run(*map(str, args), real=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def said(*args, fails=False):
+    """What a command prints; of one that `fails`, also as an error."""
+    done = run(*map(str, args), *ENGINE, real=True)
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stdout + done.stderr * fails
 
 
 def test_the_modules_of_ones_own_code_are_listed_and_opened(files):
     own = f"{files / 'own.py'}:made"
-    told = said("modules", own, *ENGINE)
+    told = said("modules", own)
     assert "the whole model" in told and "Linear" in told and "float32[2, 3]" in told
-    assert "of" in said("graph", own, "--module", "0", *ENGINE).splitlines()[0]
+    assert "of" in said("graph", own, "--module", "0").splitlines()[0]
 
 
 def test_sizes_that_are_open_are_told_and_pinned(files):
-    told = said("inputs", files / "pair.pt2", *ENGINE)
-    assert "Sizes that are open; set one with --pin:" in told
-    pinned = document("graph", str(files / "pair.pt2"), "--pin", "x.0=5", *ENGINE, real=True)
+    program = str(files / "pair.pt2")
+    assert "Sizes that are open; set one with --pin:" in said("inputs", program)
+    pinned = document("graph", program, "--pin", "x.0=5", *ENGINE, real=True)
     assert pinned["nodes"] > 3
-    for size, why in ((9, "8"), (1, "2")):
-        done = run("graph", str(files / "pair.pt2"), "--pin", f"x.0={size}", *ENGINE, real=True)
-        assert done.returncode != 0 and why in done.stderr
-    done = run("graph", str(files / "pair.pt2"), "--pin", "x.1=5", *ENGINE, real=True)
-    assert done.returncode != 0 and "x.1" in done.stderr
+    for pin, why in (("x.0=9", "8"), ("x.0=1", "2"), ("x.1=5", "x.1")):
+        assert why in said("graph", program, "--pin", pin, fails=True)
 
 
 def test_several_sets_of_inputs_are_checked_by_one_program(files):
-    few = (*ENGINE, "--dtype", "float32", "--passes", "default")
-    asked = ("check", files / "pair.pt", "--input", "x=2x4:float32", *few)
-    sets = ("--tensors", files / "a.npy", "--tensors", files / "b.npy")
-    told = said(*asked, *sets)
+    few, typed = ("--dtype", "float32", "--passes", "default"), ("--input", "x=2x4:float32")
+    trace, sets = files / "pair.pt", ("--tensors", files / "a.npy", "--tensors", files / "b.npy")
+    told = said("check", trace, *typed, *few, *sets)
     assert "Every stage agrees with PyTorch: within 1e-05 of the scale in float32, on " in told
     assert "set2" in told
-    listed = said("inputs", files / "pair.pt", "--input", "x=2x4:float32", *sets, *ENGINE)
-    assert "Sets of saved inputs:" in listed
-    plain = ("check", files / "pair.pt", *few, *sets[:2])
-    other = run(*map(str, (*plain, "--tensors", files / "c.npy")), real=True)
-    assert "in the first set" in other.stdout + other.stderr
+    assert "Sets of saved inputs:" in said("inputs", trace, *typed, *sets)
+    plain = ("check", trace, *few, *sets[:2], "--tensors", files / "c.npy")
+    assert "in the first set" in said(*plain)
 
 
 def test_models_are_searched_by_name():
-    assert "hf:bert" in said("models", "--search", "hf:bert", *ENGINE)
-    assert "No model is called so here" in said("models", "--search", "nonesuch", *ENGINE)
+    assert "hf:bert" in said("models", "--search", "hf:bert")
+    assert "No model is called so here" in said("models", "--search", "nonesuch")
 
 
 def test_engines_say_what_they_run():
-    told = said("engines")
+    told = run("engines", real=True).stdout
     assert "relax: TVM" in told and "runs llvm" in told

@@ -1,13 +1,12 @@
 """A person's own test as the judge of `bisect` and `reduce`: exit status and arguments."""
 
-import json
 import time
 from pathlib import Path
 
 import pytest
 
-import relascope.commands.main as cli
-from engines import shared
+from answers import refused
+from command_line import document
 from graphs import chain
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -21,8 +20,8 @@ from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Culprits
 
 
-def script(folder, body, name="mine.sh"):
-    path = folder / name
+def script(folder, body):
+    path = folder / "mine.sh"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return path
@@ -32,8 +31,8 @@ def module(text, name="module.py"):
     return ModuleFiles(name, text.encode(), b"values")
 
 
-def run(path, seconds=60.0, judged="judged"):
-    return OwnTest.of(path, seconds).run(module(judged), module("as imported", "before.py"))
+def run(path, seconds=60.0):
+    return OwnTest.of(path, seconds).run(module("judged"), module("as imported", "before.py"))
 
 
 @pytest.mark.parametrize(
@@ -50,14 +49,12 @@ def test_it_runs_in_a_new_folder_with_both_modules_and_the_end_of_its_output_is_
     seen = tmp_path / "seen"
     body = f'pwd > {seen}; cat "$1" "$2" module.npz before.npz; ls; touch left; exit $#'
     done = run(script(tmp_path, body))
-    assert done.status == 2
-    assert done.output.startswith("judgedas importedvaluesvalues")
+    assert done.status == 2 and done.output.startswith("judgedas importedvaluesvalues")
     listed = " ".join(done.output.split("values")[-1].split())
     assert listed == "before.npz before.py module.npz module.py"
     assert not Path(seen.read_text().strip()).exists()
     done = run(script(tmp_path, "seq 1 5000; exit 1"))
-    assert len(done.output) == 4000
-    assert done.words == "exit status 1 (5000)"
+    assert (len(done.output), done.words) == (4000, "exit status 1 (5000)")
 
 
 def test_a_run_over_its_limit_is_bad_and_stopped_with_what_it_started(tmp_path):
@@ -71,23 +68,19 @@ def test_a_run_over_its_limit_is_bad_and_stopped_with_what_it_started(tmp_path):
 
 
 def test_what_cannot_judge_at_all_is_an_error(tmp_path):
-    with pytest.raises(EngineError, match="no such file") as missing:
+    with refused("usage", "no such file"):
         OwnTest.of(tmp_path / "none.sh")
     plain = tmp_path / "plain.sh"
     plain.write_text("exit 0")
-    with pytest.raises(EngineError, match="not executable") as refused:
+    with refused("usage", "not executable", hint="chmod +x"):
         OwnTest.of(plain)
-    assert "chmod +x" in refused.value.hint
     plain.chmod(0o755)
-    with pytest.raises(EngineError, match="cannot be started") as unstarted:
+    with refused("usage", "cannot be started"):
         run(plain)
-    with pytest.raises(EngineError, match="signal SIGKILL") as killed:
+    with refused("usage", "signal SIGKILL", hint="last words"):
         run(script(tmp_path, "echo last words; kill -9 $$"))
-    assert "last words" in killed.value.hint
-    with pytest.raises(EngineError, match="exit status 139"):
+    with refused("usage", "exit status 139"):
         run(script(tmp_path, "exit 139"))
-    kinds = {e.value.kind for e in (missing, refused, unstarted, killed)}
-    assert kinds == {"usage"}
 
 
 class Answers:
@@ -181,8 +174,8 @@ def test_one_bad_run_of_several_is_bad(tmp_path):
     count = tmp_path / "count"
     body = f'echo x >> {count}; grep -q fold "$1" || exit 0; test $(($(wc -l < {count}) % 3)) != 0'
     found = search(script(tmp_path, body), "cse|fold", runs=3)
-    assert (found.kind, found.found.suspects) == ("bad", (1,))
-    assert (found.log[0].runs, found.log[0].bad) == (3, 1)
+    about = found.kind, found.found.suspects, found.log[0].runs, found.log[0].bad
+    assert about == ("bad", (1,), 3, 1)
     assert "in 1 of 3 runs" in bisection.verdict("relay", found)
 
 
@@ -191,8 +184,8 @@ TRIED = (bisection.Try(Pipeline.parse("cse|fold"), 1, "bad", test=ScriptRun(1, 0
 
 @pytest.fixture
 def narrowed(tmp_path):
-    def run(body, suspects, bad, good=None):
-        ask, test = Answers(), OwnTest.of(script(tmp_path, body))
+    def run(body, suspects, bad, good=None, ask=None):
+        ask, test = ask or Answers(), OwnTest.of(script(tmp_path, body))
         parts = (Pipeline.parse(bad), None if good is None else Pipeline.parse(good))
         found = bisection.Bisection(question(test), "bad", Culprits(suspects, *parts), TRIED)
         return ask, reduction.narrow(ask, "relay", found)
@@ -230,7 +223,7 @@ def test_what_is_not_known_to_be_good_before_is_reduced_without_asking_of_it(nar
     assert made.piece.nodes == (third,)
 
 
-def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(tmp_path):
+def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(narrowed):
     plain, buildings, third = Answers(), [], ids()[2]
 
     def ask(method, source, about, *rest):
@@ -240,16 +233,9 @@ def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(tmp_pa
                 raise EngineError("engine", "The relax engine's process was ended by signal 11.")
         return plain(method, source, about, *rest)
 
-    path = script(tmp_path, f'grep -q {third} "$1" && exit 1\nexit 0')
-    culprits = Culprits((IMPORT,), Pipeline())
-    found = bisection.Bisection(question(OwnTest.of(path)), "bad", culprits, TRIED)
-    made = reduction.narrow(ask, "relay", found)
+    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (IMPORT,), "", ask=ask)
     assert (made.piece.nodes, made.where.building) == ((third,), False)
     assert set(buildings) == {True, False}
-
-
-def connect(ir="relay"):
-    return shared(ir, "faulty_session:FaultySession")
 
 
 @pytest.mark.parametrize(
@@ -261,8 +247,8 @@ def connect(ir="relay"):
         (["pipelines", "--test", "mine.sh", "--rtol", "0.1"], "alone decides"),
     ],
 )
-def test_the_command_line_refuses_what_does_not_fit(options, says, tmp_path, monkeypatch, capsys):
+def test_the_command_line_refuses_what_does_not_fit(options, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script(tmp_path, "exit 0")
-    assert cli.main([options[0], "mlp", "--json", *options[1:]], connect) == 2
-    assert says in json.loads(capsys.readouterr().out)["error"]["message"]
+    error = document(options[0], "mlp", *options[1:], status=2)["error"]
+    assert says in error["message"]

@@ -2,19 +2,19 @@
 
 import ast
 import io
-import json
 import math
 import random
 import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import faulty_session
-import relascope.commands.main as cli
+from command_line import document, run
 from graphs import chain, graph_of
 from page import press, settle
 from relascope.core.errors import EngineError
@@ -102,14 +102,18 @@ def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
     assert asked[1] == Piece(("c", "d"), ("d",))
 
 
+def chain_of(count):
+    """A chain of so many nodes, and the ids of its calls."""
+    made = chain(count)
+    return made, [n.id for n in made if n.kind is Kind.CALL]
+
+
 def test_two_places_far_apart_are_kept_and_the_rest_goes():
-    one = chain(60)
-    ids = [n.id for n in one if n.kind is Kind.CALL]
+    one, ids = chain_of(60)
     fault = {ids[3], ids[50]}
     found = reduce(one, Oracle(fault))
     assert set(found.piece.nodes) == fault
-    assert len(found.piece.outputs) == 2
-    assert len(arguments(one, found.piece)) == 2
+    assert len(found.piece.outputs) == len(arguments(one, found.piece)) == 2
     assert calls(one, found.piece) == 2
 
 
@@ -117,30 +121,24 @@ def test_what_needs_the_whole_stays_whole_and_a_good_one_has_no_piece():
     one = chain(12)
     everything = whole(one)
     found = reduce(one, Oracle(everything.nodes))
-    assert found.piece == everything
-    assert found.minimal
+    assert found.piece == everything and found.minimal
     for verdict in (GOOD, DARK):
         found = reduce(chain(8), lambda piece, verdict=verdict: PieceVerdict(verdict))
         assert (found.piece, found.tries, found.minimal) == (None, 1, False)
 
 
 def test_the_tries_are_bounded_and_the_smallest_so_far_is_kept():
-    one = chain(200)
-    ids = [n.id for n in one if n.kind is Kind.CALL]
+    one, ids = chain_of(200)
     oracle = Oracle({ids[0], ids[70], ids[-1]})
     found = reduce(one, oracle, most=9)
-    assert found.tries == len(oracle.asked) == 9
-    assert not found.minimal
+    assert found.tries == len(oracle.asked) == 9 and not found.minimal
     assert oracle.fault <= set(found.piece.nodes)
 
 
 def test_pieces_that_cannot_be_run_are_passed_over():
-    one = chain(40)
-    ids = [n.id for n in one if n.kind is Kind.CALL]
-    oracle = Oracle({ids[20]}, dark=lambda piece: 1 < len(piece.nodes) < 5)
-    found = reduce(one, oracle)
-    assert ids[20] in found.piece.nodes
-    assert len(found.piece.nodes) <= 5
+    one, ids = chain_of(40)
+    found = reduce(one, Oracle({ids[20]}, dark=lambda piece: 1 < len(piece.nodes) < 5))
+    assert ids[20] in found.piece.nodes and len(found.piece.nodes) <= 5
 
 
 def test_a_tuple_is_never_cut_off_from_what_reads_it():
@@ -155,9 +153,8 @@ def test_a_tuple_is_never_cut_off_from_what_reads_it():
         assert not {"t", "s"} & set(arguments(one, piece))
         return PieceVerdict(BAD if "i" in inside else GOOD)
 
-    found = reduce(one, judge)
-    assert set(found.piece.nodes) == {"s", "i", "j"}
-    assert set(found.piece.outputs) == {"i", "j"}
+    piece = reduce(one, judge).piece
+    assert (set(piece.nodes), set(piece.outputs)) == ({"s", "i", "j"}, {"i", "j"})
 
 
 def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
@@ -168,19 +165,20 @@ def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
 
 
 def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
-    one = chain(20_000)
-    ids = [n.id for n in one if n.kind is Kind.CALL]
-    found = reduce(one, Oracle({ids[9_000]}))
-    assert found.piece.nodes == (ids[9_000],)
+    one, ids = chain_of(20_000)
+    assert reduce(one, Oracle({ids[9_000]})).piece.nodes == (ids[9_000],)
 
 
 def test_differences_are_relative_to_scale_nan_is_infinite_and_rounding_held_against_others():
     ones = np.ones(3)
-    assert replay.difference(2 * ones, 2 * ones + np.array([0, 0.5, 0])).max_rel == 0.25
-    assert replay.difference(ones, np.array([1, np.nan, 1])).max_rel == math.inf
-    assert replay.difference(np.array([np.nan]), np.array([np.nan])).max_rel == 0
-    assert replay.difference(ones, np.ones((3, 1))).max_rel == math.inf
-    assert replay.difference(0 * ones, 0.1 * ones).max_rel == 0.1
+    for one, other, size in (
+        (2 * ones, 2 * ones + np.array([0, 0.5, 0]), 0.25),
+        (ones, np.array([1, np.nan, 1]), math.inf),
+        (np.array([np.nan]), np.array([np.nan]), 0),
+        (ones, np.ones((3, 1)), math.inf),
+        (0 * ones, 0.1 * ones, 0.1),
+    ):
+        assert replay.difference(one, other).max_rel == size
     assert replay.difference(np.zeros(0), np.zeros(0)).max_abs == 0
     large, nothing = np.full(3, 100.0), np.full(3, 1e-17)
     first, second = replay.differences([large, nothing], [large, -nothing], 0.0)
@@ -245,41 +243,35 @@ def bisected(kind="wrong", pipeline="cse|fold|bind", suspects=(1,), double=None,
     return bisection.Bisection(question, kind, Culprits(suspects, whole_, None), (one,), double)
 
 
+def narrowed(narrow, *about, **more):
+    """What a search with these answers comes to, of a bisection that `bisected` has."""
+    return reduction.narrow(Answers(narrow), "relay", bisected(*about, **more))
+
+
 def wrong(where, piece, bare=False):
     bad = "b" in piece.nodes
     return Shown("wrong", piece.outputs, 1.0, 0.5) if bad else Shown("good")
 
 
 def test_the_suspects_alone_are_asked_about_on_a_plain_target():
-    ask = Answers(wrong)
-    made = reduction.narrow(ask, "relay", bisected())
+    made = narrowed(wrong)
     assert (made.piece.nodes, made.minimal, made.total) == (("b",), True, 4)
-    assert made.operators == ("op_b",)
+    assert (made.operators, made.report.title) == (("op_b",), "t")
     where = made.where
     assert (where.first, where.last, where.tail, where.target) == (1, 1, False, "llvm")
     assert where.limit == 1e-5
-    assert made.report.title == "t"
-    assert "the fault shows with 1 of the 4 nodes before it (op_b)" in reduction.verdict(
-        "relay", made
-    )
+    said = reduction.verdict("relay", made)
+    assert "the fault shows with 1 of the 4 nodes before it (op_b)" in said
 
 
 def test_what_is_wrong_in_float64_is_narrowed_in_float64():
-    class Failed:
-        passed, failure, first_bad = False, None, None
-
-    made = reduction.narrow(Answers(wrong), "relay", bisected(double=Failed()))
+    failed = SimpleNamespace(passed=False, failure=None, first_bad=None)
+    made = narrowed(wrong, double=failed)
     assert (made.source.dtype, made.where.limit) == ("float64", 1e-10)
-
-    class Rounded:
-        passed, failure = True, None
-
-    class NoSuchType:
-        passed, failure = False, EngineError("usage", "It has no --dtype to choose.")
-
-    for double in (Rounded(), NoSuchType()):
-        made = reduction.narrow(Answers(wrong), "relay", bisected(double=double))
-        assert made.source == ModelSource("mlp")
+    rounded = SimpleNamespace(passed=True, failure=None)
+    error = EngineError("usage", "It has no --dtype to choose.")
+    for double in (rounded, SimpleNamespace(passed=False, failure=error)):
+        assert narrowed(wrong, double=double).source == ModelSource("mlp")
 
 
 def test_a_tolerance_holds_inside_a_pass_too():
@@ -308,8 +300,7 @@ def test_a_program_that_relascope_refuses_is_no_fault_of_the_pass():
     def refused(where, piece, bare=False):
         return Shown("refused", error=EngineError("pass", "It is in train mode.", hint="Do this."))
 
-    ask = Answers(refused)
-    made = reduction.narrow(ask, "relay", bisected("crash"))
+    made = narrowed(refused, "crash")
     assert (made.piece, made.report, len(made.log)) == (None, None, 1)
     said = reduction.verdict("relay", made)
     assert "relascope refuses this program before it runs the pass" in said
@@ -340,11 +331,9 @@ def test_where_it_shows_only_later_the_steps_behind_are_run_too():
     def later(where, piece, bare=False):
         return wrong(where, piece) if where.tail else Shown("good")
 
-    ask = Answers(later)
-    made = reduction.narrow(ask, "relay", bisected())
-    assert made.where.tail
-    assert made.piece.nodes == ("b",)
-    none = reduction.narrow(Answers(later), "relay", bisected(suspects=(2,)))
+    made = narrowed(later)
+    assert (made.where.tail, made.piece.nodes) == (True, ("b",))
+    none = narrowed(later, suspects=(2,))
     assert (none.piece, none.report) == (None, None)
     assert "It cannot be narrowed inside bind" in reduction.verdict("relay", none)
 
@@ -356,10 +345,9 @@ def test_a_crash_must_stay_the_same_crash():
             return Shown("crash", error=EngineError("pass", f"ValueError: no good after {size}"))
         return Shown("crash", error=EngineError("pass", "KeyError: 'something else entirely'"))
 
-    made = reduction.narrow(Answers(crash), "relay", bisected("crash"))
+    made = narrowed(crash, "crash")
     assert not made.where.building
-    assert "b" in made.piece.nodes
-    assert len(made.piece.nodes) == 2
+    assert "b" in made.piece.nodes and len(made.piece.nodes) == 2
     assert "no good after 2" in reduction.verdict("relay", made)
 
 
@@ -369,10 +357,9 @@ def test_a_crash_is_looked_for_in_the_pass_then_behind_it_then_in_what_is_built(
         shows = where.building >= building and where.tail >= tail and "c" in piece.nodes
         return Shown("crash", error=EngineError("pass", "No.")) if shows else Shown("good")
 
-    ask = Answers(crash)
-    made = reduction.narrow(ask, "relay", bisected("crash"))
-    assert (made.where.building, made.where.tail) == (bool(building), bool(tail))
-    assert made.piece.nodes == ("c",)
+    made = narrowed(crash, "crash")
+    found = made.where.building, made.where.tail, made.piece.nodes
+    assert found == (bool(building), bool(tail), ("c",))
 
 
 def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_none():
@@ -388,9 +375,8 @@ def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_n
             raise death
         return Shown("good")
 
-    made = reduction.narrow(Answers(dies), "relay", bisected("crash", "cse|fold"))
-    assert made.where.building
-    assert made.piece.nodes == ("b",)
+    made = narrowed(dies, "crash", "cse|fold")
+    assert (made.where.building, made.piece.nodes) == (True, ("b",))
     assert made.shown.error.message == death.message
     assert all((nodes, True) in asked for nodes, bare in asked if not bare and "b" in nodes)
 
@@ -400,7 +386,7 @@ def test_a_search_that_is_given_up_ends():
         raise EngineError("cancelled", "Cancelled.")
 
     with pytest.raises(EngineError, match="Cancelled"):
-        reduction.narrow(Answers(cancelled), "relay", bisected())
+        narrowed(cancelled)
 
 
 @pytest.mark.parametrize(
@@ -417,24 +403,19 @@ PIPELINE = "bind|fold|cse|fuse"
 
 
 @pytest.fixture
-def asked(connect, capsys, tmp_path):
-    def run(seed, *options, status=0, json_=True):
-        arguments = ["reduce", "mlp", "--seed", str(seed), "--out", str(tmp_path / "out")]
-        arguments += ["--json"] if json_ else []
-        assert cli.main([*arguments, "--passes", PIPELINE, *options], connect) == status
-        said = capsys.readouterr().out
-        return json.loads(said) if json_ else said
+def asked(connect, tmp_path):
+    def ask(seed, *options, put=document, command="reduce", out="out", **more):
+        given = [command, "mlp", "--seed", str(seed), "--out", str(tmp_path / out)]
+        return put(*given, "--passes", PIPELINE, *options, connect=connect, **more)
 
-    return run
+    return ask
 
 
 def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
     data = asked(faulty_session.WRONG_FOLD)
     assert data["culprit"] == {"index": 1, "pass": "fold"}
     assert (data["nodes"], data["total"], data["operators"]) == (1, 4, ["nn.relu"])
-    assert data["minimal"]
-    assert data["dtype"] == "float64"
-    assert data["shown"]["max_rel"] == 0.5
+    assert data["minimal"] and data["dtype"] == "float64" and data["shown"]["max_rel"] == 0.5
     assert {t["outcome"] for t in data["tries"]} == {"wrong"} and len(data["tries"]) <= 3
     assert data["verdict"].startswith("fold (FoldConstant): the fault shows with 1 of the 4 nodes")
     files = ["README.md", "lib/x.py", "report.html"]
@@ -444,11 +425,9 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
     assert (tmp_path / "out" / "lib" / "x.py").exists()
 
 
-def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(connect, capsys, tmp_path):
-    def bisect(seed, name):
-        arguments = ["bisect", "mlp", "--seed", str(seed), "--passes", PIPELINE, "--json"]
-        assert cli.main([*arguments, "--out", str(tmp_path / name)], connect) == 0
-        return json.loads(capsys.readouterr().out)
+def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(asked, tmp_path):
+    def bisect(seed, out):
+        return asked(seed, command="bisect", out=out)
 
     data = bisect(faulty_session.WRONG_FOLD, "out")
     assert data["report"]["files"] == ["README.md", "lib/x.py", "report.html"]
@@ -460,14 +439,14 @@ def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(connect, c
     assert not (tmp_path / "none").exists() and not (tmp_path / "no").exists()
 
 
-def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked, tmp_path):
+def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked):
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
     assert data["shown"]["error"]["message"] == "No good."
     slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2"
-    data = asked(*slow, "--out", str(tmp_path / "slow"))
+    data = asked(*slow, out="slow")
     assert (data["kind"], data["shown"]["ratio"]) == ("slow", 3.0)
-    data = asked(faulty_session.FATAL_CSE, "--out", str(tmp_path / "ends"))
+    data = asked(faulty_session.FATAL_CSE, out="ends")
     assert (data["culprit"]["pass"], data["nodes"]) == ("cse", 1)
     assert "exit status 3" in data["shown"]["error"]["message"]
 
@@ -482,12 +461,11 @@ def test_what_cannot_be_narrowed_or_written_says_so_and_leaves_no_folder(asked, 
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
-    error = asked(faulty_session.WRONG_FOLD, status=2)["error"]
-    assert "something here" in error["message"]
+    assert "something here" in asked(faulty_session.WRONG_FOLD, status=2)["error"]["message"]
 
 
 def test_as_text_it_has_the_pieces_and_the_program(asked):
-    text = asked(faulty_session.WRONG_FOLD, json_=False)
+    text = asked(faulty_session.WRONG_FOLD, put=run).stdout
     says = "makes it wrong|nodes  results  outcome|before the pass|after the pass|It is wrong."
     assert all(part in text for part in (*says.split("|"), "run report.py there"))
 
@@ -497,19 +475,16 @@ def bisect(page, seed):
     return press(page, "bisect_button")
 
 
-def keys(page):
-    return {b.key for b in page.button}
+def shown(page):
+    return [i.value for i in page.info if "the fault shows" in i.value]
 
 
 def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch):
-    given = []
-    real = reports.zipped
-    monkeypatch.setattr(
-        reports, "zipped", lambda report, folder: given.append(real(report, folder)) or given[-1]
-    )
+    given, real = [], reports.zipped
+    monkeypatch.setattr(reports, "zipped", lambda *about: given.append(real(*about)) or given[-1])
     bisect(page, faulty_session.WRONG_FOLD)
     press(page, "reduce_button")
-    (said,) = [i.value for i in page.info if "the fault shows" in i.value]
+    (said,) = shown(page)
     assert "1 of the 4 nodes" in said
     assert "before the pass" in {c.value for c in page.code}
     settle(page.segmented_control(key="reduce_side").set_value("after the pass").run())
@@ -524,21 +499,20 @@ def test_the_page_narrows_what_it_found_and_offers_the_report(page, monkeypatch)
 
 def test_the_page_says_what_cannot_be_narrowed_asks_anew_of_another_pipeline_and_gives_up(page):
     bisect(page, 0)
-    assert "reduce_button" not in keys(page)
+    assert "reduce_button" not in {b.key for b in page.button}
     bisect(page, faulty_session.WHOLE_FOLD)
     press(page, "reduce_button")
     assert "cannot be narrowed" in page.warning[-1].value
     bisect(page, faulty_session.WRONG_FOLD)
     press(page, "reduce_button")
-    assert [i for i in page.info if "the fault shows" in i.value]
+    assert shown(page)
     bisect(page, faulty_session.RAISING_FOLD)
-    assert not [i for i in page.info if "the fault shows" in i.value]
+    assert not shown(page)
     bisect(page, faulty_session.SLOW_NARROW)
     page.button(key="reduce_button").click()
     page.run()
     press(page, "cancel")
-    assert page.session_state.reduce is None
-    assert not [i for i in page.info if "the fault shows" in i.value]
+    assert page.session_state.reduce is None and not shown(page)
 
 
 def test_the_page_looks_for_what_is_slow(page):

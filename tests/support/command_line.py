@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from subprocess import CompletedProcess
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from engines import shared, shared_fake
 from place import ROOT
 from relascope.commands.main import main
 
+Connect = Callable[[str], Any]
 FAKE = """
 import sys
 from relascope.commands import main as cli
@@ -26,11 +28,12 @@ sys.exit(cli.main(connect=connect))
 """
 
 
-def run(*args: str, real: bool = False) -> CompletedProcess[str]:
+def run(*args: str, real: bool = False, connect: Connect | None = None) -> CompletedProcess[str]:
+    """Against the engine of `connect`, a real one, or else the one without a TVM."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = main(args, shared if real else shared_fake)
+            status = main(args, connect or (shared if real else shared_fake))
         except SystemExit as end:  # how argparse leaves
             status = int(end.code or 0)
     return CompletedProcess(args, status, out.getvalue(), err.getvalue())
@@ -58,9 +61,9 @@ def page_of(*args: str) -> tuple[list[str], dict[str, str]]:
     return command, environment
 
 
-def document(*args: str, real: bool = False, status: int = 0) -> Any:
-    """The one document that a command prints with --json."""
-    done = run(*args, "--json", real=real)
+def document(*args: str, status: int = 0, **against: Any) -> Any:
+    """The one document that a command prints with --json; `against` is that of `run`."""
+    done = run(*args, "--json", **against)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)  # fails where there is more than one document
 

@@ -4,7 +4,6 @@ Run as a script by any Python that has a torch, of any version from 1.13 on, it 
 folder: by torch.jit.trace and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with
 a dynamic batch. None may be refused by the checks of files."""
 
-import enum
 import math
 import sys
 import warnings
@@ -202,21 +201,6 @@ def ReturnsTyped(self, x):
 
 
 @case(X)
-def ReturnsDataclass(self, x):
-    return Output(x.tanh(), x.sum())
-
-
-@case(X)
-def ReturnsPartOfDataclass(self, x):
-    return {"out": Output(x.tanh()), "pair": (x, [x + 1, None])}
-
-
-@case(X)
-def ReturnsModelOutput(self, x):
-    return ModelOutput(logits=x.exp(), hidden_states=(x, x + 1))
-
-
-@case(X)
 def ReturnsDict(self, x):
     return {"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x.tan()]}}
 
@@ -229,11 +213,6 @@ def ReturnsOddKeys(self, x):
 @case(X)
 def ReturnsNumberedKeys(self, x):
     return {1: x.mean(), 2: x + 1}
-
-
-@case(X)
-def ReturnsOrderedDict(self, x):
-    return OrderedDict(out=x.sigmoid(), aux=x.abs())
 
 
 @case(X)
@@ -277,16 +256,6 @@ def TakesDict(self, batch: dict[str, torch.Tensor]):
 @case(lambda: [torch.randn(4, 8), torch.randn(4, 8)])
 def TakesList(self, features: list[torch.Tensor]):
     return torch.cat(features, 1)
-
-
-@case(lambda: Scores(torch.randn(4, 8), torch.randn(4, 8)))
-def TakesNamedTuple(self, given):
-    return given.logits + given.hidden
-
-
-@case(lambda: Output(torch.randn(4, 8), torch.randn(4, 8)))
-def TakesDataclass(self, given):
-    return given.logits - given.loss
 
 
 @case(X, lambda: 3, lambda: "relu", lambda: None, dynamic=False)
@@ -462,11 +431,6 @@ class Scripted(Model):
         return x
 
 
-class Mode(enum.Enum):
-    MEAN = "mean"
-    SUM = "sum"
-
-
 @case(X)
 class ScriptedNames(Model):
     def make(self):
@@ -497,11 +461,6 @@ class Straight(torch.autograd.Function):
 
 
 @case(X)
-def OwnGradient(self, x):
-    return Straight.apply(x) * 2
-
-
-@case(X)
 class Checkpointed(Model):
     def make(self):
         self.fc = nn.Linear(8, 8)
@@ -512,9 +471,21 @@ class Checkpointed(Model):
         return checkpoint(self.fc, x, use_reentrant=False)
 
 
-@case(X)
-def Vectorised(self, x):
-    return torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x)
+UNSCRIPTED = {
+    "ReturnsDataclass": lambda self, x: Output(x.tanh(), x.sum()),
+    "ReturnsPartOfDataclass": lambda self, x: {"out": Output(x.tanh()), "pair": (x, [x + 1, None])},
+    "ReturnsModelOutput": lambda self, x: ModelOutput(logits=x.exp(), hidden_states=(x, x + 1)),
+    "ReturnsOrderedDict": lambda self, x: OrderedDict(out=x.sigmoid(), aux=x.abs()),
+    "TakesNamedTuple": lambda self, given: given.logits + given.hidden,
+    "TakesDataclass": lambda self, given: given.logits - given.loss,
+    "OwnGradient": lambda self, x: Straight.apply(x) * 2,
+    "Vectorised": lambda self, x: torch.func.vmap(lambda row: (row * row.sum()).softmax(0))(x),
+}
+"""Each a forward() that torch.jit.script takes in no form."""
+_PAIRS = {"TakesNamedTuple": Scores, "TakesDataclass": Output}
+for _name, _forward in UNSCRIPTED.items():
+    _forward.__name__, _made = _name, _PAIRS.get(_name)
+    case(X if _made is None else lambda made=_made: made(X(), X()))(_forward)
 
 
 def write(folder):
