@@ -53,9 +53,8 @@ export class Page {
   follow() {
     const { place } = this.data;
     this.show(place.get("tab"));
-    const panel = this.panels.get(this.shown);
-    const node = place.get("node");
-    if (panel.steps) panel.steps.read();
+    const panel = this.panels.get(this.shown), node = place.get("node");
+    panel.steps?.read();
     if (node) for (const one of panel.pictures) one.go(node);
   }
 

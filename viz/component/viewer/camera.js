@@ -86,12 +86,15 @@ export class Camera extends Picture {
     return Math.min(this.wide / d.width, this.high / d.height, 1.25);
   }
 
+  // The view of all of it, in the middle.
+  whole() {
+    const { width, height } = this.drawing, zoom = this.fitZoom();
+    return { zoom, x: (this.wide - width * zoom) / 2, y: (this.high - height * zoom) / 2 };
+  }
+
   fit() {
-    const d = this.drawing;
-    if (!d) return;
-    this.zoom = this.fitZoom();
-    this.x = (this.wide - d.width * this.zoom) / 2;
-    this.y = (this.high - d.height * this.zoom) / 2;
+    if (!this.drawing) return;
+    Object.assign(this, this.whole());
     this.redraw();
   }
 

@@ -52,6 +52,12 @@ export class Details extends Part {
     return list;
   }
 
+  titled(title, pairs) { return pairs.length ? [element("h3", {}, title), this.facts(pairs)] : []; }
+
+  operators(title, counts) {
+    return this.titled(title, counts.map(([op, count]) => [`${count} ×`, op, true]));
+  }
+
   node(n) {
     const { node, strings } = this.viewer.drawing;
     const extra = node.extra[n] ?? {};
@@ -66,19 +72,12 @@ export class Details extends Part {
       ["Source", strings[node.source[n]], true],
       ["Id", node.id[n], true],
     ]));
-    const attributes = Object.entries(extra.attrs ?? {});
-    if (attributes.length) {
-      body.append(element("h3", {}, "Attributes"), this.facts(attributes.map(([name, value]) =>
-        [name, typeof value === "string" ? value : JSON.stringify(value), true])));
-    }
-    if (extra.body) {
-      body.append(element("h3", {}, "Fused operators"),
-        this.facts(extra.body.map(([op, count]) => [`${count} ×`, op, true])));
-    }
-    body.append(...this.kernel(extra.kernel));
-    body.append(this.around(), ...this.links("Inputs", node.inputs[n]));
-    body.append(...this.links(node.output[n] ? "Readers (and a result of the graph)" : "Readers",
-      node.readers[n]));
+    const attributes = Object.entries(extra.attrs ?? {}).map(([name, value]) =>
+      [name, typeof value === "string" ? value : JSON.stringify(value), true]);
+    const readers = node.output[n] ? "Readers (and a result of the graph)" : "Readers";
+    body.append(...this.titled("Attributes", attributes),
+      ...this.operators("Fused operators", extra.body ?? []), ...this.kernel(extra.kernel),
+      this.around(), ...this.links("Inputs", node.inputs[n]), ...this.links(readers, node.readers[n]));
     return [this.head(node.full[n], node.kind[n] + role, node.style[n]), body];
   }
 
@@ -166,23 +165,18 @@ export class Details extends Part {
       ["Captures", v.capturesText(id)],
       ["Weights", group.parameterBytes ? bytesText(group.parameterBytes) : ""],
     ]));
-    const toggle = element("button", { class: "link", onclick: () => {
+    const button = (label, onclick, title = null) =>
+      element("button", { class: "link", title, onclick }, element("span", {}, label));
+    body.append(button(group.open ? "Close this group" : "Open this group", () => {
       const i = v.index.get("group:" + id);
       if (i !== undefined) v.toggle(i);
       else v.focus("group:" + id);
-    } }, element("span", {}, group.open ? "Close this group" : "Open this group"));
-    body.append(toggle);
+    }));
     if (group.alone) {
-      body.append(element("button", {
-        class: "link", title: "The module by itself, on the inputs that it gets in the whole model",
-        onclick: () => v.openAlone(id),
-      }, element("span", {}, "Open this module alone")));
+      body.append(button("Open this module alone", () => v.openAlone(id),
+        "The module by itself, on the inputs that it gets in the whole model"));
     }
-    if (group.operators.length) {
-      body.append(element("h3", {}, "Operators"),
-        this.facts(group.operators.map(([op, count]) => [`${count} ×`, op, true])));
-    }
-    body.append(this.around());
+    body.append(...this.operators("Operators", group.operators), this.around());
     return [this.head(group.path, "module", "call"), body];
   }
 }

@@ -57,7 +57,7 @@ export class Gestures extends Part {
     on(v.root, "focusin", (e) => {
       if (!e.target.closest(".find, .results")) v.results.classList.add("hidden");
     });
-    const act = {
+    const act = this.act = {
       in: () => v.zoomBy(1.3), out: () => v.zoomBy(1 / 1.3), fit: () => { v.walk.remember(); v.fit(); },
       next: () => v.finder.jump(v.finder.match + 1),
       before: () => v.finder.jump(v.finder.match - 1),
@@ -195,16 +195,14 @@ export class Gestures extends Part {
     const arrow = (dx, dy) => () => {
       if (e.shiftKey || !v.walk.step(e.key)) { v.x += dx * step; v.y += dy * step; }
     };
-    const fit = () => { v.walk.remember(); v.fit(); };
+    const { act } = this;
     const keys = {
       ArrowLeft: arrow(1, 0), ArrowRight: arrow(-1, 0), ArrowUp: arrow(0, 1), ArrowDown: arrow(0, -1),
-      f: fit, F: fit, "0": fit, z: () => v.walk.undo(), u: () => v.walk.undo(),
+      f: act.fit, F: act.fit, "0": act.fit, z: () => v.walk.undo(), u: () => v.walk.undo(),
       "[": () => v.walk.mark(-1), "]": () => v.walk.mark(1),
       "<": () => v.walk.widen(-1), ">": () => v.walk.widen(1),
-      p: () => this.pin(), t: () => v.table.toggle(), "?": () => this.help(),
-      "+": () => v.zoomBy(1.3), "=": () => v.zoomBy(1.3), "-": () => v.zoomBy(1 / 1.3),
-      "/": () => { v.input.focus(); v.input.select(); },
-      n: () => v.finder.jump(v.finder.match + 1), N: () => v.finder.jump(v.finder.match - 1),
+      p: () => this.pin(), t: act.table, "?": act.help, "+": act.in, "=": act.in, "-": act.out,
+      n: act.next, N: act.before, "/": () => { v.input.focus(); v.input.select(); },
       Escape: () => {
         if (!v.help.classList.contains("hidden")) this.help();
         else v.select(null);

@@ -70,7 +70,6 @@ export class Overlays extends Part {
     if (listed?.block === this.viewer.block && listed.own === this.own
       && listed.styles === node.style) return listed.all; // a show paints the nodes itself
     const all = [this.styled("", d.colours, node.style), ...(d.overlays ?? [])];
-    const has = (name) => all.some((o) => o.name === name);
     const also = (name, title, styles) => {
       if (d.colours !== title) all.push(this.styled(name, title, styles));
     };
@@ -80,14 +79,12 @@ export class Overlays extends Part {
         role === "captured" || role && !LEAVES.has(node.kind[n]) ? role : sorts[n])));
     }
     also("operators", "Operators", sorts);
-    if (node.bytes.some((b) => b)) {
-      all.push({ name: "bytes", title: "Bytes of the result", unit: "bytes", whole: "sum", values: node.bytes });
-    }
-    if (node.flops && node.flops.some((f) => f)) {
-      all.push({ name: "flops", title: "FLOPs, estimated", unit: "", whole: "sum", values: node.flops });
+    for (const [name, title, unit] of [["bytes", "Bytes of the result", "bytes"],
+      ["flops", "FLOPs, estimated", ""]]) {
+      if (node[name]?.some(Boolean)) all.push({ name, title, unit, whole: "sum", values: node[name] });
     }
     const scopes = node.scope.map((s) => strings[s] || null);
-    if (!has("module") && scopes.some((s) => s)) {
+    if (scopes.some(Boolean) && !all.some((o) => o.name === "module")) {
       all.push({ name: "module", title: "Module", values: scopes });
     }
     if (this.own) all.push(this.own);

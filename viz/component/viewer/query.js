@@ -68,9 +68,8 @@ export function search(text, node, strings) {
 }
 
 function path(steps, node, known) {
-  const everywhere = { has: (nodes) => nodes };
-  const stages = steps.map((step) => (step === "*" ? everywhere : step === "**" ? null
-    : { has: ((passes) => (nodes) => nodes.filter(passes))(terms(step, node, known)) }));
+  const stages = steps.map((step) => (step === "**" ? null // any number of nodes
+    : step === "*" ? () => true : terms(step, node, known)));
   const all = Array.from(node.id, (_, n) => n);
   const next = (nodes, links) => {
     const seen = new Uint8Array(node.id.length), found = [];
@@ -93,9 +92,9 @@ function path(steps, node, known) {
   // Forward: where one can be after each step. Then back: of those, what leads to an end.
   const reached = [];
   stages.forEach((stage, k) => {
-    if (k === 0) { reached.push(stage ? stage.has(all) : all); return; }
+    if (k === 0) { reached.push(stage ? all.filter(stage) : all); return; }
     const on = next(reached[k - 1], node.readers);
-    reached.push(stage ? stage.has(on) : reach([...new Set([...reached[k - 1], ...on])], node.readers));
+    reached.push(stage ? on.filter(stage) : reach([...new Set([...reached[k - 1], ...on])], node.readers));
   });
   let back = reached.at(-1);
   const found = new Set(back), ends = [...back].sort((a, b) => a - b);

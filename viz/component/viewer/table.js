@@ -1,7 +1,7 @@
 // The nodes as a table: sorted by a click on a title, one with the selection. Only the rows that
 // are seen are made, so a hundred thousand are as quick as ten.
 
-import { element, Part } from "./parts.js";
+import { clamp, element, Part } from "./parts.js";
 import { valueText } from "./overlays.js";
 
 const HIGH = 24, SPARE = 6; // of a row in pixels; rows above and below those that are seen
@@ -55,13 +55,12 @@ export class Table extends Part {
     return element("div", { class: "tr th", role: "row" }, ...Object.entries(title).map(([by, name]) => {
       const sorted = this.by === by ? (this.down ? "descending" : "ascending") : "none";
       const kind = by === "value" && this.rows?.length ? typeof this.overlay.values[this.rows[0]] : "";
-      const cell = element("button", { class: `${by} ${kind}`, role: "columnheader", "aria-sort": sorted,
+      return element("button", { class: `${by} ${kind}`, role: "columnheader", "aria-sort": sorted,
         title: `Sort by ${name}`, onclick: () => {
           this.down = this.by === by ? !this.down : by === "value";
           this.by = by;
           this.show();
         } }, name + (sorted === "none" ? "" : this.down ? " ↓" : " ↑"));
-      return cell;
     }));
   }
 
@@ -76,13 +75,12 @@ export class Table extends Part {
       style: `height:${this.rows.length * HIGH}px` });
     for (let k = first; k < last; k++) {
       const n = this.rows[k], key = node.id[n];
-      const row = element("div", { class: "tr", role: "row", style: `top:${k * HIGH}px`,
+      body.append(element("div", { class: "tr", role: "row", style: `top:${k * HIGH}px`,
         "aria-selected": String(v.selected === key), "aria-rowindex": k + 1,
         onclick: () => v.focus(key) },
       element("span", { class: "node", role: "cell" }, v.overlays.swatch(n), node.full[n]),
       element("span", { class: "module", role: "cell" }, strings[node.scope[n]]),
-      element("span", { class: `value ${typeof overlay.values[n]}`, role: "cell" }, valueText(overlay.values[n], overlay.unit)));
-      body.append(row);
+      element("span", { class: `value ${typeof overlay.values[n]}`, role: "cell" }, valueText(overlay.values[n], overlay.unit))));
     }
     v.sheet.setAttribute("aria-rowcount", this.rows.length);
     v.sheet.replaceChildren(this.head(), body);
@@ -108,8 +106,7 @@ export class Table extends Part {
     if (event.key === "Escape") { this.toggle(); v.main.focus({ preventScroll: true }); }
     else if (way && this.rows?.length) {
       const k = this.at.get(v.nodeIndex.get(v.selected)) ?? (way > 0 ? -1 : this.rows.length);
-      const to = Math.max(0, Math.min(this.rows.length - 1, k + way));
-      v.focus(v.drawing.node.id[this.rows[to]]);
+      v.focus(v.drawing.node.id[this.rows[clamp(k + way, 0, this.rows.length - 1)]]);
     } else return;
     event.preventDefault();
     event.stopPropagation();

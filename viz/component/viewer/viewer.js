@@ -125,23 +125,14 @@ export class Viewer extends Camera {
   }
 
   keepView(before) {
-    const d = this.drawing;
-    if (this.pendingFocus !== null && this.exists(this.pendingFocus)) {
-      const key = this.pendingFocus;
-      this.pendingFocus = null; this.anchor = null;
-      this.focus(key);
+    const d = this.drawing, { pendingFocus, anchor } = this;
+    this.pendingFocus = this.anchor = null;
+    if (pendingFocus !== null && this.exists(pendingFocus)) { this.focus(pendingFocus); return; }
+    const anchored = anchor ? this.boxOf("group:" + anchor.group) : -1;
+    if (anchored >= 0) {
+      this.x = anchor.x - d.box.x[anchored] * this.zoom;
+      this.y = anchor.y - d.box.y[anchored] * this.zoom;
       return;
-    }
-    this.pendingFocus = null;
-    if (this.anchor) {
-      const box = this.boxOf("group:" + this.anchor.group);
-      if (box >= 0) {
-        this.x = this.anchor.x - d.box.x[box] * this.zoom;
-        this.y = this.anchor.y - d.box.y[box] * this.zoom;
-        this.anchor = null;
-        return;
-      }
-      this.anchor = null;
     }
     if (!before || before.family !== d.family || this.refit) {
       this.refit = false;
@@ -178,11 +169,7 @@ export class Viewer extends Camera {
     this.walk.remember();
     const { box } = this.drawing;
     const group = box.group[i];
-    this.anchor = {
-      group,
-      x: box.x[i] * this.zoom + this.x,
-      y: box.y[i] * this.zoom + this.y,
-    };
+    this.anchor = { group, x: box.x[i] * this.zoom + this.x, y: box.y[i] * this.zoom + this.y };
     if (box.open[i]) { // keep the header in sight when its content goes
       this.anchor.y = clamp(this.anchor.y, 8, this.high - 70);
       this.anchor.x = clamp(this.anchor.x, 8, Math.max(8, this.wide - 200));

@@ -6,6 +6,10 @@ const MARKED = new Set(["captured", "again", "added", "changed", "removed", "haz
   "instead", "need"]);
 const KEPT = 100; // views that can be gone back to
 
+function alike(a, b) {
+  return ["zoom", "x", "y", "selected", "toggles"].every((name) => a[name] === b[name]);
+}
+
 export class Walk extends Part {
   reach = 1; // how many edges away what is selected still lights
   to = null; // the other end of a path from what is selected
@@ -28,17 +32,13 @@ export class Walk extends Part {
     if (key === "ArrowUp") return nearest(makers);
     if (key === "ArrowDown") return nearest(readers);
     // Siblings: what the same makers are read by, what the same readers read; else in the same row.
-    let others = new Set([...makers.flatMap((k) => v.outOf[k].map((e) => edge.t[e])),
+    const siblings = new Set([...makers.flatMap((k) => v.outOf[k].map((e) => edge.t[e])),
       ...readers.flatMap((k) => v.into[k].map((e) => edge.s[e]))]);
     const way = key === "ArrowRight" ? 1 : -1;
     const there = (k) => k !== i && way * (middle(k) - middle(i)) > 0.5;
-    let found = nearest([...others].filter(there));
-    if (found < 0) {
-      others = v.solid.filter((k) => box.y[k] < box.y[i] + box.h[i]
-        && box.y[k] + box.h[k] > box.y[i]);
-      found = nearest(others.filter(there));
-    }
-    return found;
+    const found = nearest([...siblings].filter(there));
+    return found >= 0 ? found : nearest(v.solid.filter((k) => there(k)
+      && box.y[k] < box.y[i] + box.h[i] && box.y[k] + box.h[k] > box.y[i]));
   }
 
   step(key) {
@@ -148,7 +148,7 @@ export class Walk extends Part {
     const { zoom, x, y, selected, toggles } = v;
     const last = this.views.at(-1);
     const now = { zoom, x, y, selected, toggles, family: v.drawing.family };
-    if (last && ["zoom", "x", "y", "selected", "toggles"].every((k) => last[k] === now[k])) return;
+    if (last && alike(last, now)) return;
     this.views.push(now);
     if (this.views.length > KEPT) this.views.shift();
   }
@@ -156,9 +156,7 @@ export class Walk extends Part {
   undo() {
     const v = this.viewer;
     let kept = this.views.pop();
-    while (kept && (kept.family !== v.drawing.family
-      || (kept.zoom === v.zoom && kept.x === v.x && kept.y === v.y
-        && kept.selected === v.selected && kept.toggles === v.toggles))) kept = this.views.pop();
+    while (kept && (kept.family !== v.drawing.family || alike(kept, v))) kept = this.views.pop();
     if (!kept) { v.say("There is no earlier view."); return; }
     const other = JSON.stringify(kept.toggles) !== JSON.stringify(v.toggles);
     if (other) { v.anchor = null; v.pendingFocus = null; v.toggles = kept.toggles; v.sendToggles(); }

@@ -397,7 +397,7 @@ class Arrangement {
     const n = way.length, up = this.items[target].flip ? -1 : 1;
     const out = this.items[source].flip ? -1 : 1;
     const start = [way[0], way[1] + 8 * out], end = [way[n - 2], way[n - 1] - 9 * up];
-    const found = router.between(...start, ...end, [], source);
+    const found = router.between(...start, ...end, source);
     if (!found) return null;
     router.take(found, source);
     return [way[0], way[1], ...found, way[n - 2], way[n - 1]];
@@ -421,22 +421,18 @@ class Arrangement {
       const [sx, middle] = side(index, right);
       const sy = y ?? middle;
       if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // it stands in the gap itself
-      const straight = [sx, sy, x, sy];
-      if (router.free(straight, [index], 1)) { router.take(straight, value); return straight; }
-      const found = router.across(sx + (right ? 8 : -8), sy, x, [], value);
-      if (found) {
-        const line = [sx, sy, ...found];
-        router.take(line, value);
-        return line;
-      }
-      return straight;
+      const straight = [sx, sy, x, sy], free = router.free(straight, [index], 1);
+      const around = free ? null : router.across(sx + (right ? 8 : -8), sy, x, value);
+      const line = around ? [sx, sy, ...around] : straight;
+      if (free || around) router.take(line, value);
+      return line;
     };
     for (const pair of over) {
-      const leaves = this.items[pair.source].flip ? null : pair.source;
-      if (leaves === null) continue; // from the backward half to the forward: none in a valid graph
-      if (!outs.has(leaves)) outs.set(leaves, lead(leaves, exit, true, null, leaves));
-      if (!entering.has(pair.target)) entering.set(pair.target, []);
-      entering.get(pair.target).push(pair);
+      const { source, target } = pair;
+      if (this.items[source].flip) continue; // from the backward half: none in a valid graph
+      if (!outs.has(source)) outs.set(source, lead(source, exit, true, null, source));
+      if (!entering.has(target)) entering.set(target, []);
+      entering.get(target).push(pair);
     }
     for (const [target, list] of entering) {
       const height = (pair) => outs.get(pair.source).at(-1);

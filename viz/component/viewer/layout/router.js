@@ -72,7 +72,7 @@ export class Router {
   }
 
   // The first box that a line across, from x0 to x1, comes too near; -1 where there is none.
-  first(x0, x1, y, own) {
+  first(x0, x1, y) {
     const { cells, boxes } = this, off = CLEAR - 0.5, way = x1 < x0 ? -1 : 1;
     const low = Math.floor((y - off) / CELL), high = Math.floor((y + off) / CELL);
     const [left, right] = way > 0 ? [x0, x1] : [x1, x0];
@@ -82,7 +82,7 @@ export class Router {
       for (let j = low; j <= high; j++) {
         for (const b of cells.get(i * 65536 + j) ?? []) {
           const box = boxes[b];
-          if (box.y >= y + off || box.y + box.h <= y - off || own.includes(b)) continue;
+          if (box.y >= y + off || box.y + box.h <= y - off) continue;
           if (box.x >= right + off || box.x + box.w <= left - off) continue;
           const side = way * (way > 0 ? box.x : box.x + box.w);
           if (side < near) { near = side; found = b; }
@@ -94,11 +94,11 @@ export class Router {
   }
 
   // A way to any height of the vertical line at `ex`: straight on, and around each box on it.
-  across(sx, sy, ex, own, value) {
+  across(sx, sy, ex, value) {
     const line = [sx, sy], way = ex < sx ? -1 : 1;
     let x = sx, y = sy;
     for (let hop = 0; hop < HOPS; hop++) {
-      const b = this.first(x, ex, y, own);
+      const b = this.first(x, ex, y);
       if (b < 0) { line.push(ex, y); return corners(pairsOf(line)); }
       const { x: left, w } = this.boxes[b];
       const [before, after] = way > 0 ? [left, left + w + CLEAR] : [left + w, left - CLEAR];
@@ -125,7 +125,7 @@ export class Router {
   }
 
   // A way between two points, however far.
-  between(sx, sy, ex, ey, own, value) {
+  between(sx, sy, ex, ey, value) {
     if (Math.abs(ex - sx) + Math.abs(ey - sy) < NEAR) {
       for (const room of [60, 240, 1000]) {
         const found = this.way(sx, sy, ex, ey, value, room);
@@ -135,10 +135,10 @@ export class Router {
     const down = ey < sy ? -1 : 1;
     for (const short of [20, 60, 200, 600]) { // first along until shortly before the end, then across
       const stop = down * (ey - down * short - sy) > 0 ? ey - down * short : sy;
-      const along = stop === sy ? [sy, sx] : this.other.across(sy, sx, stop, own, value);
+      const along = stop === sy ? [sy, sx] : this.other.across(sy, sx, stop, value);
       if (!along) continue;
       const [y, x] = along.slice(-2);
-      const over = this.across(x, y, ex, own, value);
+      const over = this.across(x, y, ex, value);
       if (!over) continue;
       const [ox, oy] = over.slice(-2);
       for (const room of [60, 240, 1000]) {
@@ -154,9 +154,8 @@ export class Router {
     for (let i = 2; i < line.length; i += 2) {
       const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
       if (x0 !== x1 && y0 !== y1) continue;
-      const key = x0 === x1 ? `x${Math.round(x0)}` : `y${Math.round(y0)}`;
-      const piece = x0 === x1 ? [Math.min(y0, y1), Math.max(y0, y1), value]
-        : [Math.min(x0, x1), Math.max(x0, x1), value];
+      const [key, a, b] = x0 === x1 ? [`x${Math.round(x0)}`, y0, y1] : [`y${Math.round(y0)}`, x0, x1];
+      const piece = [Math.min(a, b), Math.max(a, b), value];
       if (this.taken.has(key)) this.taken.get(key).push(piece); else this.taken.set(key, [piece]);
     }
   }

@@ -118,7 +118,7 @@ export class Show extends Part {
 
   end() { if (this.active) { this.stop.abort(); this.overPage(false); } }
 
-  async fullChanged() {
+  fullChanged() {
     const v = this.viewer;
     if (!document.fullscreenElement && this.active) this.overPage(true);
     v.resize();
@@ -260,11 +260,11 @@ export class Show extends Part {
     this.tell();
     const v = this.viewer;
     const i = id === null ? -1 : v.boxOf(id);
-    if (i < 0) { this.glide(...this.whole()); return; }
+    if (i < 0) { this.glide(v.whole()); return; }
     const { box } = v.drawing;
     const zoom = Math.max(v.zoom, READABLE);
-    this.glide(zoom, v.wide / 2 - (box.x[i] + box.w[i] / 2) * zoom,
-      v.high / 2 - (box.y[i] + Math.min(box.h[i], 200) / 2) * zoom);
+    this.glide({ zoom, x: v.wide / 2 - (box.x[i] + box.w[i] / 2) * zoom,
+      y: v.high / 2 - (box.y[i] + Math.min(box.h[i], 200) / 2) * zoom });
   }
 
   // The modules around a capture, and no others than before; what is seen stays where it is.
@@ -292,14 +292,7 @@ export class Show extends Part {
     if (this.active) this.before.toggles = { ...this.before.toggles, ...change };
   }
 
-  whole() {
-    const v = this.viewer;
-    const { width, height } = v.drawing;
-    const zoom = v.fitZoom();
-    return [zoom, (v.wide - width * zoom) / 2, (v.high - height * zoom) / 2];
-  }
-
-  glide(zoom, x, y) {
+  glide({ zoom, x, y }) {
     const v = this.viewer;
     cancelAnimationFrame(this.gliding);
     const from = [v.zoom, v.x, v.y], to = [zoom, x, y], began = performance.now();
@@ -340,16 +333,14 @@ export class Show extends Part {
     const at = v.root.getRootNode().activeElement;
     if ((e.key === "Enter" || e.key === " ") && at?.matches("button")) { e.stopPropagation(); at.click(); e.preventDefault(); return; }
     const pan = (dx, dy) => () => { v.x += dx; v.y += dy; v.redraw(); };
-    const end = this.cuts.length - 1;
+    const back = () => this.step(-1), on = () => this.step(1), whole = () => this.glide(v.whole());
+    const { act } = v.gestures;
     const keys = {
       ArrowLeft: () => this.go(this.at - 1), ArrowRight: () => this.go(this.at + 1),
-      Home: () => this.go(0), End: () => this.go(end),
-      ArrowUp: () => this.step(-1), ArrowDown: () => this.step(1),
-      PageUp: () => this.step(-1), PageDown: () => this.step(1), " ": () => this.step(1),
-      "[": () => this.step(-1), "]": () => this.step(1),
-      "+": () => v.zoomBy(1.3), "=": () => v.zoomBy(1.3), "-": () => v.zoomBy(1 / 1.3),
-      f: () => this.glide(...this.whole()), 0: () => this.glide(...this.whole()),
-      F: () => this.toggleFull(), "?": () => v.gestures.help(),
+      Home: () => this.go(0), End: () => this.go(this.cuts.length - 1),
+      ArrowUp: back, PageUp: back, "[": back, ArrowDown: on, PageDown: on, "]": on, " ": on,
+      "+": act.in, "=": act.in, "-": act.out, f: whole, 0: whole,
+      F: () => this.toggleFull(), "?": act.help,
       Escape: () => {
         if (!v.help.classList.contains("hidden")) v.gestures.help();
         else if (this.capture !== null) this.choose(null);
