@@ -30,11 +30,16 @@ def check_python() -> None:
         raise EngineError("usage", "relascope needs Python 3.10, 3.11 or 3.12.", where, hint)
 
 
+def user_folder(variable: str, usual: str) -> Path:
+    """The user's folder `relascope`, below the one that a variable names, or below the usual one in
+    the home. Raises RuntimeError where there is neither."""
+    named = os.environ.get(variable, "")
+    return (Path(named) if os.path.isabs(named) else Path.home() / usual) / "relascope"
+
+
 def cache_folder() -> Path:
-    """Where what can be made anew is kept. Raises RuntimeError where the user has no home, and no
-    variable names the folder."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "relascope"
+    """Where what can be made anew is kept; raises as `user_folder`."""
+    return user_folder("XDG_CACHE_HOME", ".cache")
 
 
 @contextmanager

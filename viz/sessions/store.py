@@ -1,6 +1,5 @@
 """Where sessions are kept: SQLite and the models' files in the user's data folder."""
 
-import os
 import secrets
 import shutil
 import sqlite3
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relascope.core.errors import refusing
+from relascope.core.place import user_folder
 from relascope.viz.sessions.state import Session, from_text
 
 OPEN, OF_SESSION = "RELASCOPE_OPEN", "session:"
@@ -48,9 +48,7 @@ class File:
 
 def folder() -> Path:
     """`relascope` below XDG_DATA_HOME, or below `~/.local/share`."""
-    named = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "share"
-    return base / "relascope"
+    return user_folder("XDG_DATA_HOME", ".local/share")
 
 
 def new_id() -> str:

@@ -2,17 +2,16 @@
 
 import json
 import logging
-import os
 from pathlib import Path
+
+from relascope.core.place import user_folder
 
 _log = logging.getLogger("relascope.page")
 
 
 def path() -> Path:
     """The file: `relascope/settings.json` below XDG_CONFIG_HOME, or below `~/.config`."""
-    named = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(named) if os.path.isabs(named) else Path.home() / ".config"
-    return base / "relascope" / "settings.json"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "settings.json"
 
 
 def recall(name: str) -> str | None:
