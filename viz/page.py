@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import EngineError, refusing
 from relascope.core.place import check_python
 from relascope.engine.limits import of_page
 from relascope.engine.places import most_of_page
@@ -37,16 +37,12 @@ def main() -> None:
         check_python()
         if not gate.stands():
             raise EngineError("usage", *_NO_GATE)
-        enter_named()
+        with refusing("usage", "{}.", VARIABLE, "Start the page with another file."):
+            enter_named()
         of_page()
         most_of_page()
     except EngineError as error:
         frame.show_error(error)
-        return
-    except ValueError as wrong:
-        frame.show_error(
-            EngineError("usage", f"{wrong}.", VARIABLE, "Start the page with another file.")
-        )
         return
     settled()
     tour.arrive()
@@ -60,7 +56,7 @@ def main() -> None:
         sidebar.head()
         no_relay = available()
         ir = sidebar.choose_ir(no_relay)
-        cache = cache_of_session(ir, sidebar.first_source())
+        cache = cache_of_session(ir, sidebar.sample_source())
         screen = sidebar.show(cache, ir)
         session_list.button()
         opening.recent()

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 3680,
     "commands": 3372,
-    "core": 1309,
+    "core": 1314,
     "engine": 41255,
     "passes": 11143,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25352,
+    "viz": 25257,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

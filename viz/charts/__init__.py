@@ -29,6 +29,8 @@ _CLIPS = {  # of the shapes, for a legend
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
 _MOST_BARS, _MOST_STEPS = 20, 1000
+_LEFT: Row = {"align": "right", "dx": -6}  # of a rule, where words stand
+_RIGHT: Row = {"align": "left", "dx": 6}
 _HELD = {"captured": CAPTURED, "computed again": between("again"), "written on the way": QUIET}
 
 
@@ -166,9 +168,7 @@ def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
     named = {"what": what, "label": what.replace(" ", "\n", 1)}
     base = _of([{"bytes": held, "size": size(held), **named}]).encode(x="bytes:Q")
     told = tips("what:N; what", "size:N; kept")
-    where: Row = {"align": "left", "dx": 6}
-    if held > 0.5 * most:
-        where = {"align": "right", "dx": -6}
+    where: Row = _LEFT if held > 0.5 * most else _RIGHT
     text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
     return [
         base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),
@@ -206,15 +206,11 @@ def live_bytes_chart(held: Row) -> alt.LayerChart:
         x=x, y=y, color=alt.Color("what:N", scale=colours, legend=legend), order="order:O"
     )
     rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
-    beside: dict[str, Row] = {
-        "forward": {"align": "right", "dx": -6},
-        "backward": {"align": "left", "dx": 6},
-    }
     sides = [
         _of([{"node": turn, "word": word}])
         .mark_text(color=QUIET, **where, y=6, fontSize=11)
         .encode(x="node:Q", text="word:N")
-        for word, where in beside.items()
+        for word, where in (("forward", _LEFT), ("backward", _RIGHT))
     ]
     told = tips("phase:N", "node:Q", "size:N; held")
     spots = _of([{**s, "size": size(s["bytes"])} for s in steps])

@@ -10,11 +10,6 @@ _SILENT |= {"float32", "void", "same"}
 _LONGEST = 30
 
 
-def box_width(node: Node) -> int:
-    """How many characters wide a node's box is, about."""
-    return max(len(title(node)), len(subtitle(node)))
-
-
 def shorten(text: str, longest: int = _LONGEST) -> str:
     """The text, with an ellipsis in place of what goes beyond `longest` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

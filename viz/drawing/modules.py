@@ -155,6 +155,14 @@ def module_groups(graph: Graph) -> GroupTree:
     return _filled(graph, _rolled_up(graph, groups, group_of), group_of)
 
 
+def module_in(graph: Graph, path: str) -> str:
+    """A module, by its path, or the innermost around it that nodes are in; "" where none is."""
+    scopes = [f"{n.scope}." for n in graph]
+    while path and not any(s.startswith(f"{path}.") for s in scopes):
+        path = path.rpartition(".")[0]
+    return path
+
+
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
     """The modules of a larger graph, a `tree`, holding and counting what a graph has of it; `slot`
     is by the id of each node that of the larger graph's node in whose place it stands."""

@@ -104,7 +104,10 @@ def _fused(node: Node) -> tuple[str, ...]:
 
 def _size(node: Node | None) -> tuple[bool, int]:
     """Whether a box has a second line, and about how many characters wide it is."""
-    return (bool(labels.subtitle(node)), labels.box_width(node)) if node else (False, 0)
+    if node is None:
+        return False, 0
+    second = labels.subtitle(node)
+    return bool(second), max(len(labels.title(node)), len(second))
 
 
 def _larger(old: Node | None, new: Node) -> Node:

@@ -120,26 +120,15 @@ def _packed(data: Any) -> str:
 
 
 _WIDTH = 700  # pixels, of charts that are as wide as what they stand in
+_WORDS = dict.fromkeys(("labelColor", "titleColor"), "currentColor")
+_LINES = dict.fromkeys(("domainColor", "tickColor", "gridColor"), "var(--st-border-color)")
+_FAINT = {"labelOpacity": 0.8, "titleOpacity": 0.8, "titleFontWeight": "normal"}
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
     "font": "Source Sans, sans-serif",
     "view": {"stroke": None},
-    "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "domainColor": "var(--st-border-color)",
-        "tickColor": "var(--st-border-color)",
-        "gridColor": "var(--st-border-color)",
-        "labelOpacity": 0.8,
-        "titleFontWeight": "normal",
-        "titleOpacity": 0.8,
-    },
-    "legend": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "labelFontSize": 12,
-        "columnPadding": 24,
-    },
+    "axis": {**_WORDS, **_LINES, **_FAINT},
+    "legend": {**_WORDS, "labelFontSize": 12, "columnPadding": 24},
     "text": {"color": "currentColor"},
     "range": {"category": list(CATEGORIES)},
 }

@@ -9,6 +9,7 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.results import ImportChange, ModelInfo
 from relascope.viz.component import drawn, graph_view
 from relascope.viz.drawing.drawing import focus_on
+from relascope.viz.drawing.modules import module_in
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.screen import Screen, look_at
@@ -74,14 +75,8 @@ def _focus(graph: Graph, chosen: ImportChange) -> str | None:
     """The first of its nodes; without any, the innermost module around it that has some."""
     if chosen.nodes:
         return chosen.nodes[0]
-    scopes = {n.scope for n in graph}
-    around = {".".join(s.split(".")[:n]) for s in scopes for n in range(1, s.count(".") + 2)}
-    for module in filter(None, chosen.modules):
-        while module and module not in around:
-            module = module.rpartition(".")[0]
-        if module:
-            return focus_on(module)
-    return None
+    modules = filter(None, (module_in(graph, path) for path in chosen.modules))
+    return next(map(focus_on, modules), None)
 
 
 def _modules(screen: Screen) -> None:

@@ -93,17 +93,13 @@ def _source(source: ModelSource, name: str) -> str:
     given["tensors"] = tensors, ()
     kinds = [input_text(*one) for one in source.inputs]
     types = _quoted("\n".join(kinds))
+    said = {k: f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default}
     if _is_named(source):
-        said = [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default]
-        said += [f"inputs=parse_inputs({types})"] if kinds else []
-        return f"ModelSource({', '.join([_quoted(name), *said])})"
-    of_file = ("seed", "training", "dtype")
-    said, more = (
-        [f"{k}={_quoted(v)}" for k, (v, default) in given.items() if v != default and chosen(k)]
-        for chosen in (of_file.__contains__, lambda k: k not in of_file)
-    )
-    made = f"source_from_file({', '.join([_quoted(name), types, *said])})"
-    return f"replace({', '.join([made, *more])})" if more else made
+        inputs = [f"inputs=parse_inputs({types})"] if kinds else []
+        return f"ModelSource({', '.join([_quoted(name), *said.values(), *inputs])})"
+    of_file = [said.pop(k) for k in ("seed", "training", "dtype") if k in said]
+    made = f"source_from_file({', '.join([_quoted(name), types, *of_file])})"
+    return f"replace({', '.join([made, *said.values()])})" if said else made
 
 
 def _steps(ir: str, pipeline: Pipeline) -> Iterator[str]:

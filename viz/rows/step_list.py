@@ -115,7 +115,6 @@ def side_text(side: str, about: Row) -> str:
 
 def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
     """Steps of two runs beside each other, as of `viz.compare.runs.compare`; `first` differs."""
-
     shown = []
     for row in rows:
         said = ["parts here"] if _is_first(row, first) else []

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import isfinite
+from operator import attrgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -386,10 +387,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 def get(session: Session, path: str) -> Any:
     """A field by its path: "model.batch"."""
-    value: Any = session
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
+    return attrgetter(path)(session)
 
 
 def changed(session: Session, values: Mapping[str, Any]) -> Session:

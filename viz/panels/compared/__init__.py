@@ -17,7 +17,7 @@ from relascope.viz.compare.match import Matching, Pair, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
-from relascope.viz.drawing.modules import BACKWARD, FORWARD
+from relascope.viz.drawing.modules import BACKWARD, FORWARD, module_in
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
 from relascope.viz.panels.shell.table import picked, show_sections, table
 from relascope.viz.rows import Row, formats, tables
@@ -76,7 +76,28 @@ def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashabl
     for side in _SIDES:
         st.caption(plain_text(side_text(side, document[side])))
     at = _place(document)
-    _figures_and_graphs(a, b, derive, key, at)
+    words, columns, tables = st.container(), side_by_side("against", [1, 1]), st.container()
+    sides = zip((a, b), _SIDES, at[1:], columns, strict=True)
+    i, j = (_program(run, side, index, (*key, *at), column) for run, side, index, column in sides)
+    left, right = a.graph(i), b.graph(j)
+    if left is None or right is None:
+        gone = " and ".join(s.upper() for s, g in zip(_SIDES, (left, right), strict=True) if not g)
+        st.caption(f"There is no graph of {gone} here: loops have none, nor have lower levels.")
+        return
+
+    def hold() -> _Comparison:
+        matching = match(left, right)
+        alignment = Alignment(matching) if left.ir != right.ir else None
+        return _Comparison(repr((*key, i, j)), matching, runs.program_document(matching), alignment)
+
+    held: _Comparison = derive(hold, "held", *key, i, j)
+    with words:
+        looks = _looks(held, state.get(_CHOICE))
+    for which, (column, graph) in enumerate(zip(columns, (left, right), strict=True)):
+        with column:
+            _view(held, which, graph, looks[which])
+    with tables:
+        _tables(held)
 
 
 def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
@@ -84,7 +105,14 @@ def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
     differ = [r for r in rows if step_differs(r, first)]
     listed, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
     row = picked(key, len(listed))
-    _steps(listed, first, key)
+    if listed:
+        wide = {"pass": "medium", "what differs": "medium"}
+        height: Any = "auto" if len(listed) < 8 else 290
+        rows_beside = steps_beside(listed, first)["rows"]
+        table(rows_beside, key=key, on_select="rerun", wide=wide, height=height)
+        st.caption("Click a row's box to see both programs after that step.")
+    else:
+        st.caption("Both have the same passes; none took much longer in one (run once).")
     if quiet := len(rows) - len(differ):
         text = f"Also the {formats.number(quiet)} that both have, and that take as long"
         st.toggle(text, key=_ALL)
@@ -118,51 +146,6 @@ def _last(rows: Iterable[Row]) -> tuple[int, int]:
     """Of each run the last step in some rows, -1 without one."""
     i, j = (max((r[s] for r in rows if r[s] is not None), default=-1) for s in _SIDES)
     return i, j
-
-
-def _steps(rows: list[Row], first: Row | None, key: str) -> None:
-    if not rows:
-        st.caption("Both have the same passes; none took much longer in one (run once).")
-        return
-    table(
-        steps_beside(rows, first)["rows"],
-        key=key,
-        on_select="rerun",
-        wide={"pass": "medium", "what differs": "medium"},
-        height="auto" if len(rows) < 8 else 290,
-    )
-    st.caption("Click a row's box to see both programs after that step.")
-
-
-def _figures_and_graphs(
-    a: runs.ComparedRun,
-    b: runs.ComparedRun,
-    derive: Derive,
-    key: tuple[Hashable, ...],
-    at: tuple[str, int, int],
-) -> None:
-    words, columns, tables = st.container(), side_by_side("against", [1, 1]), st.container()
-    sides = zip((a, b), _SIDES, at[1:], columns, strict=True)
-    i, j = (_program(run, side, index, (*key, *at), place) for run, side, index, place in sides)
-    left, right = a.graph(i), b.graph(j)
-    if left is None or right is None:
-        gone = " and ".join(s.upper() for s, g in zip(_SIDES, (left, right), strict=True) if not g)
-        st.caption(f"There is no graph of {gone} here: loops have none, nor have lower levels.")
-        return
-
-    def hold() -> _Comparison:
-        matching = match(left, right)
-        alignment = Alignment(matching) if left.ir != right.ir else None
-        return _Comparison(repr((*key, i, j)), matching, runs.program_document(matching), alignment)
-
-    held: _Comparison = derive(hold, "held", *key, i, j)
-    with words:
-        looks = _looks(held, st.session_state.get(_CHOICE))
-    for side, (column, graph) in enumerate(zip(columns, (left, right), strict=True)):
-        with column:
-            _view(held, side, graph, looks[side])
-    with tables:
-        _tables(held)
 
 
 def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, column: Any) -> int:
@@ -259,9 +242,7 @@ def _module_looks(
     held: _Comparison, side: int, path: str, title: str, own: Marks
 ) -> tuple[Marks, Marks]:
     """Of a module, or of a node that one side alone has: the same module, or the nearest around."""
-    scopes, found = [f"{n.scope}." for n in held.graphs[1 - side]], path
-    while found and not any(s.startswith(f"{found}.") for s in scopes):
-        found = found.rpartition(".")[0]
+    found = module_in(held.graphs[1 - side], path)
     how = "same module only" if found == path else "enclosing module only"
     said = (f"module {found}", "part", how) if found else ("–", "none", "no counterpart")
     _told_of(side, title, *said)

@@ -143,14 +143,12 @@ def _sample(screen: Screen | None) -> _ChosenSide | None:
     ir = _ir(screen)
     if name is None:
         return None
-    sample = SAMPLES[name]
-    source = ModelSource(name, sample.default_batch, sample.default_tokens)
-    return _of_source(screen, ir, source, sample.title)
+    return _of_source(screen, ir, sidebar.sample_source(name), SAMPLES[name].title)
 
 
 def _of_source(screen: Screen | None, ir: str, source: ModelSource, label: str) -> _ChosenSide:
     """A model in the mode of the page's, through the page's passes where they are its own IR's."""
-    cache = cache_of_session(ir, sidebar.first_source())
+    cache = cache_of_session(ir, sidebar.sample_source())
     if screen is None:
         return _model(cache, ir, source, default_pipeline(ir, False, "tvm"), label)
     own = screen.source
@@ -221,7 +219,7 @@ def _session(screen: Screen | None) -> _ChosenSide | None:
         return _recording(str(file), digest)
     source = session.model.source(str(file or ""))
     pipeline = read_pipeline(session.ir, pipeline_text(session))
-    cache = cache_of_session(session.ir, sidebar.first_source())
+    cache = cache_of_session(session.ir, sidebar.sample_source())
     return _model(cache, session.ir, source, pipeline, label)
 
 

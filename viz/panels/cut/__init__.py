@@ -7,7 +7,7 @@ import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.passes.catalogue import gradients
-from relascope.viz.component import beside, graph_view
+from relascope.viz.component import beside, graph_view, selected_of
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier
@@ -47,7 +47,8 @@ def show(screen: Screen) -> None:
         show_error(error)
         captures.undo(screen, joint)
         return
-    node_id = captures.chosen_in(joint)
+    selected = selected_of(captures.VIEW)
+    node_id = selected if selected in joint.by_id else None
     # First the graph, which is what is waited for; then the rest.
     with picture, boundary(screen.cache, picture=True):
         opened = screen.derive(lambda: overview(coloured), "overview")

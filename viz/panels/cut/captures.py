@@ -4,7 +4,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
-from relascope.viz.component import picking, selected_of
+from relascope.viz.component import picking
 from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
@@ -16,12 +16,6 @@ from relascope.viz.rows.sections import Section
 
 VIEW = "joint_view"
 """Key of the joint graph's view, whose selection is the chosen tensor, in the tables as well."""
-
-
-def chosen_in(graph: Graph) -> str | None:
-    """The node of the joint graph that is selected in its view."""
-    selected = selected_of(VIEW)
-    return selected if selected in graph.by_id else None
 
 
 def show(cut: Cut, document: Row, node_id: str | None) -> None:

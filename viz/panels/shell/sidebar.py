@@ -51,10 +51,9 @@ KINDS = (
 _UPLOAD_LIMIT_MB = 1024
 
 
-def first_source() -> ModelSource:
-    """The model that a new page opens with."""
-    sample = SAMPLES[FIRST]
-    return ModelSource(FIRST, batch=sample.default_batch, tokens=sample.default_tokens)
+def sample_source(name: str = FIRST) -> ModelSource:
+    """A sample at its usual sizes; without a name, the one that a new page opens with."""
+    return ModelSource(name, SAMPLES[name].default_batch, SAMPLES[name].default_tokens)
 
 
 def head() -> None:

@@ -4,7 +4,7 @@ import re
 import struct
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -30,7 +30,7 @@ _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters o
 _FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
 _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
-_WHOLE = "keep_recorded_types"
+_WHOLE, _SENT = "keep_recorded_types", "recorded_text_sent"
 
 
 def show(opened: OpenedRecording) -> None:
@@ -57,7 +57,7 @@ def _board(opened: OpenedRecording) -> None:
         if opened.recording.about.get("level") == "modules":
             _as_model(opened, row)
     with left:
-        _run_list(opened.packed, len(opened.rows), number, key="run_list", on_select=choose)
+        _run_list(opened, number)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, number, choose)
         handing_on.of_recording(opened.recording)
@@ -110,7 +110,7 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
     if graph is None or view == "Text":
         relay = opened.recording.text(shown).startswith("#[version")
         whole = relay and controls.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP)
-        _text_diff(opened.sides(old, new, bool(whole)), key="recorded_text")
+        _text_diff(opened.sides(old, new, bool(whole)))
     elif len(graph) > MOST_NODES:
         st.caption(
             f"{formats.number(len(graph))} nodes are too many to be drawn. The text shows them."
@@ -244,28 +244,26 @@ def _function(names: Sequence[str], place: DeltaGenerator) -> str:
     return found or names[0]
 
 
-def _run_list(
-    rows: bytes, count: int, selected: int, *, key: str, on_select: Callable[[int], None]
-) -> None:
-    """Draw the list of `count` passes, as `packed` made it, the selected one by its number;
-    `on_select` is called with the number of a pass that is chosen.
+def _run_list(opened: OpenedRecording, selected: int) -> None:
+    """Draw the list of passes, the selected one by its number.
 
     Only rows that can be seen are drawn, for a compile runs thousands of passes; what is folded,
     filtered and searched for is the browser's own, which takes a stranger's texts as text.
     """
 
     def chosen() -> None:
-        number = (st.session_state.get(key) or {}).get("select")
-        if isinstance(number, int) and 0 <= number < count:
-            on_select(number)
+        number = (st.session_state.get("run_list") or {}).get("select")
+        if isinstance(number, int) and 0 <= number < len(opened.rows):
+            choose(number)
 
-    small("run_list")(key=key, data=struct.pack("<i", selected) + rows, on_select_change=chosen)
+    data = struct.pack("<i", selected) + opened.packed
+    small("run_list")(key="run_list", data=data, on_select_change=chosen)
 
 
-def _text_diff(data: bytes, *, key: str) -> None:
+def _text_diff(data: bytes) -> None:
     """Draw what `OpenedRecording.sides` made."""
-    sent: tuple[bytes, float] | None = st.session_state.get(f"{key}_sent")
+    sent: tuple[bytes, float] | None = st.session_state.get(_SENT)
     if sent is None or sent[0] != data:
-        sent = st.session_state[f"{key}_sent"] = data, time.time()
+        sent = st.session_state[_SENT] = data, time.time()
     # A component that is being loaded may get what was sent last before what was sent first.
-    small("text_diff")(key=key, data=struct.pack("<d", sent[1]) + data)
+    small("text_diff")(key="recorded_text", data=struct.pack("<d", sent[1]) + data)
