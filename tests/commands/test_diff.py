@@ -20,8 +20,7 @@ def test_the_status_is_0_where_both_are_the_same_and_1_where_they_part_at_a_pass
     assert run("diff", "mlp", "mlp").stdout.startswith("They are the same.")
     asked = ("diff", "mlp", "mlp", "--passes", "default", "--passes-b", "default|-fold")
     found = document(*asked, status=1)
-    assert not found["same"]
-    assert found["first_difference"]["pass"] == "fold"
+    assert (found["same"], found["first_difference"]["pass"]) == (False, "fold")
     assert {r["pass"] for r in found["steps"] if r["only"]} == {"fold"}
     assert "-fold" in found["b"]["pipeline"] and "-fold" not in found["a"]["pipeline"]
     said = run(*asked).stdout
@@ -30,14 +29,13 @@ def test_the_status_is_0_where_both_are_the_same_and_1_where_they_part_at_a_pass
 
 
 def test_recordings_need_no_engine(tmp_path):
-    one, other = recorded(tmp_path / "a.rsc"), recorded(tmp_path / "b.rsc", passes=2)
-    assert document("diff", str(one), str(one))["same"]
-    found = document("diff", str(one), str(other), status=1)
+    one, page = str(recorded(tmp_path / "a.rsc")), tmp_path / "both.html"
+    both = "diff", one, str(recorded(tmp_path / "b.rsc", passes=2))
+    assert document("diff", one, one)["same"]
+    found = document(*both, status=1)
     assert {r["pass"] for r in found["steps"] if r["only"] == "b"} == {"tir.Pass0", "tir.Pass1"}
     assert "took longer" not in found["verdict"]
-    assert run("diff", str(one), str(other)).returncode == 1
-    page = tmp_path / "both.html"
-    assert run("diff", str(one), str(other), "-o", str(page)).returncode == 1
+    assert run(*both, "-o", str(page)).returncode == 1
     assert "<title>" in page.read_text() and "a.rsc and" in page.read_text()
 
 

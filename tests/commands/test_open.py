@@ -51,10 +51,13 @@ def path(tmp_path):
     return str(recorded(tmp_path / "run.rsc"))
 
 
+STOPPED = "The compile failed in pass 5, Breaks: ValueError: no axis 7 here"
+
+
 def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
     said = run("open", path, "--print").stdout
     assert "    1    FoldTranspose" in said and "Where the time is" in said
-    assert "ValueError: no axis 7 here" in said
+    assert STOPPED in said
     found = document("open", path, "--json")
     assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]
     assert found["totals"][0]["pass"] == "FoldTranspose" and found["totals"][0]["runs"] == 1
@@ -68,11 +71,8 @@ def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
 
 
 def test_it_says_where_a_compile_stopped(path):
-    sentence = "The compile failed in pass 5, Breaks: ValueError: no axis 7 here"
-    assert sentence in run("open", path, "--print").stdout
     rows = pass_rows(read(Path(path)))
-    assert end_words(rows) == sentence
-    assert end_words(rows[:5]) == ""
+    assert (end_words(rows), end_words(rows[:5])) == (STOPPED, "")
     killed = [*rows[:1], {**rows[1], "seconds": None, "ended": False}]
     assert end_words(killed) == ""  # what ran around it ended: its error was handled
     killed[0] = {**killed[0], "ended": False}
@@ -128,16 +128,15 @@ def test_there_are_only_so_many_passes_and_functions_that_they_change(tmp_path, 
         lines += _change(number, number % 2, 1 - number % 2)
     path = _recording(tmp_path / "run.rsc", *lines)
     assert len(read(path).passes) == 9
-    monkeypatch.setattr(reading, "_MOST", 200)
-    with pytest.raises(EngineError, match="more than 200 functions"):
-        read(path)
-    monkeypatch.setattr(reading, "_MOST_PASSES", 8)
-    monkeypatch.setattr(reading, "_MOST", 2000)
-    with pytest.raises(EngineError, match="more than 8 passes"):
-        read(path)
-    monkeypatch.setattr(reading, "_LONGEST_LINE", 100)
-    with pytest.raises(EngineError, match="damaged in line 4"):
-        read(path)
+    for limit, most, why in (
+        ("_MOST", 200, "more than 200 functions"),
+        ("_MOST_PASSES", 8, "more than 8 passes"),
+        ("_LONGEST_LINE", 100, "damaged in line 4"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(reading, limit, most)
+            with pytest.raises(EngineError, match=why):
+                read(path)
 
 
 def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
@@ -190,15 +189,13 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     other = replace(by_id[graph.outputs[0]], outputs=(TensorType((8, 32), "float16"),))
     half = replace(graph, nodes=tuple(other if n.id == other.id else n for n in graph))
     raised = written(tmp_path / "raised.rsc", [("Raises", "Traceback\nValueError: no good")])
-    assert parts(raised) == ()
     assert why_none(raised) == "Pass 0, Raises: It raised ValueError: no good."
     changed = written(tmp_path / "half.rsc", [("Half", half)])
-    assert parts(changed) == ()
     assert why_none(changed).startswith("From pass 0, Half, on: It returns float16[8, 32], and no")
+    assert parts(raised) == parts(changed) == ()
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
-    assert part.made == (RunOfModule(1, 0),)
-    assert part.end == "Pass 1, Raises: It raised no good."
+    assert (part.made, part.end) == ((RunOfModule(1, 0),), "Pass 1, Raises: It raised no good.")
 
 
 def _found(part, kind):
@@ -250,10 +247,9 @@ def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypa
     found = read(path)
     monkeypatch.setattr(reading, "_LONGEST_MODULE", 1000)
     assert json.loads(found.module(0, after=True)) == {"arrays": ["x" * 100]}
-    with pytest.raises(EngineError, match="more than 2 GiB"):
-        found.module(1, after=True)
-    with pytest.raises(EngineError, match="is damaged"):
-        found.module(2, after=True)
+    for number, why in ((1, "more than 2 GiB"), (2, "is damaged")):
+        with pytest.raises(EngineError, match=why):
+            found.module(number, after=True)
 
 
 def test_a_step_is_a_diff_that_follows_the_numbers_or_says_why_there_is_none(path):
@@ -266,8 +262,8 @@ def test_a_step_is_a_diff_that_follows_the_numbers_or_says_why_there_is_none(pat
     ]
     assert "There is no pass 9" in run("open", path, "--step", "9").stderr
     said = run("open", path, "--step", "5")
-    assert said.returncode == 1
-    assert "What pass 5, Breaks, changed is not known. It raised ValueError: no axis" in said.stderr
+    why = "What pass 5, Breaks, changed is not known. It raised ValueError: no axis"
+    assert said.returncode == 1 and why in said.stderr
     assert "It changed nothing." in run("open", path, "--step", "2").stdout
 
 
@@ -282,8 +278,8 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
     assert run("open", path, "-o", str(plain)).returncode == 0
     assert json.loads(plain.read_text())["totals"][0]["pass"] == "FoldTranspose"
     refused = run("open", path, "-o", str(tmp_path / "run.svg"))
-    assert refused.returncode == 2
-    assert "Give one of: .html, .page.json, .csv, .json, .rsc." in refused.stderr
+    kinds = "Give one of: .html, .page.json, .csv, .json, .rsc."
+    assert refused.returncode == 2 and kinds in refused.stderr
     with Path(path).open("a") as out:
         out.write('{"begin": 9')
     refused = run("open", path, "-o", str(tmp_path / "cut.rsc"))
@@ -318,11 +314,10 @@ def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):
         taken_apart(Path(path))
 
 
-def test_a_damaged_recording_is_one_by_its_name(tmp_path):
-    for name, wanted in (("broken.rsc", True), ("broken.pt", False)):
-        path = tmp_path / name
-        path.write_bytes(bytes(range(256)))
-        assert is_recording(path) is wanted
+@pytest.mark.parametrize(("name", "wanted"), [("broken.rsc", True), ("broken.pt", False)])
+def test_a_damaged_recording_is_one_by_its_name(name, wanted, tmp_path):
+    (tmp_path / name).write_bytes(bytes(range(256)))
+    assert is_recording(tmp_path / name) is wanted
 
 
 @pytest.mark.parametrize(("largest", "has_page"), [(1 << 20, True), (1 << 10, False)])

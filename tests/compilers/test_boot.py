@@ -5,9 +5,7 @@ Each boot happens in a process of its own: a TVM cannot be unloaded.
 
 import ctypes
 import importlib.util
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +13,8 @@ import pytest
 from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 
+import answers
+from answers import refused
 from limits import ELEMENTWISE
 from place import ROOT
 from relascope.core.errors import EngineError
@@ -30,24 +30,20 @@ from relascope.engine.relay.tvm.cuda_stubs import (
 
 
 def answer(code: str, tmp_path: Path, **environment: str):
+    """Of a process that has no other variables, nor a program in its path."""
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
-    variables = {"PATH": str(empty), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return answers.answer(code, {"PATH": str(empty), "HOME": str(tmp_path)}, **environment)
 
 
 @pytest.fixture(scope="module")
 def needs():
     found = finding.installation()
-    assert found.origin == "bitblas"
-    assert found.library is not None
+    assert found.origin == "bitblas" and found.library is not None
     return read_needs(found.library)
 
 
+LIBRARIES = ("libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12")
 BOOT = """
 import json
 from relascope.engine.relay.tvm import boot
@@ -89,10 +85,9 @@ print(json.dumps({
 
 def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path):
     said = answer(RELAY_FUNCTION, tmp_path)
-    assert said["error"] < ELEMENTWISE
-    assert "bitblas" in said["file"]
+    assert said["error"] < ELEMENTWISE and "bitblas" in said["file"]
     assert not said["bitblas"], "bitblas itself must not be imported"
-    assert set(said["libraries"]) == {"libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12"}
+    assert set(said["libraries"]) == set(LIBRARIES)
     if not said["libraries"]["libcudart.so.12"][0]:
         # TVM asks the stub for the text of its error, and must survive the answer.
         assert "libcudart.so.12 is not on this machine" in said["gpu"]
@@ -103,19 +98,16 @@ def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path)
 
 
 def test_wanted_symbols_are_read_from_the_library(needs):
-    driver = booting.wanted_of(needs, "libcuda.so.1")
-    runtime = booting.wanted_of(needs, "libcudart.so.12")
-    nvrtc = booting.wanted_of(needs, "libnvrtc.so.12")
+    driver, runtime, nvrtc = (booting.wanted_of(needs, library) for library in LIBRARIES)
     assert {"cuLaunchKernel", "cuModuleLoadData"} <= {s.name for s in driver}
-    assert Symbol("cudaMalloc", "libcudart.so.12", "libcudart.so.12") in runtime
-    assert {s.version for s in nvrtc} == {"libnvrtc.so.12"}
-    assert {s.version for s in driver} == {""}
+    assert Symbol("cudaMalloc", LIBRARIES[1], LIBRARIES[1]) in runtime
+    assert ({s.version for s in driver}, {s.version for s in nvrtc}) == ({""}, {LIBRARIES[2]})
     # zlib's functions have no version either, and are not the driver's.
     assert "crc32" in {s.name for s in needs.wanted}
     assert all(s.name.startswith("cu") and s.name[2].isupper() for s in driver)
 
 
-@pytest.mark.parametrize("library", ["libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_a_stub_has_every_wanted_symbol(needs, library, tmp_path):
     wanted = booting.wanted_of(needs, library)
     path = tmp_path / library
@@ -140,30 +132,20 @@ def test_stubs_answer_as_cudas_libraries_do_without_a_device(needs, tmp_path):
     wanted = booting.wanted_of(needs, "libcudart.so.12")
     path = tmp_path / "libcudart.so.12"
     path.write_bytes(stub_library(path.name, wanted))
-    said = answer(
-        f"""
+    driver = tmp_path / "libcuda.so.1"
+    driver.write_bytes(stub_library(driver.name, (Symbol("cuGetErrorName"),)))
+    code = f"""
 import ctypes, json
 stub = ctypes.CDLL({str(path)!r}, ctypes.RTLD_GLOBAL)
 text = stub.cudaGetErrorString
 text.restype = ctypes.c_char_p
 names = {[s.name for s in wanted if "GetError" not in s.name]}
-print(json.dumps([text(100).decode(), sorted(set(stub[name](1, 2, 3) for name in names))]))
-""",
-        tmp_path,
-    )
-    assert said == ["libcudart.so.12 is not on this machine", [NO_DEVICE]]
-    path = tmp_path / "libcuda.so.1"
-    path.write_bytes(stub_library(path.name, (Symbol("cuGetErrorName"),)))
-    said = answer(
-        f"""
-import ctypes, json
-stub = ctypes.CDLL({str(path)!r})
-out = ctypes.c_char_p()
-print(json.dumps([stub.cuGetErrorName(100, ctypes.byref(out)), out.value.decode()]))
-""",
-        tmp_path,
-    )
-    assert said == [0, "libcuda.so.1 is not on this machine"]
+told = [text(100).decode(), sorted(set(stub[name](1, 2, 3) for name in names))]
+driver, out = ctypes.CDLL({str(driver)!r}), ctypes.c_char_p()
+print(json.dumps([*told, driver.cuGetErrorName(100, ctypes.byref(out)), out.value.decode()]))
+"""
+    told = [f"{library} is not on this machine" for library in (path.name, driver.name)]
+    assert answer(code, tmp_path) == [told[0], [NO_DEVICE], 0, told[1]]
 
 
 def disguised(name: str, symbols: tuple[Symbol, ...], folder: Path) -> None:
@@ -181,8 +163,7 @@ def test_an_old_driver_without_the_right_runtime_still_boots_and_says_so(needs, 
     said = answer(RELAY_FUNCTION, tmp_path, LD_LIBRARY_PATH=str(tmp_path / "lib"))
     assert said["error"] < ELEMENTWISE
     real, _, note = said["libraries"]["libcuda.so.1"]
-    assert real
-    assert len(wanted) - len(old) == 2
+    assert real and len(wanted) - len(old) == 2
     assert "too old for this TVM: it lacks 2 of the functions it calls" in note
     assert note in said["missing"]
     if not said["libraries"]["libcudart.so.12"][0]:
@@ -204,8 +185,7 @@ def test_the_other_tvm_imports_in_a_process_that_the_engine_starts(tmp_path):
     )
     relay_version, changed, relax, errors = found
     assert relax, errors
-    assert relax[0] == "True"
-    assert relax[1] != relay_version
+    assert relax[0] == "True" and relax[1] != relay_version
     assert "TVM_LIBRARY_PATH" not in changed
 
 
@@ -244,25 +224,22 @@ def forget_other_tests(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "tvm", raising=False)
 
 
-def refused(monkeypatch, folder: Path) -> EngineError:
+def no_tvm(monkeypatch, folder: Path) -> EngineError:
     forget_other_tests(monkeypatch)
     monkeypatch.setenv(finding.SETTING, str(folder))
     error = finding.available()
-    assert error is not None
-    assert error.kind == "engine"
-    assert error.hint
+    assert error is not None and error.kind == "engine" and error.hint
     with pytest.raises(EngineError):
         booting.boot()
     return error
 
 
 def test_the_setting_names_no_tvm_that_works(monkeypatch, tmp_path):
-    error = refused(monkeypatch, tmp_path)
-    assert "holds no tvm" in error.message
-    assert error.where == str(tmp_path)
-    assert "no folder" in refused(monkeypatch, tmp_path / "nowhere").message
+    error = no_tvm(monkeypatch, tmp_path)
+    assert "holds no tvm" in error.message and error.where == str(tmp_path)
+    assert "no folder" in no_tvm(monkeypatch, tmp_path / "nowhere").message
     (tmp_path / "python" / "tvm").mkdir(parents=True)
-    assert "no Relay" in refused(monkeypatch, tmp_path).message
+    assert "no Relay" in no_tvm(monkeypatch, tmp_path).message
     (tmp_path / "python" / "tvm" / "relay").mkdir(parents=True)
     (tmp_path / "python" / "tvm" / "relay" / "__init__.py").touch()
     (tmp_path / "build").mkdir()
@@ -271,9 +248,8 @@ def test_the_setting_names_no_tvm_that_works(monkeypatch, tmp_path):
     monkeypatch.setenv(finding.SETTING, str(tmp_path))
     for content in (b"", b"not a library at all", b"\x7fELF\x02\x01" + b"\0" * 20):
         library.write_bytes(content)
-        with pytest.raises(EngineError, match="cannot be read") as caught:
+        with refused(match="cannot be read", where=str(library)):
             booting.boot()
-        assert caught.value.where == str(library)
 
 
 def test_machines_without_it_are_told_why(monkeypatch):
@@ -282,8 +258,7 @@ def test_machines_without_it_are_told_why(monkeypatch):
     assert "relascope install-relay" in finding.available().message
     monkeypatch.setattr(finding.platform, "machine", lambda: "aarch64")
     error = finding.available()
-    assert "x86-64" in error.message
-    assert finding.SETTING in error.hint
+    assert "x86-64" in error.message and finding.SETTING in error.hint
 
 
 BOOT_REFUSED = """
@@ -303,15 +278,10 @@ def test_what_is_imported_already_or_missing_is_named(tmp_path):
     package = tmp_path / "other" / "tvm"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    said = answer(
-        BOOT_REFUSED.format(before="import tvm"),
-        tmp_path,
-        PYTHONPATH=os.pathsep.join([str(tmp_path / "other"), str(ROOT)]),
-    )
-    assert "already imported" in said["message"]
-    assert str(package) in said["where"]
+    both = os.pathsep.join([str(package.parent), str(ROOT)])
+    said = answer(BOOT_REFUSED.format(before="import tvm"), tmp_path, PYTHONPATH=both)
+    assert "already imported" in said["message"] and str(package) in said["where"]
     before = "sys.modules['decorator'] = None"
     said = answer(BOOT_REFUSED.format(before=before), tmp_path)
     assert said["kind"] == "engine"
-    assert "decorator" in said["message"]
-    assert "decorator" in said["hint"]
+    assert "decorator" in said["message"] and "decorator" in said["hint"]

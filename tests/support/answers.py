@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -44,9 +44,9 @@ def refused(
     assert hint in error.hint, error
 
 
-def answer(code: str, **environment: str):
-    """What a process of its own prints last, as JSON; it has these variables beside ours."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+def answer(code: str, ours: Mapping[str, str] = os.environ, **environment: str):
+    """What a process of its own prints last, as JSON; it has these variables beside `ours`."""
+    variables = {**ours, "PYTHONPATH": str(ROOT), **environment}
     done = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
     )

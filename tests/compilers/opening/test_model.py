@@ -88,15 +88,14 @@ def test_all_operators_that_are_not_known_are_named():
 
     given = ("x",), (torch.randn(4, 4),), ModelSource("own"), quiet
     model = model_from_module(Whole(), *given)
-    with pytest.raises(EngineError) as caught:
+    with refused(where="aten::linalg_cholesky in one") as caught:
         traced(model, lambda name: "linalg" not in name, "Relay")
     assert caught.value.message == (
         "Relay's PyTorch frontend does not know these operators: aten::linalg_cholesky (made of "
         "aten::linalg_cholesky_ex, aten::_linalg_check_errors) 2 times, in one, in other; "
         "aten::linalg_inv (made of aten::linalg_inv_ex, aten::_linalg_check_errors) at the top."
     )
-    assert re.fullmatch(r"aten::linalg_cholesky in one, test_model\.py:\d+", caught.value.where)
-    assert caught.value.instead == ()
+    assert re.search(r", test_model\.py:\d+$", caught.value.where) and not caught.value.instead
 
 
 class Layer(nn.Module):
@@ -378,13 +377,11 @@ def test_integers_are_compared_exactly_at_any_size():
 
 
 def test_a_sample_says_what_it_is():
-    model = load("bert_layer", training=True)
+    model, kind = load("bert_layer", training=True), TensorType((1, 14, 768), "float32")
     assert model.input_names == ("hidden_states", "attention_mask")
     assert list(model.parameters) == [n for n, _ in model.module.named_parameters()]
-    assert not model.buffers
-    assert not model.unread
-    assert model.source.inputs[0] == ("hidden_states", TensorType((1, 14, 768), "float32"))
-    assert model.outputs_flat == (TensorType((1, 14, 768), "float32"),)
+    assert not model.buffers and not model.unread
+    assert (model.source.inputs[0], model.outputs_flat) == (("hidden_states", kind), (kind,))
     assert model.parameter_elements == 7_087_872
 
 
@@ -393,13 +390,12 @@ def test_train_mode_is_random_but_seeded_and_leaves_the_generator_alone():
     assert torch.equal(one.forward()[0], one.forward()[0])
     assert torch.equal(one.forward()[0], same.forward()[0])
     assert not torch.equal(one.forward()[0], load("mlp").forward()[0])
-    model = load("mlp", training=True)
     torch.manual_seed(9)
     expected = torch.rand(2)
     torch.manual_seed(9)
-    model.forward()
-    model.gradients()
-    model.grad_outs()
+    one.forward()
+    one.gradients()
+    one.grad_outs()
     draw_masks([Mask("m", 0.5, (3,), "float32")], 0)
     assert torch.equal(torch.rand(2), expected)
 
@@ -407,19 +403,16 @@ def test_train_mode_is_random_but_seeded_and_leaves_the_generator_alone():
 @pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
 def test_gradients_agree_with_finite_differences(name):
     model = load(name, training=True, dtype="float64", **({} if name == "mlp" else {"tokens": 4}))
-    gradients = model.gradients()
-    assert list(gradients)[: len(model.inputs)] == list(model.input_names)
-    assert list(gradients)[len(model.inputs) :] == list(model.parameters)
-    generator = torch.Generator().manual_seed(0)
+    gradients, generator = model.gradients(), torch.Generator().manual_seed(0)
     tensors = dict(zip(model.input_names, model.inputs, strict=True)) | model.parameters
+    assert list(gradients) == list(tensors)
 
     def root():
         return sum((o * g).sum() for o, g in zip(model.forward(), model.grad_outs(), strict=True))
 
     for tensor_name, tensor in tensors.items():
         direction = torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
-        kept = tensor.detach().clone()
-        values = []
+        kept, values = tensor.detach().clone(), []
         for sign in (1, -1):
             with torch.no_grad():
                 tensor.copy_(kept + sign * 1e-6 * direction)
@@ -442,15 +435,16 @@ def test_masks_are_those_that_pytorch_draws():
         return hook
 
     parts = dict(model.module.named_modules())
-    parts["attention.output.dropout"].register_forward_hook(watch("attention.output.dropout"))
-    parts["output.dropout"].register_forward_hook(watch("output.dropout"))
+    dropouts = {"1": "attention.output.dropout", "2": "output.dropout"}
+    for name in dropouts.values():
+        parts[name].register_forward_hook(watch(name))
     attention = parts["attention.self"]
     attention.register_forward_hook(lambda m, i, o: drawn.update(probs=o[1].detach()))
     model.forward()
     shapes = [(1, 12, 14, 14), (1, 14, 768), (1, 14, 768)]
     kinds = [Mask(str(i), 0.1, s, "float32") for i, s in enumerate(shapes)]
     masks = draw_masks(kinds, 0)
-    for mask, name in (("1", "attention.output.dropout"), ("2", "output.dropout")):
+    for mask, name in dropouts.items():
         before, after = drawn[name]
         assert torch.equal(before * (masks[mask] * kinds[int(mask)].scale), after)
     # Dropped probabilities are exactly zero, those kept are not.
@@ -525,9 +519,9 @@ def test_files_that_are_no_traces(tmp_path):
     text.rename(program := tmp_path / "text.pt2")
     with refused("file", where=program.name):
         load_model(source_from_file(program), quiet)
-    with pytest.raises(EngineError, match="no file"):
+    with refused(match="no file"):
         source_from_file(tmp_path / "none.pt")
-    with pytest.raises(EngineError, match="neither a sample nor a file"):
+    with refused(match="neither a sample nor a file"):
         load("bert_lair")
 
 
@@ -622,12 +616,10 @@ def test_scripted_functions_and_dict_outputs(tmp_path):
 )
 def test_what_no_trace_holds_is_refused_with_its_place(function, said, where):
     module, x = nn.Sequential(nn.Identity(), Fn(function)), torch.randn(2, 3)
-    with pytest.raises(EngineError, match=said) as caught:
+    with refused("operator", said, where=where) as caught:
         model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
-    found, _, line = caught.value.where.partition(", ")
-    assert (caught.value.kind, found) == ("operator", where)
     # In the model's own source, where it is known.
-    assert re.fullmatch(r"(test_model\.py:\d+)?", line)
+    assert re.fullmatch(r"(test_model\.py:\d+)?", caught.value.where.partition(", ")[2])
     assert torch.equal(module[0](x), x)  # no hook of the tracing is left
 
 
