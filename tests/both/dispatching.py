@@ -25,6 +25,7 @@ from relascope.engine import dispatch
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.dispatch import remove_tvm_dispatch
 from relascope.engine.in_process import LiveProgram
+from traces import Fn
 
 
 def add_tvm_dispatch(module, *samples, **options):
@@ -58,6 +59,13 @@ class Own(torch.Tensor):
 
 def counted(module):
     return module.forward.calls["tvm"], module.forward.calls["own"]
+
+
+def near(ours, theirs):
+    """Tensors that are not 0 are alike, relative to the largest element of each."""
+    for a, b in zip(ours, theirs, strict=True):
+        assert b.abs().max() > 0
+        assert (a - b).abs().max() <= GRADIENT * b.abs().max()
 
 
 def train(module, steps=6):
@@ -94,9 +102,7 @@ def test_gradients_of_inputs_and_parameters_are_pytorchs(net):
         out = run(x)
         loss = (out["y"] * torch.arange(4.0)).sum() + out["h"][0].pow(2).sum()
         grads.append(torch.autograd.grad(loss, [x, *net.parameters()]))
-    for ours, theirs in zip(*grads, strict=True):
-        assert theirs.abs().max() > 0
-        assert (ours - theirs).abs().max() <= GRADIENT * theirs.abs().max()
+    near(*grads)
 
 
 def test_train_eval_and_no_grad_each_do_what_the_module_does(net):
@@ -344,9 +350,7 @@ def test_nested_dispatch_and_repeated_calls():
         (last.pow(2).sum() + first.sum()).backward()
         results.append([last, first, *(p.grad for p in module.parameters())])
     for other in results[1:]:
-        for ours, theirs in zip(other, results[0], strict=True):
-            assert theirs.abs().max() > 0
-            assert (ours - theirs).abs().max() <= GRADIENT * theirs.abs().max()
+        near(other, results[0])
     assert counted(inner.inner) == (2, 0)
     assert counted(both) == (1, 0)
     assert counted(both.inner) == (0, 0)  # the outer one does it all
@@ -419,16 +423,11 @@ def test_a_copied_module_runs_its_own_parameters_and_hooks_run_once(net):
 )
 def test_captures_are_by_strategy(net, options):
     add_tvm_dispatch(net, sample(), **options)
-    torch.manual_seed(6)
-    net(sample())["y"].pow(2).sum().backward()
-    ours = [p.grad for p in net.parameters()]
-    remove_tvm_dispatch(net)
-    net.zero_grad()
-    torch.manual_seed(6)
-    net(sample())["y"].pow(2).sum().backward()
-    for a, b in zip(ours, (p.grad for p in net.parameters()), strict=True):
-        assert b.abs().max() > 0
-        assert (a - b).abs().max() <= GRADIENT * b.abs().max()
+    grads = []
+    for run in (net, net.forward.own):
+        torch.manual_seed(6)
+        grads.append(torch.autograd.grad(run(sample())["y"].pow(2).sum(), [*net.parameters()]))
+    near(*grads)
 
 
 @pytest.mark.parametrize(
@@ -798,17 +797,11 @@ def test_the_bench_prints_curves_and_what_verify_costs(capsys, monkeypatch):
     assert "with it" in capsys.readouterr().out
 
 
-class Outputs(nn.Module):
-    """More results than the program has values: each is saved for the backward as well."""
-
-    def forward(self, x):
-        return x.sin(), x.cos(), x.sinh(), x.cosh()
-
-
 @pytest.mark.parametrize(
     "make",
     [
-        Outputs,
+        # More results than the program has values: each is saved for the backward as well.
+        lambda: Fn(lambda x: (x.sin(), x.cos(), x.sinh(), x.cosh())),
         pytest.param(
             lambda: nn.GRUCell(8, 8), marks=pytest.mark.exhaustive if ENGINE == "relay" else ()
         ),

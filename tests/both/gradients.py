@@ -125,11 +125,12 @@ to_graph = _named(f"engine.{ENGINE}.draw.to_graph", "to_graph")
 split = _named(f"passes.{ENGINE}.training.split", "split")
 
 
-def imported(module, *inputs, training=False, dtype="float32"):
+def imported(module, *inputs, training=False, dtype="float32", gradient="tvm"):
     """A module's model and program, in the engine of this process."""
     kind = getattr(torch, dtype)
     inputs = tuple(i.to(kind) if i.is_floating_point() else i for i in inputs)
-    source = ModelSource("module", training=training, dtype=dtype)
+    joint = training or gradient == "pytorch"
+    source = ModelSource("module", training=joint, dtype=dtype, gradient=gradient)
     names = tuple(f"x{i}" for i in range(len(inputs)))
     model = model_from_module(module.to(kind).train(training), names, inputs, source, quiet)
     return model, import_model(model, quiet)

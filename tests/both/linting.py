@@ -10,7 +10,7 @@ from relascope.passes.catalogue import default_pipeline, last_built, read_pipeli
 from relascope.passes.lint import lint
 from relascope.passes.lint.remedies import with_remedy
 from relascope.passes.pipeline import Pipeline
-from traces import save
+from traces import Fn, save
 
 ATTENTION = ModelSource("bert_self_attention", tokens=6)
 TRAINED = ModelSource("mlp", training=True)
@@ -106,18 +106,14 @@ def test_fusion_joins_what_is_named(session):
     assert not [f for f in lint(graph, fused) if f.hazard == "unfused"]
 
 
-class Casts(torch.nn.Module):
-    def forward(self, x):
-        return torch.tanh(x.to(torch.float64).to(torch.float32))
-
-
 def traced(folder, module, shape):
     file = save(module, (torch.ones(*shape),), folder / "traced.pt")
     return source_from_file(str(file), f"{'x'.join(map(str, shape))}:float32")
 
 
 def test_casts_there_and_back_go_where_a_pass_removes_them(session, tmp_path):
-    source = traced(tmp_path, Casts(), (2, 3))
+    casts = Fn(lambda x: torch.tanh(x.to(torch.float64).to(torch.float32)))
+    source = traced(tmp_path, casts, (2, 3))
     if ENGINE == "relay":
         removed(session, source, "", "casts", "simplify_expr")
         return

@@ -7,15 +7,7 @@ import pytest
 import torch
 
 import small_models  # noqa: F401
-from kernel_profiles import (
-    TARGET,
-    Overflow,
-    check_figures,
-    check_fusion,
-    check_node,
-    profile,
-    quiet,
-)
+from kernel_profiles import TARGET, check_figures, check_fusion, check_node, profile, quiet
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.measure import peaks
 from relascope.engine.protocol.profile import Peaks
@@ -26,6 +18,7 @@ from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.joint import MASK_PREFIX
 from relascope.passes.pipeline import Pipeline
+from traces import Fn, save
 
 LAYER = ModelSource("bert_layer", tokens=6)
 
@@ -91,9 +84,8 @@ def test_images_with_channels_last_are_shown_as_their_nodes_are(session, tmp_pat
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 6, 3, groups=6)
     )
-    file = tmp_path / "depthwise.pt"
-    torch.jit.trace(module, torch.randn(2, 3, 9, 8)).save(str(file))
-    source = source_from_file(str(file), "input=2x3x9x8:float32")
+    file = save(module, (torch.randn(2, 3, 9, 8),), tmp_path / "depthwise.pt")
+    source = source_from_file(file, "input=2x3x9x8:float32")
     target = f"{TARGET} {BLAS} {SCHEDULES}"
     found, graph, values = profile(session, source, default_pipeline("relax", False), target)
     convolutions = [k for k in found.kernels if "channels-last" in k.name]
@@ -116,13 +108,10 @@ def test_views_are_no_kernels_and_equal_ones_are_told_apart(profiled):
 
 
 def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path):
-    file = tmp_path / "overflow.pt"
-    torch.jit.trace(Overflow(), torch.ones(2, 3)).save(str(file))
-    source = source_from_file(str(file), "x=2x3:float32")
-    found = session.profile(
-        BuildRequest(source, Pipeline.parse("legalize|fuse_ops|fuse_tir"), TARGET, 1, 2),
-        progress=quiet,
-    )
+    overflow = Fn(lambda x: torch.tanh(torch.relu(x) / (x - x)).softmax(-1))
+    file = save(overflow, (torch.ones(2, 3),), tmp_path / "overflow.pt")
+    source, pipeline = source_from_file(file), Pipeline.parse("legalize|fuse_ops|fuse_tir")
+    found = session.profile(BuildRequest(source, pipeline, TARGET, 1, 2), progress=quiet)
     first = found.first_bad
     assert first is not None
     graph = session.graph_after(source, Pipeline(), -1, progress=quiet)

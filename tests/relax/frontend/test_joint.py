@@ -1,50 +1,30 @@
 """PyTorch's joint graph in Relax: its numbers, its arguments, where its nodes come from."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from tvm import relax
 
 import gradients as engine
+import relax_modules
 from gradients import Fn, Many, Net, Statistics, bert_layer, compare, draw, operators, quiet
-from limits import GRADIENT, LIMITS
-from quick import QUICK
+from limits import BACKWARD, GRADIENT
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
-from relascope.engine.building.options import BuildOptions
-from relascope.engine.measure.compare import Built
-from relascope.engine.measure.compare import compare as compare_built
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.pytorch.model import load_model, model_from_module
-from relascope.engine.relax.building import runtime
+from relascope.engine.pytorch.model import load_model
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.frontend.joint_converters import JointConverter
 from relascope.passes.catalogue import check_gradient, default_pipeline, gradients, info
 from relascope.passes.cuts.cut import cut
+from relax_modules import errors
 
-
-def imported(module, *inputs, dtype="float64", training=True):
-    kind = getattr(torch, dtype)
-    inputs = tuple(i.to(kind) if i.is_floating_point() else i for i in inputs)
-    source = ModelSource("module", training=True, dtype=dtype, gradient="pytorch")
-    names = tuple(f"x{i}" for i in range(len(inputs)))
-    model = model_from_module(module.to(kind).train(training), names, inputs, source, quiet)
-    return model, import_model(model, quiet)
-
-
-def errors(model, program):
-    step = runtime.step(program, None, BuildOptions(QUICK))
-    found = compare_built(Built(model, program, step, None, 0.0), quiet)
-    assert {c.dtype for c in found if c.name.startswith("gradient")} == {model.source.dtype}
-    return {c.name: c.max_rel for c in found}
-
-
-def check(module, *inputs, dtype="float64", training=True):
-    model, program = imported(module, *inputs, dtype=dtype, training=training)
-    found = errors(model, program)
-    assert max(found.values()) <= LIMITS[dtype][1], found
-    return model, program, found
+JOINT = {"training": True, "dtype": "float64", "gradient": "pytorch"}
+imported = partial(engine.imported, **JOINT)
+check = partial(relax_modules.check, length=BACKWARD, **JOINT)
 
 
 def together(cases):

@@ -20,11 +20,14 @@ def main_of(program):
 
 def errors(model, program, target=QUICK):
     built = Built(model, program, step(program, None, BuildOptions(target)), None, 0.0)
-    return {c.name: c.max_rel for c in compare(built, quiet)}
+    found = compare(built, quiet)
+    of_gradients = {c.dtype for c in found if c.name.startswith("gradient")}
+    assert of_gradients == ({model.source.dtype} if program.gradients else set())
+    return {c.name: c.max_rel for c in found}
 
 
-def check(module, *inputs, training=False, dtype="float32", target=QUICK, length=FORWARD):
-    model, program = imported(module, *inputs, training=training, dtype=dtype)
+def check(module, *inputs, target=QUICK, length=FORWARD, dtype="float32", **how):
+    model, program = imported(module, *inputs, dtype=dtype, **how)
     found = errors(model, program, target)
     assert max(found.values()) <= rounding(dtype, length), found
     return model, program, found

@@ -43,14 +43,9 @@ PLAIN = "llvm"
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory):
     """Records of these tests alone, which their processes inherit."""
-    place = tmp_path_factory.mktemp("records")
-    before = os.environ.get(records.VARIABLE)
-    os.environ[records.VARIABLE] = str(place)
-    yield place
-    if before is None:
-        del os.environ[records.VARIABLE]
-    else:
-        os.environ[records.VARIABLE] = before
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(records.VARIABLE, str(tmp_path_factory.mktemp("records")))
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
-from traces import save
+from traces import Fn, save
 
 MLP = ModelSource("mlp")
 TRAINED = replace(MLP, training=True)
@@ -73,11 +73,8 @@ def test_a_pass_at_a_wrong_place_says_what_it_needs(session):
 
 
 def test_a_gradient_that_is_not_known_names_the_line_of_the_model(session, tmp_path):
-    class Spread(nn.Module):
-        def forward(self, x):
-            return nn.functional.conv_transpose3d(x, torch.ones(1, 1, 2, 2, 2))
-
-    module = nn.Sequential(nn.ReLU(), Spread())
+    kernel = torch.ones(1, 1, 2, 2, 2)
+    module = nn.Sequential(nn.ReLU(), Fn(lambda x: nn.functional.conv_transpose3d(x, kernel)))
     image = torch.randn(1, 1, 3, 3, 3)
     path = save(module, (image,), tmp_path / "spread.pt")
     given = (("input", tensor_type(image)),)

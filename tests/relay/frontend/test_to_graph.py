@@ -58,8 +58,7 @@ def layer():
 def test_a_real_program_is_drawn_whole(layer):
     graph, expressions = to_graph(layer)
     graph.validate()
-    assert graph.ir == "relay"
-    assert graph.name == "main"
+    assert (graph.ir, graph.name) == ("relay", "main")
     walked = [e for e in post_order(layer.main.body) if not isinstance(e, tvm.ir.Op)]
     drawn = {e.handle.value for e in expressions.values()}
     assert {e.handle.value for e in walked} == drawn

@@ -58,8 +58,7 @@ def test_a_misplaced_eps_is_found_in_training_and_not_in_inference(monkeypatch):
         assert not row.passed
         assert (row.first_bad.source, row.first_bad.scope) == ("aten::layer_norm", "norm")
     said = accuracy.verdict(list(rows.values()))
-    assert "gradient: wrong" in said
-    assert "aten::layer_norm in norm" in said
+    assert "gradient: wrong" in said and "aten::layer_norm in norm" in said
 
 
 def test_inside_every_counterpart_of_a_right_program_is_near(session):

@@ -10,7 +10,7 @@ from tvm import relay
 import gradients as engine
 import small_models  # noqa: F401
 from answers import quiet
-from gradients import Branches, Many, compare, draw, joint, operators, step, trained
+from gradients import Branches, Fn, Many, compare, draw, joint, operators, step, trained
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
@@ -20,6 +20,7 @@ from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.frontend.importer import import_model
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape, unbound
 from relascope.passes.relay.training.operator_gradients import Recorder
+from traces import save
 
 # Relax's are quicker.
 pytest.mark.exhaustive(test_every_gradient_of_a_block_agrees_with_pytorch)  # noqa: F405
@@ -51,14 +52,12 @@ def test_gradients_at_edges_are_those_of_autograd(section):
 def test_what_has_no_elements_has_no_gradient(tmp_path):
     """As registers are cut off and put before tokens of which there are none."""
 
-    class Cut(torch.nn.Module):
-        def forward(self, x):
-            none, rest = x[:, :0], x[:, 0:]
-            return torch.cat([none, rest.sin(), none], 1), torch.cat([none, x], 1)
+    def cut_off(x):
+        none, rest = x[:, :0], x[:, 0:]
+        return torch.cat([none, rest.sin(), none], 1), torch.cat([none, x], 1)
 
-    path = tmp_path / "cut.pt"
-    torch.jit.trace(Cut(), torch.ones(2, 4)).save(path)
-    model = load_model(source_from_file(path, "x=2x4:float32", training=True), quiet)
+    path = save(Fn(cut_off), (torch.ones(2, 4),), tmp_path / "cut.pt")
+    model = load_model(source_from_file(path, "2x4:float32", training=True), quiet)
     compare(model, *step(model, joint(import_model(model, quiet))))
 
 
