@@ -107,14 +107,6 @@ def test_gradients_are_pytorchs(op):
         torch.testing.assert_close(ours.expand_as(kept)[kept], theirs[kept], **close(ELEMENTWISE))
 
 
-@pytest.mark.parametrize("case", PARTS, ids=lambda case: str(case[0]))
-def test_parts_and_products_are_pytorchs(case):
-    op, given, *options = case
-    options = options[0] if options else {}
-    ours, theirs = compositions()[op](*given, **options), op(*given, **options)
-    alike(ours, theirs)
-
-
 def test_rows_are_multiplied_by_the_matrix_of_their_group():
     product, ends = compositions()[aten._grouped_mm.default], torch.tensor([1, 3]).int()
     weights = torch.arange(48.0).reshape(2, 6, 4)
@@ -186,11 +178,15 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("case", FORMS, ids=lambda case: str(case[0]))
-def test_forms_are_pytorchs(case):
+@pytest.mark.parametrize(
+    ("way", "case"),
+    [*((compositions().get, c) for c in PARTS), *((in_form, c) for c in FORMS)],
+    ids=lambda given: str(given[0]) if isinstance(given, tuple) else "",
+)
+def test_parts_and_forms_are_pytorchs(way, case):
     op, given, *options = case
     options = options[0] if options else {}
-    made, theirs = in_form(op)(*given, **options), op(*given, **options)
+    made, theirs = way(op)(*given, **options), op(*given, **options)
     pairs = (m if isinstance(m, tuple) else (m,) for m in (made, theirs))
     for ours, wanted in zip(*pairs, strict=True):
         alike(ours, wanted)

@@ -11,6 +11,7 @@ from answers import quiet
 from limits import ELEMENTWISE
 from relascope.commands.shared import _named
 from relascope.core.errors import EngineError
+from relascope.core.graph import TensorType
 from relascope.engine.protocol.source import ModelSource, by_name, linkable
 from relascope.engine.pytorch import named
 from relascope.engine.pytorch.model import load_model
@@ -44,8 +45,7 @@ def test_a_type_or_a_class_is_opened_with_inputs_that_its_settings_allow():
     model = load(f"hf:bert?{CHANGES}", batch=2, tokens=7)
     assert dict(model.source.inputs)["input_ids"].shape == (2, 7)
     ids, mask = model.inputs
-    assert ids.max() < 20
-    assert 0 not in ids  # padding's
+    assert ids.max() < 20 and 0 not in ids  # padding's
     assert mask.sum(1).tolist() == [6, 6]
     assert [list(t.shape) for t in model.outputs_flat] == [[2, 7, 16], [2, 16]]
     assert "The weights are random." in model.notes
@@ -68,12 +68,11 @@ def test_weights_come_from_the_folder_or_are_asked_for(tmp_path):
     assert not any("random" in note for note in model.notes)
     (tmp_path / "model.safetensors").unlink()
     error = refused(f"hf:{tmp_path}", weights="")
-    assert "no weights" in error.message
-    assert "--random-weights" in error.hint
+    assert "no weights" in error.message and "--random-weights" in error.hint
     assert "architecture" in refused(f"hf:bert?{CHANGES}", weights="").message
 
 
-def test_what_would_run_or_fetch_code_is_left_out_of_a_configuration(tmp_path, monkeypatch):
+def test_what_would_run_or_fetch_code_is_left_out_of_a_configuration(tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('run')")
     bad = {"auto_map": {"AutoModel": "evil.Evil"}, "_attn_implementation": "kernels/nobody"}
     assert load(folder(tmp_path, **bad, dtype="bfloat16")).parameter_elements > 0
@@ -146,7 +145,7 @@ def test_ones_own_code_makes_a_model(tmp_path, monkeypatch):
         load(f"{file}:bare", "")
     with pytest.raises(EngineError, match="x is of type object"):
         load(f"{file}:opaque", "")
-    typed = load_model(ModelSource(f"{file}:Net", inputs=(("", model_type()),)), quiet)
+    typed = load(f"{file}:Net", "", inputs=(("", TensorType((3, 4), "float32")),))
     assert typed.outputs_flat[0].shape == (3, 3)
     for name, said in (("bad", "ValueError: no"), ("wrong", "no module"), ("nix", "no attribute")):
         with pytest.raises(EngineError, match=said):
@@ -168,12 +167,6 @@ def test_a_python_file_runs_where_a_name_in_it_is_given_and_is_said_to(tmp_path,
         assert _named(str(path)) == str(path)
 
 
-def model_type():
-    from relascope.core.graph import TensorType
-
-    return TensorType((3, 4), "float32")
-
-
 def test_models_are_searched_and_counted_without_building():
     found = {m.name: m for m in named.listed("distilbert", True, quiet)}
     assert found["hf:distilbert"].parameters == 66_362_880
@@ -183,14 +176,9 @@ def test_models_are_searched_and_counted_without_building():
 
 
 def test_a_link_says_neither_paths_nor_code():
-    for name in (
-        "hf:bert",
-        "hf:google/vit-base.1",
-        "timm:resnet18.a1_in1k",
-        f"hf:bert?{CHANGES}&depths=[1,2]",
-    ):
-        assert linkable(name)
-        assert by_name(name)
+    good = "hf:bert", "hf:google/vit-base.1", "timm:resnet18.a1_in1k"
+    for name in (*good, f"hf:bert?{CHANGES}&depths=[1,2]"):
+        assert linkable(name) and by_name(name)
     for name in ("python:/a.py:b", "hf:/etc", "hf:../a", "hf:a/../b", "hf:a//b", "file.pt", "hf:"):
         assert not linkable(name)
 
@@ -273,8 +261,7 @@ def test_models_of_torchvision_and_timm_have_the_images_that_they_are_made_for(l
 
 def test_their_weights_are_those_of_the_local_cache(libraries, monkeypatch):
     said = refused("torchvision:small", weights="")
-    assert "none are downloaded" in said.message
-    assert "--random-weights" in said.hint
+    assert "none are downloaded" in said.message and "--random-weights" in said.hint
     kept = libraries / "hub" / "checkpoints" / "small-1234.pth"
     kept.parent.mkdir(parents=True)
     there = {k: torch.full_like(v, 0.5) for k, v in load("torchvision:small").parameters.items()}
@@ -295,8 +282,7 @@ def test_a_library_that_is_not_here_or_is_for_another_torch_is_told(libraries):
         named.listed("timm:*", False, quiet)
     *others, last = named.listed("small", False, quiet)
     assert [m.name for m in others if "torchvision" in m.name] == ["torchvision:small"]
-    assert (last.name, last.parameters) == ("timm:", None)
-    assert "nms" in last.kind
+    assert (last.name, last.parameters, "nms" in last.kind) == ("timm:", None, True)
     (libraries / "lib" / "timm.py").unlink()
     sys.modules.pop("timm", None)
     importlib.invalidate_caches()

@@ -55,8 +55,7 @@ def test_a_way_has_its_own_pipeline_and_captures(training):
     made = variants.variants(BuildRequest(source, pipeline, "llvm"), offered, split)
     assert [w.name for w in made] == ON_CPU
     by_name = {w.name: w.request for w in made}
-    assert by_name["library"].pipeline == pipeline
-    assert by_name["library"].target == "llvm -libs=blas"
+    assert (by_name["library"].pipeline, by_name["library"].target) == (pipeline, "llvm -libs=blas")
     mixed = by_name["mixed_precision"]
     assert str(mixed.pipeline) == (
         "cse|dce|mixed_precision" if training else "mixed_precision|cse|dce"
