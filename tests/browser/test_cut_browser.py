@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, choose_row, click, settle, wait
+from app_in_browser import PAGE, ask, choose_row, click, click_named, settle, wait
 from relascope.viz.rows.formats import size
 
 pytestmark = pytest.mark.browser
@@ -48,8 +48,7 @@ def test_a_tensor_is_forced_and_let_go_and_the_show_goes_along_the_frontier(page
     assert ask(page, 0, "d.node.role[d.node.id.indexOf('r')]") == "forward"
     click(page, 0, "d0")
     wait(page, 0, f"{_STYLE} === 'need'", "r")  # it is made of the one that is chosen now
-    page.get_by_role("button", name="nn.relu: computed again ✕").click()
-    settle(page)
+    click_named(page, "nn.relu: computed again ✕")
     assert style(page, "r") == "captured"
     # The show goes along the frontier without the server.
     ask(page, 0, "v.select(null)")
@@ -89,8 +88,7 @@ def test_a_tensor_is_forced_and_let_go_and_the_show_goes_along_the_frontier(page
     page.keyboard.press("Escape")
     wait(page, 0, "!v.show.active")
     settle(page)
-    page.get_by_role("tab", name="Graph").click()
-    settle(page)
+    click_named(page, "Graph", "tab")
     while "show=1" not in page.url:
         page.go_back()
         settle(page)

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from app_in_browser import ask, settle
+from app_in_browser import ask, click_named, settle
 from browser import LONG
 from place import PAGES, ROOT
 from relascope.samples import SAMPLES
@@ -39,8 +39,7 @@ def test_a_file_of_ones_own_from_its_inputs_to_its_times(streamlit_page, tmp_pat
 
     assert f"{SAMPLES[model].parameters:,}".replace(",", "\u202f") + " parameters" in facts()
     page.get_by_role("combobox", name="Model").click()
-    page.get_by_role("option", name="A file of your own").click()
-    settle(page)
+    click_named(page, "A file of your own", "option")
     own = tmp_path / "own.pt"
     torch.jit.trace(Own().eval(), torch.randn(3, 12)).save(str(own))
     page.locator("input[type=file]").first.set_input_files(str(own))
@@ -58,11 +57,9 @@ def test_a_file_of_ones_own_from_its_inputs_to_its_times(streamlit_page, tmp_pat
     if model != "mlp":  # two halves are built, which takes as long as all before
         page.get_by_text("Training", exact=True).first.click()
         settle(page)
-    page.get_by_role("tab", name="Compile & time").click()
-    settle(page)
+    click_named(page, "Compile & time", "tab")
     page.get_by_label("Repeats").fill("5")
     page.get_by_label("Repeats").press("Enter")
     settle(page)
-    page.get_by_role("button", name="Run", exact=True).click()
-    settle(page)
+    click_named(page, "Run", exact=True)
     assert "own.pt" in facts()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app_in_browser import PAGE, settle, wait
+from app_in_browser import PAGE, click_named, wait
 from relascope.viz.drawing import palette
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -27,8 +27,7 @@ def dots(chart):
 def test_a_click_on_a_dot_finds_the_nodes_of_its_kernel(streamlit_page):
     page = streamlit_page(PAGE)
     page.get_by_role("tab", name="Compile & time").click()
-    page.get_by_role("button", name="Time each kernel").click()
-    settle(page)
+    click_named(page, "Time each kernel")
     wait(page, 0, "d.node.id.includes('d0')")
     chart = page.locator("[data-testid=stVegaLiteChart]").first
     chart.scroll_into_view_if_needed()

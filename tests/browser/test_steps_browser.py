@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, choose_row, settle, viewer_page, wait
+from app_in_browser import PAGE, ask, choose_row, click_named, settle, viewer_page, wait
 from relascope.passes.catalogue import default_pipeline, info
 
 pytestmark = pytest.mark.browser
@@ -68,12 +68,10 @@ def test_passes_are_edited_told_something_and_found_wrong_and_their_lists_are_ta
     settle(page)
     assert listed(page)[1] == [info("relay", "convert_layout").title, "selected"]
     page.get_by_role("combobox", name="data").click()
-    page.get_by_role("option", name="NCHW", exact=True).click()
-    settle(page)
+    click_named(page, "NCHW", "option", exact=True)
     assert page.locator(".row.selected .parameters").inner_text() == "data=NCHW"
     page.get_by_role("combobox", name="data").click()
-    page.get_by_role("option", name="NHWC", exact=True).click()
-    settle(page)
+    click_named(page, "NHWC", "option", exact=True)
     assert page.locator(".row.selected .parameters").count() == 0  # the default stands in no text
     # Nodes take the colour of their error.
     press(page, "End")
@@ -85,8 +83,7 @@ def test_passes_are_edited_told_something_and_found_wrong_and_their_lists_are_ta
     assert ask(page, 0, shown, "d0") == "heat1"
     assert ask(page, 0, shown, "x") == "heat0"
     legend = ask(page, 0, "v.legend.textContent")
-    assert "not compared: no counterpart" in legend
-    assert "beyond, or no number" in legend
+    assert "not compared: no counterpart" in legend and "beyond, or no number" in legend
     x, y = ask(page, 0, _PLACE, "r")
     box = page.locator(".rs canvas.main").first.bounding_box()
     page.mouse.move(box["x"] + x, box["y"] + y)
@@ -103,15 +100,13 @@ def test_passes_are_edited_told_something_and_found_wrong_and_their_lists_are_ta
     field = page.get_by_role("textbox", name="Paste a pipeline")
     field.fill("cse")
     field.press("Enter")  # a button may move, while the box opens, between mouse down and up
-    page.get_by_role("tab", name="Compile & time").click()
-    settle(page)
+    click_named(page, "Compile & time", "tab")
     page.get_by_role("button", name="Look for it").click()
     page.get_by_text("Choose a row to see it in the graph.").wait_for()
     choose_row(page, 0)
     wait(page, 0, "v.selected === 't0'")
     wait(page, 0, "d.node.style[d.node.id.indexOf('t0')] === 'hazard'")
-    page.get_by_role("button", name="Add bind|fold").click()
-    settle(page)
+    click_named(page, "Add bind|fold")
     page.get_by_role("button", name="Look for it").click()
     page.get_by_text("linters finds anything").wait_for()
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from app_in_browser import MOMENT, PAGE, SHARE, ask, settle, wait
+from app_in_browser import MOMENT, PAGE, SHARE, ask, click_named, settle, wait
 from browser import OPEN_SIDEBAR, Server
 
 pytestmark = pytest.mark.browser
@@ -30,12 +30,9 @@ def opened(streamlit_page):
 
 
 def choose(page):
-    page.get_by_role("tab", name="Passes").click()
-    settle(page)
-    page.get_by_role("button", name="Previous").click()
-    settle(page)
-    page.get_by_role("button", name="Previous").click()
-    settle(page)
+    click_named(page, "Passes", "tab")
+    click_named(page, "Previous")
+    click_named(page, "Previous")
     ask(page, 0, "v.focus('d1')")
     page.wait_for_function("() => location.search.includes('node=d1')")
     settle(page)
@@ -85,8 +82,7 @@ def test_the_picture_has_most_of_the_window_and_a_reload_brings_pane_and_screen_
     assert bottom["y"] + bottom["height"] <= 900
     assert page.evaluate(ANIMATED) == []  # or a core is half busy for ever
     # A pane resizes and folds by mouse and keys, and stays so.
-    page.get_by_role("tab", name="Passes").click()
-    settle(page)
+    click_named(page, "Passes", "tab")
     wide = "document.querySelector('.st-key-pane_steps [data-testid=stColumn]').offsetWidth"
     width = page.evaluate(wide)
     edge = page.get_by_role("separator", name="Width of the pane: Steps")

@@ -41,8 +41,7 @@ def test_what_a_step_did_is_listed_filtered_counted_and_written(fold):
     put(fold, keep_change_view="Operators")
     first = fold.dataframe[0].value.iloc[0]
     assert (first["operator"], first["before"], first["after"]) == ("transpose", 1, 0)
-    assert "<b>7 → 6</b> nodes" in words(fold)
-    assert "FLOPs, estimated" in words(fold)
+    assert "<b>7 → 6</b> nodes" in words(fold) and "FLOPs, estimated" in words(fold)
     put(fold, keep_change_view="Text")
     assert any("-  %3' = transpose;" in c.value for c in fold.code)
     settle(fold.toggle(key="keep_whole_text").set_value(True).run())
@@ -105,8 +104,7 @@ def test_the_small_program_stands_before_and_after_the_pass_while_it_is_open(pag
         return [c.value for c in page.code]
 
     assert {"transpose(w)", "w"} <= set(chosen("fold"))
-    assert "fold on x: float32\\[2, 3\\]" in words(page)
-    assert "It only says so." in words(page)
+    assert "fold on x: float32\\[2, 3\\]" in words(page) and "It only says so." in words(page)
     assert "transpose(w)" not in chosen("fold", False), "nothing is asked while it is closed"
     chosen("cse")
     assert "has no example" in words(page)

@@ -22,10 +22,8 @@ from relascope.viz.rows.timings import history_csv, history_json
 
 def test_the_first_look_shows_the_sample_and_its_facts_and_another_can_be_chosen(page):
     text = words(page)
-    assert "<b>7</b> nodes" in text
-    assert "<b>640</b> parameters" in text
-    assert "A note of the import." in text
-    assert "TVM 0.0.test" in text
+    assert "<b>7</b> nodes" in text and "<b>640</b> parameters" in text
+    assert "A note of the import." in text and "TVM 0.0.test" in text
     operators = page.dataframe[0].value
     assert list(operators["operator"]) == ["nn.dense", "nn.relu", "transpose"]
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
@@ -37,9 +35,8 @@ def test_the_first_look_shows_the_sample_and_its_facts_and_another_can_be_chosen
 def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
     before = page.session_state["session"], dict(page.query_params)
     settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
-    assert "aten::frobnicate" in page.error[0].value
-    assert "Where: `encoder.layer.0, net.py:12`" in page.error[0].value
-    assert "Take this module out" in page.error[0].value
+    for said in ("aten::frobnicate", "Where: `encoder.layer.0, net.py:12`", "Take this module out"):
+        assert said in page.error[0].value
     assert (page.session_state["session"], dict(page.query_params)) == before
     settle(page.number_input(key="keep_seed").set_value(0).run())
     assert not page.error
@@ -152,8 +149,7 @@ def test_gradient_invites_to_training_and_then_shows_the_cut_of_each_strategy(pa
     press(page, "to_training")
     assert page.session_state["keep_mode"] == "Training"
     text = words(page)
-    assert "<b>2</b> captures" in text
-    assert "<b>2.0 KiB</b>" in text
+    assert "<b>2</b> captures" in text and "<b>2.0 KiB</b>" in text
     captures = page.dataframe[0].value
     assert list(captures["name"]) == ["nn.dense", "nn.relu"]
     assert list(captures["bytes"]) == [1024, 1024]

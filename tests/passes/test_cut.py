@@ -241,9 +241,7 @@ def with_a_view():
 @pytest.mark.parametrize(("strategy", "budget"), [("min_cut", None), ("budget", 1.0)])
 def test_a_view_saved_by_hand_and_its_base_are_kept_once(strategy, budget):
     found = cut(with_a_view(), strategy, budget, save=["v"])
-    assert found.ids == ("t", "v")
-    assert found.bytes == 32
-    assert found.recomputed == ()
+    assert (found.ids, found.bytes, found.recomputed) == (("t", "v"), 32, ())
 
 
 def test_a_pattern_picks_the_same_of_equal_layers(monkeypatch):

@@ -173,8 +173,7 @@ def test_the_cap_is_filled_where_one_price_for_all_takes_all_or_nothing():
 @pytest.mark.parametrize("strategy", ["recompute_pointwise", "min_cut"])
 def test_two_views_are_saved_as_the_tensor_behind_them(strategy):
     found = cut(views(), strategy)
-    assert found.ids == ("h",)
-    assert found.bytes == 32
+    assert (found.ids, found.bytes) == (("h",), 32)
     reasons = {s.id: s.reason for s in found.spared}
     assert "free" in reasons["v"] and "x" in reasons["v"]
     assert "free" in reasons["a"] and "nn.dense" in reasons["a"]
@@ -233,8 +232,7 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
     graph = small()  # h = x @ w, t = tanh(h): the backward reads t
     budget = 64 if strategy in ("frontier", "budget") else None
     by_hand = cut(graph, strategy, budget, save=["h"], recompute=["t"])
-    assert by_hand.ids == ("h",)
-    assert by_hand.recomputed == ("t",)
+    assert (by_hand.ids, by_hand.recomputed) == (("h",), ("t",))
     assert by_hand.captures[0].reason == "picked by hand"
     assert [(s.id, s.reason[:7]) for s in by_hand.spared] == [("t", "by hand")]
 
@@ -318,8 +316,7 @@ def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
     assert capture.id in ("h", "t")
     assert "nn.dense would be computed again" in capture.reason
     by_hand = cut(graph, "min_cut", save=["h"], recompute=["t"])
-    assert by_hand.captures[0].path == ("h", "t", "dy")
-    assert by_hand.captures[0].instead == ("h",)
+    assert (by_hand.captures[0].path, by_hand.captures[0].instead) == (("h", "t", "dy"), ("h",))
     assert by_hand.spared[0].sources == ("h",)
     assert "recomputable from nn.dense by tanh" in by_hand.spared[0].reason
 
@@ -378,8 +375,7 @@ def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
     for slow, quick in (("a", "b"), ("b", "a")):
         measured = [*others, ((slow,), 0.5), ((quick,), 1e-6)]
         found = cut(Joint(graph, measured=measured))
-        assert found.ids == (slow,)
-        assert found.recomputed == (quick,)
+        assert (found.ids, found.recomputed) == ((slow,), (quick,))
         assert found.recomputed_seconds == pytest.approx(1e-6)
 
 

@@ -108,6 +108,12 @@ def settle(page):
         page.evaluate(MOMENT, 300)
 
 
+def click_named(page, name, role="button", **how):
+    """Click on what has this name, and wait until the page stands still."""
+    page.get_by_role(role, name=name, **how).click()
+    settle(page)
+
+
 class View:
     """The viewer on a page of its own: where its boxes are on the screen, and what it shows."""
 

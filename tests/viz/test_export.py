@@ -68,9 +68,8 @@ def test_labels_have_constants_shapes_on_demand_and_what_is_fused_in_order():
     assert "float32[1, 4, 14, 14]" not in to_dot(transformer())
     assert "float32[1, 4, 14, 14]" in to_dot(transformer(), shapes=True)
     dot = to_dot(fused())
-    assert "dense + add + relu" in dot
-    assert "3 nodes fused" in dot
-    assert "peripheries=2" in dot
+    for said in ("dense + add + relu", "3 nodes fused", "peripheries=2"):
+        assert said in dot
 
 
 def test_names_are_text_whatever_they_hold():
@@ -86,8 +85,7 @@ def test_names_are_text_whatever_they_hold():
     b.scope = "<img src=x onerror=alert(1)>"
     b.call("nn.relu", b.add(Kind.INPUT, name="<i>x</i>", id="<u>"))
     dot = to_dot(b.graph("<u>"))
-    assert 'label="<i>x</i>' in dot
-    assert 'label="<img src=x onerror=alert(1)>' in dot
+    assert 'label="<i>x</i>' in dot and 'label="<img src=x onerror=alert(1)>' in dot
     assert not re.search(r"=<|^digraph <", dot, re.M)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from app_in_browser import PAGE, View, settle, viewer_page
+from app_in_browser import PAGE, View, click_named, settle, viewer_page
 from relascope.viz.sessions.state import TABS
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -72,8 +72,7 @@ def opened(streamlit_page):
 
 
 def open_tab(page, tab):
-    page.get_by_role("tab", name=tab).click()
-    settle(page)
+    click_named(page, tab, "tab")
     if tab == "Compile & time":
         run = page.get_by_role("button", name="Run", exact=True)
         if not page.get_by_text("threads", exact=True).count():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_in_browser import PAGE, ask, click, settle, wait
+from app_in_browser import PAGE, ask, click, click_named, settle, wait
 from browser import LONG
 from crafted.recorded import recorded
 from engines import shared_fake
@@ -114,8 +114,7 @@ def test_captures_steps_and_recordings_are_the_same_picture_and_a_tab_is_handed_
     static.locator(".steps .row.selected").wait_for(timeout=LONG)
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Model").click()
-    page.get_by_role("option", name="A file of your own").click()
-    settle(page)
+    click_named(page, "A file of your own", "option")
     page.locator("input[type=file]").first.set_input_files(site / "run.rsc")
     both = page, static = page, viewer("run.rsc")
     page.locator(".run").first.wait_for()
@@ -127,8 +126,7 @@ def test_captures_steps_and_recordings_are_the_same_picture_and_a_tab_is_handed_
         settle(page)
         if number == 1:
             assert picture(static) == picture(page)
-            page.get_by_role("radio", name="Text", exact=True).click()
-            settle(page)
+            click_named(page, "Text", "radio", exact=True)
         page.locator(".diff .line").nth(1).wait_for()
         texts = [one.locator(".diff .line").evaluate_all(LINES) for one in both]
         assert texts[0] == texts[1] and any("changed" in look for look, _ in texts[0])
