@@ -15,7 +15,7 @@ from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relay.building.targets import BLAS, parse, processor
 from relascope.engine.relay.faults.replay import Run
 from relascope.engine.relay.kernels import convolution, schedules
-from relay_functions import compiled, var
+from relay_functions import compiled, module_of, var
 
 AVX2 = "llvm -mcpu=znver2"
 WORKLOAD = (
@@ -154,8 +154,8 @@ def test_the_gradient_of_a_weight_runs_without_optimisation():
     made = relay.nn.conv2d_backward_weight(
         var("grad", *grad.shape), var("data", *data.shape), channels=6, kernel_size=(3, 3)
     )
-    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(made), made))
-    run = Run(mod, {"grad": grad.numpy(), "data": data.numpy()}, "llvm", optimised=False)
+    given = {"grad": grad.numpy(), "data": data.numpy()}
+    run = Run(module_of(made), given, "llvm", optimised=False)
     run()
     exact = torch.nn.grad.conv2d_weight(data, (6, 4, 3, 3), grad)
     torch.testing.assert_close(torch.from_numpy(run.results()[0]), exact, rtol=1e-4, atol=1e-3)

@@ -17,6 +17,7 @@ from relascope.engine.relay.building.targets import LIBRARIES, parse, target
 from relascope.engine.relay.kernels import blas
 from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile
 from relascope.engine.relay.kernels.schedules import bits_of_numbers
+from relay_functions import module_of, var
 
 import tvm  # isort: skip
 from tvm import autotvm, te  # isort: skip
@@ -67,7 +68,7 @@ def test_records_of_templates_on_a_gpu_are_such_as_are_read(template):
             records.check(records.AUTOTVM, line)
 
 
-def built(function, options: str) -> tuple[Launches, str]:
+def built(body, options: str) -> tuple[Launches, str]:
     watch, kinds = launches(), []
 
     @tvm.instrument.pass_instrument
@@ -76,7 +77,7 @@ def built(function, options: str) -> tuple[Launches, str]:
             if info.name.endswith(".MakePackedAPI"):
                 kinds.append(str(mod))
 
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    mod = module_of(body)
     if library(options, LIBRARIES):
         blas.register()
     watching = [watch.instrument(tvm.instrument.pass_instrument), Kinds()]
@@ -86,26 +87,23 @@ def built(function, options: str) -> tuple[Launches, str]:
 
 
 def conv2d(groups=1, transposed=False):
-    x = relay.var("x", shape=(2, 16, 8, 8))
-    w = relay.var("w", shape=(16, 16 // groups, 3, 3))
+    x, w = var("x", 2, 16, 8, 8), var("w", 16, 16 // groups, 3, 3)
     make = relay.nn.conv2d_transpose if transposed else relay.nn.conv2d
-    made = make(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3), groups=groups)
-    return relay.Function([x, w], made)
+    return make(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3), groups=groups)
 
 
 def product(rows, columns, dtype="float32"):
-    x = relay.var("x", shape=(6, rows, 64), dtype=dtype)
-    y = relay.var("y", shape=(6, columns, 64), dtype=dtype)
-    return relay.Function([x, y], relay.nn.batch_matmul(x, y))
+    x, y = var("x", 6, rows, 64, dtype=dtype), var("y", 6, columns, 64, dtype=dtype)
+    return relay.nn.batch_matmul(x, y)
 
 
 @pytest.mark.parametrize(
-    "function",
+    "body",
     [conv2d(), conv2d(groups=16), conv2d(groups=4), conv2d(transposed=True), product(65, 65)],
     ids=["conv2d", "depthwise", "grouped", "transposed", "product"],
 )
-def test_no_template_is_left_with_one_thread(function):
-    watch, _ = built(function, CUDA)
+def test_no_template_is_left_with_one_thread(body):
+    watch, _ = built(body, CUDA)
     assert watch.found
     for launch in watch.found.values():
         assert 32 <= launch.threads <= 1024, launch
@@ -113,9 +111,8 @@ def test_no_template_is_left_with_one_thread(function):
 
 
 def test_products_go_to_cublas_where_it_has_them():
-    x, w = relay.var("x", shape=(8, 64)), relay.var("w", shape=(16, 64))
-    for function in (relay.Function([x, w], relay.nn.dense(x, w)), product(16, 16)):
-        watch, loops = built(function, f"{CUDA} -libs=cublas")
+    for body in (relay.nn.dense(var("x", 8, 64), var("w", 16, 64)), product(16, 16)):
+        watch, loops = built(body, f"{CUDA} -libs=cublas")
         assert not watch.found and "tvm.contrib.cublas." in loops
     watch, loops = built(product(16, 16, "float16"), f"{CUDA} -libs=cublas")
     assert watch.found and "tvm.contrib.cublas." not in loops

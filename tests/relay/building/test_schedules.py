@@ -26,6 +26,16 @@ def lanes(request, monkeypatch):
     return request.param
 
 
+@pytest.fixture
+def scheduled(monkeypatch):
+    """What our rules are asked for, and made of it."""
+    made, own = [], schedules.scheduled
+    monkeypatch.setattr(
+        schedules, "scheduled", lambda *a, **k: made.append(own(*a, **k)) or made[-1]
+    )
+    return made
+
+
 @pytest.mark.parametrize(
     ("shape", "columns", "lanes"),
     combinations([(14, 32), (3, 48), (42, 64), (129, 24), (2, 8), (500, 16)], [16, 48, 768], LANES),
@@ -47,19 +57,12 @@ def test_products_with_constant_weights(shape, columns, lanes):
 @pytest.mark.parametrize(
     ("name", "lanes"), combinations(["erf", "exp", "tanh", "sigmoid"], LANES), indirect=["lanes"]
 )
-def test_what_follows_a_product_is_computed_on_its_tiles(name, lanes, monkeypatch):
-    made, scheduled = [], schedules.scheduled
-
-    def noted(*given, **how):
-        made.append(scheduled(*given, **how))
-        return made[-1]
-
-    monkeypatch.setattr(schedules, "scheduled", noted)
+def test_what_follows_a_product_is_computed_on_its_tiles(name, lanes, scheduled):
     weight = torch.randn(48, 32) / 4
     product = relay.nn.dense(var("x", 14, 32), constant(weight))
     halved = relay.multiply(product, relay.const(0.5))  # a block of its own, of one number
     function = compiled(getattr(relay, name)(halved), OURS)
-    assert any(m is not None and "vectorized" in m.mod.script() for m in made)
+    assert any(m is not None and "vectorized" in m.mod.script() for m in scheduled)
     x = torch.randn(14, 32)
     (found,) = function.run({"x": x})
     halves = F.linear(x.double(), weight.double()) / 2
@@ -171,19 +174,14 @@ def test_float64_keeps_its_digits(name):
         ((14, 48), (14, 64), (True, False)),
     ],
 )
-def test_products_of_our_own_are_scheduled(left, right, turns, monkeypatch):
+def test_products_of_our_own_are_scheduled(left, right, turns, scheduled):
     """A stage of ours that the rules do not know would be left as plain loops, right and slow."""
-    found = []
-    own = schedules.scheduled
-    monkeypatch.setattr(
-        schedules, "scheduled", lambda *a, **k: found.append(own(*a, **k)) or found[-1]
-    )
     a, b = turns
     product = relay.nn.matmul(var("x", *left), var("w", *right), transpose_a=a, transpose_b=b)
     with built_anew():
         compiled(product, OURS)
-    assert found
-    assert all(made is not None and "vectorized" in made.mod.script() for made in found)
+    assert scheduled
+    assert all(made is not None and "vectorized" in made.mod.script() for made in scheduled)
 
 
 @pytest.mark.parametrize("spelled", ["tan", "sine over cosine", "cosine over sine"])
@@ -205,15 +203,12 @@ def test_a_tangent_behind_a_convolution_is_right(spelled):
     assert (found - exact).abs().max() < rounding("float32", 3, steep)
 
 
-def test_other_targets_are_not_scheduled_here(monkeypatch):
-    asked = []
-    own = schedules.scheduled
-    monkeypatch.setattr(schedules, "scheduled", lambda *a, **k: asked.append(1) or own(*a, **k))
+def test_other_targets_are_not_scheduled_here(scheduled):
     expression = relay.nn.softmax(var("x", 5, 33))
     compiled(expression, "llvm")
-    assert not asked
+    assert not scheduled
     compiled(expression, OURS)
-    assert asked
+    assert scheduled
 
 
 def test_loops_start_no_threads_beside_pytorchs():

@@ -37,6 +37,7 @@ from relascope.passes.relay import builtin
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.search.bisect import IMPORT
+from relay_functions import module_of
 
 WEIGHTS = {
     "conv.weight": np.linspace(-1, 1, 108, dtype="float32").reshape(4, 3, 3, 3),
@@ -50,15 +51,13 @@ def module():
     made = relay.nn.conv2d(x, first, padding=(1, 1), channels=4, kernel_size=(3, 3))
     made = relay.nn.relu(relay.nn.bias_add(made, relay.const(np.arange(4, dtype="float32"))))
     made = relay.nn.dense(relay.reshape(made, (2, -1)), second)
-    function = relay.Function([x, first, second], relay.tanh(made * relay.const(0.1)))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    return module_of(relay.tanh(made * relay.const(0.1)), x, first, second)
 
 
 def product():
     x = relay.var("x", shape=(2, 256))
     weight = relay.var("1.weight", shape=(5, 256))
-    made = relay.tanh(relay.nn.dense(x, weight) * relay.const(0.1))
-    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, weight], made)))
+    return module_of(relay.tanh(relay.nn.dense(x, weight) * relay.const(0.1)), x, weight)
 
 
 def saved(folder, suffix, mod=None):
@@ -309,14 +308,12 @@ def test_an_onnx_file_is_read(tmp_path):
 
 def test_arguments_are_in_order_and_named_apart(tmp_path):
     w, x = (relay.var(n, shape=s) for n, s in (("1.weight", (5, 256)), ("x", (2, 256))))
-    function = relay.Function([w, x], relay.nn.dense(x, w))
-    path = saved(tmp_path, "json", relay.transform.InferType()(tvm.IRModule.from_expr(function)))
+    path = saved(tmp_path, "json", module_of(relay.nn.dense(x, w), w, x))
     found = read_program(path, ModelSource("mod.tar"), silent)
     assert [str(p.name_hint) for p in found.program.main.params] == ["x", "1.weight"]
     one, other = (relay.var("x", shape=(2,)) for _ in range(2))
-    mod = tvm.IRModule.from_expr(relay.Function([one, other], one + other))
     with pytest.raises(EngineError, match="have one name"):
-        opened(tmp_path, tvm.ir.save_json(mod))
+        opened(tmp_path, tvm.ir.save_json(module_of(one + other, one, other)))
 
 
 def branching():

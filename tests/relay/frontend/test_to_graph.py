@@ -21,6 +21,7 @@ from relascope.passes.relay.fold_constant import bind
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import post_order
 from relascope.passes.relay.simplify_inference import simplify_inference
+from relay_functions import program_of
 
 F32 = TensorType((2, 3), "float32")
 
@@ -29,15 +30,8 @@ def var(name, *shape, dtype="float32"):
     return relay.var(name, shape=shape or (2, 3), dtype=dtype)
 
 
-def program_of(body, params=None, args=None, **fields):
-    args = list(relay.analysis.free_vars(body)) if args is None else args
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(args, body)))
-    inputs = tuple(a.name_hint for a in args if a.name_hint not in (params or {}))
-    return RelayProgram(mod, params or {}, inputs, 1, **fields)
-
-
-def draw(body, **fields):
-    graph, expressions = to_graph(program_of(body, **fields))
+def draw(body, *arguments):
+    graph, expressions = to_graph(program_of(body, *arguments))
     graph.validate()
     assert set(expressions) == set(graph.by_id)
     assert Graph.from_json(json.loads(json.dumps(graph.to_json(), allow_nan=False))) == graph
@@ -86,7 +80,7 @@ def test_ids_are_of_what_is_computed():
     def make(factor, tail):
         x, y = var("x"), var("y")
         doubled = relay.multiply(relay.add(x, y), relay.const(factor, "float32"))
-        return draw(tail(doubled), args=[x, y])
+        return draw(tail(doubled), x, y)
 
     one, same = make(2.0, relay.tanh), make(2.0, relay.tanh)
     assert one == same
@@ -139,7 +133,7 @@ def test_results_are_flat_and_may_be_an_input():
     assert [graph.by_id[i].op for i in graph.outputs] == ["exp", "tanh", "exp"]
     assert not [n for n in graph if n.kind is Kind.TUPLE]
     x, y = var("x"), var("y")
-    graph = draw(relay.Tuple([x, relay.exp(x), x]), args=[x, y])
+    graph = draw(relay.Tuple([x, relay.exp(x), x]), x, y)
     assert [graph.by_id[i].title for i in graph.outputs] == ["x", "exp", "x"]
     assert [graph.by_id[i].name for i in graph.inputs] == ["x", "y"]
 
@@ -207,9 +201,9 @@ def test_let_bindings_are_names_and_unread_ones_drawn():
     x, a, b = var("x"), relay.var("a"), relay.var("b")
     chain = relay.Let(a, relay.exp(x), relay.Let(b, relay.add(a, a), relay.tanh(b)))
     straight = relay.tanh(relay.add(shared := relay.exp(x), shared))
-    assert draw(chain, args=[x]) == draw(straight, args=[x])
+    assert draw(chain, x) == draw(straight, x)
     x, a = var("x"), relay.var("a")
-    graph = draw(relay.Let(a, relay.exp(x), relay.tanh(x)), args=[x])
+    graph = draw(relay.Let(a, relay.exp(x), relay.tanh(x)), x)
     assert set(graph.operators) == {"exp", "tanh"}
     assert graph.by_id[graph.outputs[0]].op == "tanh"
 
@@ -228,7 +222,7 @@ def test_closures_references_and_branches_are_nodes():
             relay.If(relay.any(flag), relay.RefRead(ref), x),
         ),
     )
-    graph = draw(body, args=[x, flag])
+    graph = draw(body, x, flag)
     made = next(n for n in graph if n.kind is Kind.FUNCTION)
     assert made.op == "closure"
     assert [graph.by_id[i].name for i in made.inputs] == ["x"]
@@ -273,20 +267,17 @@ def test_types_are_inferred_and_spans_give_place_and_operator():
 
 
 def chain_of_calls(length):
-    x = var("x")
-    body = x
+    x = body = var("x")
     for index in range(length):
         body = relay.add(body, x) if index % 2 else relay.tanh(body)
-    return relay.Function([x], body)
+    return program_of(body)
 
 
 def test_drawing_takes_work_in_proportion_to_the_nodes():
     """A chain, the deepest shape there is; TVM's own walks would end the process a little later."""
 
     def work(count):
-        mod = tvm.IRModule.from_expr(chain_of_calls(count))
-        program = RelayProgram(relay.transform.InferType()(mod), {}, ("x",), 1)
-        drawn = []
+        program, drawn = chain_of_calls(count), []
         calls = calls_of(lambda: drawn.append(to_graph(program)[0]))
         assert len({n.id for n in drawn[0]}) == len(drawn[0]) == count + 1
         return calls
@@ -301,5 +292,5 @@ def test_long_let_chains_are_drawn():
     for index in reversed(range(5_000)):
         value = relay.tanh(names[index - 1] if index else x)
         body = relay.Let(names[index], value, body)
-    graph = draw(body, args=[x])
+    graph = draw(body, x)
     assert graph.operators == {"tanh": 5_000}

@@ -1,7 +1,5 @@
 """TVM's further Relay passes on models of PyTorch: numbers, origins, and what they refuse."""
 
-from collections import Counter
-
 import pytest
 import torch
 import tvm
@@ -21,6 +19,7 @@ from relascope.passes.pipeline import Step
 from relascope.passes.relay.examples import EXAMPLES
 from relascope.passes.relay.examples.building import Tensors
 from relascope.passes.relay.ir.rewrite import op_name, post_order
+from relay_functions import operators
 
 SESSION = RelaySession()
 BACKEND = SESSION.backend
@@ -117,10 +116,6 @@ def test_what_a_pass_made_of_an_operator_is_not_taken_for_its_result(source, nam
 def run(name, start, *params):
     entry = info("relay", name)
     return entry.load()(start, **entry.arguments(Step(name, True, params)))
-
-
-def operators(made):
-    return Counter(filter(None, map(op_name, post_order(made.main))))
 
 
 def test_dense_layers_join_without_a_batch_and_cse_sees_equal_sums():

@@ -1,15 +1,14 @@
 """The forward and the backward program of Relay's joint programs."""
 
 import pytest
-import tvm
 from tvm import relay
 
 from gradients import split_by, step
 from limits import LIMITS
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.passes.cuts.cut import cut
-from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.training.gradient import keep_gradients
+from relay_functions import program_of, var
 from splitting import *  # noqa: F403
 from splitting import names
 
@@ -37,7 +36,7 @@ def test_a_layer_is_split_with_inputs_only(layer):
 
 
 def test_a_deep_chain_is_split_without_recursion():
-    x, g = relay.var("x", shape=(2,)), relay.var("grad_out_0", shape=(2,))
+    x, g = var("x", 2), var("grad_out_0", 2)
     forward = [x]
     for _ in range(1500):
         forward.append(relay.tanh(forward[-1]))
@@ -45,10 +44,6 @@ def test_a_deep_chain_is_split_without_recursion():
     for value in reversed(forward[1:]):
         backward = relay.multiply(backward, value)
     body = relay.Tuple([forward[-1], backward])
-    mod = tvm.IRModule.from_expr(relay.Function([x, g], body))
-    program = RelayProgram(
-        relay.transform.InferType()(mod), {}, ("x",), 1, grad_outs=("grad_out_0",), gradients=("x",)
-    )
-    parts = split_by(program)
+    parts = split_by(program_of(body, x, g, grad_outs=("grad_out_0",), gradients=("x",)))
     assert len(parts.captures) == 1500
     assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.capture_names]
