@@ -67,8 +67,7 @@ def test_views_of_views_share_one_storage_and_a_transpose_has_its_own():
     owner = cost.storages(
         graph_of(
             "x; t tanh x; r reshape t :8; e expand_dims r :8x1; o transpose e :1x8;"
-            " v reshape x :4x2",
-            "o v",
+            " v reshape x :4x2 -> o v"
         )
     )
     assert [owner[i] for i in "treov"] == ["t", "t", "t", "o", "x"]

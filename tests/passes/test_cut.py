@@ -45,10 +45,8 @@ def test_masks_are_listed_with_their_bytes_which_every_total_counts():
 def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
     """x wants no gradient; t = x * m can be kept (8 bytes a row) or drawn from the mask (32)."""
     graph = graph_of(
-        "x; m=dropout_mask_0; g; d multiply x m; s reshape d :8;"
-        " t tanh s :8/float16; y exp t; dy multiply g t",
-        "y",
-        gradients="dy",
+        "x; m=dropout_mask_0; g; d multiply x m; s reshape d :8; t tanh s :8/float16; y exp t;"
+        " dy multiply g t -> y | dy"
     )
     kept = cut(graph, "keep_all")
     assert (kept.bytes, kept.masks, kept.mask_bytes) == (16, (), 0)
@@ -65,10 +63,8 @@ def test_a_mask_that_only_work_done_again_reads_is_a_price_of_that_work():
 def test_a_mask_is_kept_or_drawn_again_at_its_price():
     """x and t take 40,000 bytes, the mask 10,000, a generator's state 5,056."""
     graph = graph_of(
-        "x; m=dropout_mask_0 :100x100/uint8; g; h sigmoid x; t multiply h m; y sum t :1;"
-        " e exp g; dt multiply e m; dx multiply dt x",
-        "y",
-        gradients="dx",
+        "x; m=dropout_mask_0 :100x100/uint8; g; h sigmoid x; t multiply h m; y sum t :1; e exp g;"
+        " dt multiply e m; dx multiply dt x -> y | dx",
         of="100x100",
     )
     joint = Joint(graph)
@@ -95,9 +91,7 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
     # Of the work d = h * m, only the part that nobody asked for is bounded.
     other = graph_of(
         "x; m=dropout_mask_0 :100x100/uint8; g; h . x; d multiply h m; t tanh d; y sum t :1;"
-        " dt multiply g t; dh multiply dt m; dx . dt x",
-        "y",
-        gradients="dh dx",
+        " dt multiply g t; dh multiply dt m; dx . dt x -> y | dh dx",
         of="100x100",
     )
     assert cut(other).bytes - cut(other, recompute=["m"]).bytes == 10_000 - 5056
@@ -106,7 +100,7 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
 
 def test_a_view_of_a_mask_is_the_mask():
     graph = graph_of(
-        "x; m=dropout_mask_0; g; v reshape m; y multiply x v; dx multiply g v", "y", gradients="dx"
+        "x; m=dropout_mask_0; g; v reshape m; y multiply x v; dx multiply g v -> y | dx"
     )
     for found in (cut(graph), cut(graph, "keep_all"), cut_at(graph, ["v"])):
         assert (found.bytes, found.mask_bytes, [m.id for m in found.masks]) == (32, 32, ["m"])
@@ -215,9 +209,7 @@ def test_a_chain_of_20000_nodes_is_cut_in_linear_time(strategy):
 
 def test_what_the_cap_on_work_decided_is_said():
     graph = graph_of(
-        "x; g; c0 nn.softmax x; c1 nn.softmax c0; c2 cos c1; b multiply g c0 c1",
-        "c2",
-        gradients="b",
+        "x; g; c0 nn.softmax x; c1 nn.softmax c0; c2 cos c1; b multiply g c0 c1 -> c2 | b"
     )
     found = cut(graph)
     assert found.bytes > found.uncapped_bytes == 0
@@ -232,9 +224,7 @@ def test_what_the_cap_on_work_decided_is_said():
 def with_a_view():
     """z = exp(t), where the backward reads t as a view and as it is; a head that nothing reads."""
     return graph_of(
-        "x; g; t nn.dense x; v reshape t :4x2; z exp v; idle exp z; b multiply g v t",
-        "idle",
-        gradients="b",
+        "x; g; t nn.dense x; v reshape t :4x2; z exp v; idle exp z; b multiply g v t -> idle | b"
     )
 
 
@@ -341,7 +331,7 @@ def test_what_is_forced_says_so():
 
 
 def test_a_random_node_cannot_be_computed_again_by_wish():
-    graph = graph_of("x; g; r random.uniform x; y exp r; dx multiply g r", "y", gradients="dx")
+    graph = graph_of("x; g; r random.uniform x; y exp r; dx multiply g r -> y | dx")
     found = cut(graph).reasons.standing("r")
     assert found.can_save and not found.can_recompute
 

@@ -215,7 +215,7 @@ def test_tiny_kernels_together():
 
 
 def test_what_the_backward_computes_again():
-    g = graph_of("x; y; p matmul x y; g multiply p x", "p", gradients="g", ir="relax", of="64x64")
+    g = graph_of("x; y; p matmul x y; g multiply p x -> p | g", ir="relax", of="64x64")
     roles = {"g": Role.BACKWARD}
     g = g.with_nodes(replace(n, role=roles.get(n.id, Role.FORWARD)) for n in g)
     timed = [(("p",), 1e-4), (("p", "g"), 2e-4)]

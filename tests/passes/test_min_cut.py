@@ -188,9 +188,7 @@ def test_everything_that_crosses_counts_each_storage_once():
 
 
 def test_an_output_that_is_saved_costs_its_bytes_like_any_other():
-    graph = graph_of(
-        "x; w! :4x4; g; y nn.dense x w; z reshape y :8; dx multiply g z", "y", gradients="dx"
-    )
+    graph = graph_of("x; w! :4x4; g; y nn.dense x w; z reshape y :8; dx multiply g z -> y | dx")
     found = cut(graph, "min_cut")
     assert found.ids == ("y",)
     assert (found.bytes, found.extra_bytes) == (32, 0)
@@ -199,18 +197,14 @@ def test_an_output_that_is_saved_costs_its_bytes_like_any_other():
 
 @pytest.mark.parametrize("strategy", CHOOSING)
 def test_random_operators_are_never_computed_again(strategy):
-    graph = graph_of(
-        "x; g; r random.uniform x; y multiply x r; dx multiply g r y", "y", gradients="dx"
-    )
+    graph = graph_of("x; g; r random.uniform x; y multiply x r; dx multiply g r y -> y | dx")
     found = cut(graph, strategy, *([32] if strategy == "budget" else []))
     assert "r" in found.ids
     assert not [i for i in found.recomputed if is_random(graph.by_id[i])]
 
 
 def test_a_budget_below_what_must_be_saved_is_refused():
-    graph = graph_of(
-        "x; g; r random.uniform x; y multiply x r; dx multiply g r", "y", gradients="dx"
-    )
+    graph = graph_of("x; g; r random.uniform x; y multiply x r; dx multiply g r -> y | dx")
     with pytest.raises(ValueError, match="no cut keeps less than 32"):
         cut(graph, "budget", 31)
     assert cut(graph, "budget", 32).ids == cut(graph, "inputs_only").ids == ("r",)
@@ -240,10 +234,8 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
 def idle_graph():
     """h = x @ w, v a view of it that the backward reads; z is of no matter to it."""
     return graph_of(
-        "x; w! :4x4; g; xv reshape x; h nn.dense x w; v reshape h; t mean v :4x1;"
-        " z negative t; y add z xv; dy power g t; dz power dy xv",
-        "y",
-        gradients="dz",
+        "x; w! :4x4; g; xv reshape x; h nn.dense x w; v reshape h; t mean v :4x1; z negative t;"
+        " y add z xv; dy power g t; dz power dy xv -> y | dz"
     )
 
 
@@ -310,7 +302,7 @@ def test_wishes_that_cannot_be_met(arguments, reason):
 
 def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
     graph = graph_of(
-        "x; w! :4x4; g; h nn.dense x w; t tanh h; y negative t; dy power g t", "y", gradients="dy"
+        "x; w! :4x4; g; h nn.dense x w; t tanh h; y negative t; dy power g t -> y | dy"
     )
     (capture,) = cut(graph, "recompute_pointwise").captures
     assert capture.id in ("h", "t")
@@ -366,10 +358,8 @@ def test_gaps_of_the_frontier_may_be_as_wide_as_one_another(monkeypatch):
 
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
     graph = graph_of(
-        "x; w; g; d nn.dense x w :50x4; a tanh x :4x4; b exp x :4x4;"
-        " y add d a b :50x4; ga multiply g a; gb multiply ga b",
-        "y",
-        gradients="gb",
+        "x; w; g; d nn.dense x w :50x4; a tanh x :4x4; b exp x :4x4; y add d a b :50x4;"
+        " ga multiply g a; gb multiply ga b -> y | gb"
     )
     others = [(("d",), 1.0), (("y",), 0.01)]
     for slow, quick in (("a", "b"), ("b", "a")):

@@ -19,7 +19,7 @@ def test_captures_results_and_what_is_written_count_until_their_last_reader_only
     for ids, tensors in (["a", "b"], 5), (["b"], 5), ([], 4):
         # y and the captures throughout; then: db, da, dx in turns, and a, b if computed again.
         assert cut_at(graph, ids).peak_bytes == 32 * tensors
-    late = graph_of("x; g; a tanh x; y sin a; d exp g; dx multiply d a", "y", gradients="dx")
+    late = graph_of("x; g; a tanh x; y sin a; d exp g; dx multiply d a -> y | dx")
     assert cut_at(late, []).peak_bytes == 4 * 32  # y, d, a, dx
     assert cut_at(late, ["a"]).peak_bytes == 4 * 32
 

@@ -64,7 +64,10 @@ def graph_of(
     name: str = "main",
 ) -> Graph:
     """A graph of nodes, as text or between others; its result is the last, or the ids in a text;
-    `gradients` are those of a joint graph."""
+    `gradients` are those of a joint graph. One text may say both at its end: "… -> y | dx dw"."""
+    if isinstance(made, str) and " -> " in made:
+        made, _, ends = made.partition(" -> ")
+        outputs, _, gradients = ends.partition(" | ")
     parts = [made] if isinstance(made, str) else made
     found = [n for p in parts for n in (nodes_of(p, of) if isinstance(p, str) else [p])]
     inputs = tuple(n.id for n in found if n.kind in (Kind.INPUT, Kind.PARAMETER))

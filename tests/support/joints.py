@@ -14,9 +14,7 @@ def small():
     return graph_of(
         "x; w! :4x4; m=dropout_mask_0; g=grad_out_0; h . x w @fc <aten::linear;"
         " t . h @act <aten::tanh; y . t m; dt . g m; dh . dt t; dx . dh w;"
-        " dw . x dh :4x4",
-        "y",
-        gradients="dx dw",
+        " dw . x dh :4x4 -> y | dx dw"
     )
 
 
@@ -60,18 +58,14 @@ def choices(graph):
 def views():
     """The backward reads two views of one tensor, and a view of the input."""
     return graph_of(
-        "x; w! :4x4; g; v reshape x :8; h nn.dense x w; a reshape h :8;"
-        " b expand_dims h :1x2x4; y add a b v; dx multiply g a b v",
-        "y",
-        gradients="dx",
+        "x; w! :4x4; g; v reshape x :8; h nn.dense x w; a reshape h :8; b expand_dims h :1x2x4;"
+        " y add a b v; dx multiply g a b v -> y | dx"
     )
 
 
 def chain():
     """a, b, c in a row, whose backward reads b and c; u is read by nothing of the backward."""
     return graph_of(
-        "x; g; a exp x; b tanh a :4x8; c tanh b :4x16; y exp c; u exp x;"
-        " dc multiply g c; db multiply dc b",
-        "y u",
-        gradients="db",
+        "x; g; a exp x; b tanh a :4x8; c tanh b :4x16; y exp c; u exp x; dc multiply g c;"
+        " db multiply dc b -> y u | db"
     )

@@ -177,9 +177,8 @@ def test_what_a_kernel_computes_and_reads_as_far_as_it_is_known():
     assert known_flops(g, "f") is None
     assert known_flops(graph_of("x; s add x x", of="nx4"), "s") is None
     g = graph_of(
-        "table! :1000x8; w! :4x8; where :2/int32; rows take table where :2x8;"
-        " view reshape w :8x4; product matmul rows view :2x4",
-        "product table",
+        "table! :1000x8; w! :4x8; where :2/int32; rows take table where :2x8; view reshape w :8x4;"
+        " product matmul rows view :2x4 -> product table"
     )
     assert reads(g, ["rows"]) == Read(weights=64, unread=32_000 - 64)
     assert reads(g, ["product"]) == Read(weights=128, unread=0)

@@ -26,8 +26,7 @@ LEFT = graph_of(
 )
 RIGHT = graph_of(
     "x; w; p permute_dims w @net.fc <aten::linear; m matmul x p @net.fc <aten::linear;"
-    " a add m @net.fc <aten::linear; r2 nn.relu a @net <aten::relu; own zeros",
-    "r2 own",
+    " a add m @net.fc <aten::linear; r2 nn.relu a @net <aten::relu; own zeros -> r2 own",
     ir="relax",
 )
 

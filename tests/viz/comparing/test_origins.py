@@ -71,12 +71,11 @@ ORIGINS = {
     ),
     "nodes that are joined are named by all that join them": (
         graph_of(
-            "x; p!; q!; a matmul x p; b matmul x q; c exp a <aten::exp; d log b <aten::log", "c d"
+            "x; p!; q!; a matmul x p; b matmul x q; c exp a <aten::exp; d log b <aten::log -> c d"
         ),
         graph_of(
-            "x; p!; q!; 1 concat p q :2x9; 2 matmul x 1 :2x9; 3 slice 2 at=0;"
-            " 4 slice 2 at=1; 5 exp 3 <aten::exp; 6 log 4 <aten::log",
-            "5 6",
+            "x; p!; q!; 1 concat p q :2x9; 2 matmul x 1 :2x9; 3 slice 2 at=0; 4 slice 2 at=1;"
+            " 5 exp 3 <aten::exp; 6 log 4 <aten::log -> 5 6"
         ),
         {"a": "removed REPLACED 3", "b": "removed REPLACED 4", "1 2": "added REPLACES a b"},
     ),
@@ -105,7 +104,7 @@ ORIGINS = {
     "the backward names the forward and new arguments say so": (
         "x; a exp x @m <aten::exp",
         graph_of(
-            "x; a exp x @m <aten::exp; g=grad_out; 1 multiply g a @m <gradient~of~aten::exp", "a 1"
+            "x; a exp x @m <aten::exp; g=grad_out; 1 multiply g a @m <gradient~of~aten::exp -> a 1"
         ),
         {"g": "added ARGUMENT", "1": "added GRADIENT a"},
     ),
