@@ -13,21 +13,20 @@ from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS
 from relascope.engine.relax.kernels.convolution import dispatched
 from relascope.passes.relax import channels_last
+from relascope.passes.relax.ir.rewrite import bindings
 from relascope.passes.relax.training.conv_gradient import of_weight
+from relax_modules import program
 
 
 @pytest.mark.parametrize(
     ("size", "padding", "served"), [(5, [1, 1, 1, 1], True), (4, [1, 1, 0, 0], False)]
 )
 def test_the_gradient_of_a_weight_under_uneven_padding_stays_with_tvm(size, padding, served):
-    data = relax.Var("data", relax.TensorType([2, 3, 5, 5], "float32"))
-    grad = relax.Var("grad", relax.TensorType([2, 4, size, size], "float32"))
     layouts = {"data_layout": "CNHW", "kernel_layout": "IOHW", "out_layout": "CNHW"}
-    builder = relax.BlockBuilder()
-    with builder.function("main", [data, grad]):
-        call = builder.normalize(relax.op.nn.conv2d(data, grad, padding=padding, **layouts))
-        assert (dispatched(call) is not None) == served
-        builder.emit_func_output(builder.emit(call))
+    given = ((2, 3, 5, 5), "float32"), ((2, 4, size, size), "float32")
+    mod = program(lambda x, grad: op.nn.conv2d(x, grad, padding=padding, **layouts), *given)
+    ((_, call),) = bindings(mod["main"])
+    assert (dispatched(call) is not None) == served
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -82,14 +81,9 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
 
 
 def test_a_capture_with_channels_last_comes_so_to_a_backward_without_convolutions():
-    made = relax.Var("made", relax.TensorType([2, 3, 4, 5], "float32"))
-    grad = relax.Var("grad", relax.TensorType([2, 3, 4, 5], "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [made, grad]):
-        with builder.dataflow():
-            out = builder.emit_output(op.collapse_sum_to(op.multiply(made, grad), [3, 4, 5]))
-        builder.emit_func_output(out)
-    main = builder.get()["main"].with_attr(channels_last.TAKES, ["made"])
+    kinds = dict.fromkeys(("made", "grad"), ((2, 3, 4, 5), "float32"))
+    mod = program(lambda a, b: op.collapse_sum_to(op.multiply(a, b), [3, 4, 5]), **kinds)
+    main = mod["main"].with_attr(channels_last.TAKES, ["made"])
     given = {name: torch.randn(2, 3, 4, 5) for name in ("made", "grad")}
     for target in (f"llvm {BLAS} {SCHEDULES}", "llvm"):
         built = runtime.make(tvm.IRModule({"main": main}), BuildOptions(target))

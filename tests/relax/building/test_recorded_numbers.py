@@ -10,23 +10,20 @@ from relascope.engine.jobs import reduce
 from relascope.engine.jobs.accuracy import OURS
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, parts
+from relax_modules import program
 
 
 def scaled(late, wrong):
     """x @ w, scaled after the product or before it, then relu, or abs in its place."""
-    builder = relax.BlockBuilder()
-    x, w = (relax.Var(n, relax.TensorType(s, "float32")) for n, s in (("x", (4, 8)), ("w", (8, 8))))
-    with builder.function("main", [x, w]):
-        with builder.dataflow():
-            three = relax.const(3.0, "float32")
-            left = x if late else builder.emit(relax.op.multiply(x, three), "scaled")
-            product = builder.emit(relax.op.matmul(left, w), "product")
-            if late:
-                product = builder.emit(relax.op.multiply(product, three), "scaled")
-            hidden = builder.emit((relax.op.abs if wrong else relax.op.nn.relu)(product), "hidden")
-            out = builder.emit_output(relax.op.nn.softmax(hidden))
-        builder.emit_func_output(out)
-    return builder.get()
+
+    def made(x, w):
+        def scaled(value, now):
+            return relax.op.multiply(value, relax.const(3.0, "float32")) if now else value
+
+        product = scaled(relax.op.matmul(scaled(x, not late), w), late)
+        return relax.op.nn.softmax((relax.op.abs if wrong else relax.op.nn.relu)(product))
+
+    return program(made, x=((4, 8), "float32"), w=((8, 8), "float32"))
 
 
 @tvm.transform.module_pass(opt_level=0, name="ScaleFirst")

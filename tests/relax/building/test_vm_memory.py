@@ -18,6 +18,7 @@ from relascope.engine.relax.building import block_memory, runtime
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
+from relax_modules import program
 
 OURS = f"llvm {SCHEDULES}"
 BYTECODE = """@main:
@@ -98,14 +99,9 @@ def test_a_backward_gives_up_what_nobody_else_has():
 
 
 def test_what_is_given_up_and_returned_shares_no_memory_with_others():
-    kind = relax.TensorType((16,), "float32")
-    x, saved = (relax.Var(n, kind) for n in ("x", "saved_a"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x, saved]):
-        with builder.dataflow():
-            made = builder.emit_output((saved, builder.emit(x + saved)))
-        builder.emit_func_output(made)
-    function = block_memory.spending(builder.get()["main"], ["saved_a"])
+    kinds = dict.fromkeys(("x", "saved_a"), ((16,), "float32"))
+    mod = program(lambda x, saved: relax.Tuple([saved, x + saved]), **kinds)
+    function = block_memory.spending(mod["main"], ["saved_a"])
     made = runtime.make(tvm.IRModule({"main": function}), BuildOptions(OURS))
     compiled = runtime.Compiled(made, OURS, function)
     given = {n: torch.ones(16) for n in ("x", "saved_a")}

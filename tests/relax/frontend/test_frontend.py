@@ -25,32 +25,21 @@ def test_a_size_that_a_trace_computes_in_floats():
     check(Fn(padded), draw(2, 3, 6))
 
 
-def test_names_order_and_provenance(tmp_path):
-    module, inputs = net()
-    path = save(module, inputs, tmp_path / "net.pt")
-    model = load_model(ModelSource(str(path)), quiet)
+@pytest.mark.parametrize(
+    ("name", "training"), [("net.pt", False), ("net.pt2", False), ("net.pt2", True)]
+)
+def test_names_order_and_provenance(tmp_path, name, training):
+    module, inputs = net(training)
+    path = save(module, inputs, tmp_path / name)
+    model = load_model(ModelSource(str(path), training=training), quiet)
     program = import_model(model, quiet)
     graph, variables = to_graph(program)
     graph.validate()
     assert set(variables) == set(graph.by_id)
-    names = [str(p.name) for p in program.main.params]
-    assert names == [*model.input_names, *model.parameters, *model.buffers]
+    names, masks = [str(p.name) for p in program.main.params], [m.name for m in program.masks]
+    assert names == [*model.input_names, *model.parameters, *model.buffers, *masks]
+    read = [n for n, _ in module.named_parameters() if n not in ("unused", "head.weight")]
+    assert list(model.parameters) == read and len(masks) == (2 if training else 0)
     assert {n.scope for n in graph if n.op == "nn.layer_norm"} == {"blocks.0.norm", "blocks.1.norm"}
     assert {n.source for n in graph if n.op == "matmul"} == {"aten::linear"}
-    assert max(errors(model, program).values()) <= OUTPUT
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_an_exported_program(tmp_path, training):
-    module, inputs = net(training)
-    path = tmp_path / "net.pt2"
-    torch.export.save(torch.export.export(module, inputs), path)
-    model = load_model(ModelSource(str(path), training=training), quiet)
-    program = import_model(model, quiet)
-    assert list(model.parameters) == [
-        n for n, _ in module.named_parameters() if n != "unused" and n != "head.weight"
-    ]
-    assert len(program.masks) == (2 if training else 0)
-    scopes = {n.scope for n in to_graph(program)[0] if n.op == "nn.layer_norm"}
-    assert scopes == {"blocks.0.norm", "blocks.1.norm"}
     assert max(errors(model, program).values()) <= OUTPUT

@@ -33,9 +33,11 @@ def check(module, *inputs, target=QUICK, length=FORWARD, dtype="float32", **how)
     return model, program, found
 
 
-def program(operator, *arguments):
-    """A module whose "main" is an operator of arguments of these shapes and dtypes."""
-    variables = [relax.Var(f"x{i}", relax.TensorType(s, d)) for i, (s, d) in enumerate(arguments)]
+def program(operator, *arguments, **named):
+    """A module whose "main" is an operator of arguments of these shapes and dtypes; those without
+    a name are x0, x1, …"""
+    given = {f"x{i}": kind for i, kind in enumerate(arguments)} | named
+    variables = [relax.Var(name, relax.TensorType(*kind)) for name, kind in given.items()]
     builder = relax.BlockBuilder()
     with builder.function("main", variables):
         with builder.dataflow():
