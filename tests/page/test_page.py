@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from unittest.mock import Mock, call
 
 import pytest
 import streamlit as st
@@ -62,18 +63,8 @@ def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(p
     assert not [b for b in page.button if b.key == "way_back"]
 
 
-class Done:
-    """A pipeline that writes down what is done to it."""
-
-    def __init__(self):
-        self.log = []
-
-    def __getattr__(self, name):
-        return lambda *given, **named: self.log.append((name, given, named))
-
-
 def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
-    state, done = {}, Done()
+    state, done = {}, Mock()
     monkeypatch.setattr(st, "session_state", state)
     catch_up(done)
     session = state["step_list_done"][0]
@@ -83,11 +74,11 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     catch_up(done)
     deeds.append({"number": 2, "what": "move", "row": 2, "to": 1})
     catch_up(done)
-    assert done.log == [("select", (), {"row": 2}), ("move", (), {"row": 2, "to": 1})]
+    assert done.mock_calls == [call.select(row=2), call.move(row=2, to=1)]
     # A browser that comes back after the app's end tells what an earlier one has done.
     state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 3}]}}
     catch_up(done)
-    assert len(done.log) == 2
+    assert len(done.mock_calls) == 2
 
 
 def test_next_change_walks_over_what_the_step_touched(page):
@@ -409,21 +400,11 @@ class Job:
         self.cancelled = True
 
 
-class Client:
-    def __init__(self):
-        self.jobs = []
-
-    def submit(self, method, *args):
-        self.jobs.append(Job())
-        return self.jobs[-1]
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
 def cache():
-    return RequestCache(Client())
+    jobs = []
+    submit = lambda *asked: jobs.append(Job()) or jobs[-1]  # noqa: E731
+    return RequestCache(Mock(jobs=jobs, submit=submit))
 
 
 def waits(cache, *asked):
