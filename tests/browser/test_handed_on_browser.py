@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from browser import LONG
+from browser import LONG, watched
 from crafted.recorded import recorded
 from engines import shared, shared_fake
 from graphs import graph_of, transformer
@@ -27,17 +27,10 @@ pytestmark = pytest.mark.browser
 
 
 class Opened:
-    def __init__(self, browser, path: Path, place: str = "", **how) -> None:
-        size = {"width": 1280, "height": 900}
-        self.context = browser.new_context(offline=True, **{"viewport": size, **how})
-        self.page = self.context.new_page()
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("pageerror", lambda e: self.wrong.append(str(e)))
-        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
-        self.page.on("request", lambda r: self.asked.append(r.url))
-        self.page.goto(f"{path.as_uri()}{place}")
-        self.page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
+    def __init__(self, page, address: str) -> None:
+        self.page = page
+        page.goto(address)
+        page.locator("relascope-graph[data-ready]").wait_for(timeout=LONG)
         self.wait("d.node.id.length > 0")
 
     def ask(self, code: str, argument=None):
@@ -55,26 +48,18 @@ class Opened:
             if self.ask(code, argument):
                 return
             self.page.wait_for_timeout(50)
-        raise AssertionError(f"{code} did not come true; {self.wrong}")
-
-    def close(self) -> None:
-        assert self.wrong == []
-        others = [u for u in self.asked if not u.startswith(("file:", "blob:", "data:"))]
-        assert others == []
-        self.context.close()
+        raise AssertionError(f"{code} did not come true")
 
 
 @pytest.fixture
 def opened(chromium):
-    files = []
+    usual = {"offline": True, "viewport": {"width": 1280, "height": 900}}
+    with watched(chromium) as new_page:
 
-    def open_file(path: Path, place: str = "", **how) -> Opened:
-        files.append(Opened(chromium, path, place, **how))
-        return files[-1]
+        def open_file(path: Path, place: str = "", **how) -> Opened:
+            return Opened(new_page(**usual | how), f"{path.as_uri()}{place}")
 
-    yield open_file
-    for file in files:
-        file.close()
+        yield open_file
 
 
 def _graph_file(folder: Path) -> Path:

@@ -9,17 +9,9 @@ from app_in_browser import ask, click_named, settle
 from browser import LONG
 from place import PAGES, ROOT
 from relascope.samples import SAMPLES
+from traces import save
 
 pytestmark = pytest.mark.browser
-
-
-class Own(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(12, 24), torch.nn.Linear(24, 5)
-
-    def forward(self, x):
-        return self.second(torch.tanh(self.first(x)))
 
 
 @pytest.mark.parametrize(
@@ -40,17 +32,17 @@ def test_a_file_of_ones_own_from_its_inputs_to_its_times(streamlit_page, tmp_pat
     assert f"{SAMPLES[model].parameters:,}".replace(",", "\u202f") + " parameters" in facts()
     page.get_by_role("combobox", name="Model").click()
     click_named(page, "A file of your own", "option")
-    own = tmp_path / "own.pt"
-    torch.jit.trace(Own().eval(), torch.randn(3, 12)).save(str(own))
+    layers = torch.nn.Linear(12, 24), torch.nn.Tanh(), torch.nn.Linear(24, 5)
+    own = save(torch.nn.Sequential(*layers), (torch.randn(3, 12),), tmp_path / "own.pt")
     page.locator("input[type=file]").first.set_input_files(str(own))
     settle(page)
     inputs = page.get_by_role("textbox", name="Inputs, one a line")
-    for given, said in (("x=3x11", "11|12|shape"), ("three by twelve", "three by twelve")):
+    for given, said in (("input=3x11", "11|12|shape"), ("three by twelve", "three by twelve")):
         inputs.fill(given)
         inputs.press("Control+Enter")
         settle(page)
         assert re.search(said, page.locator("[data-testid=stAlert]").first.inner_text())
-    inputs.fill("x=3x12")
+    inputs.fill("input=3x12")
     inputs.press("Control+Enter")
     settle(page)
     assert "nn.dense" in ask(page, 0, "d.node.title")

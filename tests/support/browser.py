@@ -8,7 +8,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from place import ROOT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -46,6 +46,33 @@ def keeping(browser: "Browser") -> "Iterator[BrowserContext]":
         )
         yield context
         context.close()
+
+
+@contextmanager
+def watched(
+    browser: "Browser", own: tuple[str, ...] = ("file:", "blob:", "data:"), console: bool = True
+) -> Iterator[Callable[..., "Page"]]:
+    """Makes pages in contexts of their own, with options of `new_context`. At the end nothing has
+    gone wrong in any, by the `console` too, and nothing was asked but of what begins as `own`."""
+    contexts: list[BrowserContext] = []
+    wrong: list[str] = []
+    asked: list[str] = []
+
+    def new_page(**how: Any) -> "Page":
+        contexts.append(browser.new_context(**how))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message) or dialog.dismiss())
+        if console:
+            page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        return page
+
+    yield new_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+    assert [url for url in asked if not url.startswith(own)] == []
 
 
 def forget(context: "BrowserContext", url: str) -> None:
