@@ -16,6 +16,7 @@ end. `("records", id, action, path, text)` asks the app to add records of tuning
 
 import argparse
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
@@ -243,6 +244,9 @@ class _Worker:
                 enter_named()
                 module, _, name = self.name.partition(":")
                 self.session = getattr(importlib.import_module(module), name)()
+                # TVM's own handler, set when it was imported, prints frames of C alone.
+                faulthandler.disable()
+                faulthandler.enable()
                 gc.freeze()
             failed = "error"
             args, kwargs = pickle.loads(payload)
