@@ -24,14 +24,11 @@ def test_memory_is_given_again_when_nobody_has_it_and_else_replaced():
     assert room.again("a") is None  # a view is somebody, too
     del view
     again = room.again("a")
-    assert again.data_ptr() == address
-    assert again.shape == (500, 100)
+    assert (again.data_ptr(), again.shape) == (address, (500, 100))
     assert room.nbytes == 200_000
     room = BufferPool()
-    held = room.fresh("a", (50_000,), torch.float64, CPU).fill_(1)
-    other = room.fresh("a", (50_000,), torch.float64, CPU).fill_(2)
-    assert held.eq(1).all()
-    assert other.eq(2).all()
+    held, other = (room.fresh("a", (50_000,), torch.float64, CPU).fill_(n) for n in (1, 2))
+    assert held.eq(1).all() and other.eq(2).all()
     assert room.nbytes == 400_000
 
 
@@ -60,8 +57,7 @@ def test_two_threads_never_get_the_same_memory(known, monkeypatch):
 def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
     room = BufferPool()
     assert room.fresh("a", (count,), dtype, CPU).dtype == dtype
-    assert room.again("a") is None
-    assert room.nbytes == 0
+    assert (room.again("a"), room.nbytes) == (None, 0)
 
 
 def test_masks_take_the_memory_of_earlier_ones():

@@ -1,15 +1,14 @@
 """What passes return is checked, what they print is shown, and where they cannot stand is said."""
 
-import json
 import re
 
 import pytest
 import torch
 
+from command_line import document
 from engines import Shared, shared
 from limits import GRADIENT, rounding
 from quick import QUICK
-from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.faults.bundle import siblings
@@ -162,20 +161,19 @@ def started(tmp_path_factory):
 
 
 @pytest.fixture
-def own(ir, started, monkeypatch, capsys):
+def own(ir, started, monkeypatch):
     """Runs a command with the passes of the file; `own.call` asks the engine itself."""
     file, engine = started(ir)
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     user.name_files([str(file)])
 
-    def run(command, model, *options, status=0):
-        given = [command, str(model), "--engine", ir, "--json", *options]
-        assert main(given, lambda ir: engine) == status
-        return json.loads(capsys.readouterr().out)
+    def ask(command, model, *options, status=0):
+        given = [command, str(model), "--engine", ir, *options]
+        return document(*given, status=status, connect=lambda ir: engine)
 
-    run.call = engine.call
-    return run
+    ask.call = engine.call
+    return ask
 
 
 ONE = [pytest.param("relay", marks=pytest.mark.exhaustive), "relax"]
@@ -209,8 +207,7 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(own, tmp_path):
     assert large["error"] > 0.9 and large["scale"] > 1e3 and large["limit"] == 1e-10
     for kind, culprit in (("large", "clips"), ("edges", None)):
         found = own("bisect", file, "--passes", "cse|clips", "--inputs", kind)
-        assert (found["culprit"] or {}).get("pass") == culprit
-        assert found["inputs"] == kind
+        assert ((found["culprit"] or {}).get("pass"), found["inputs"]) == (culprit, kind)
         assert ("That is on large inputs." in found["verdict"]) == (culprit is not None)
 
 
@@ -269,12 +266,8 @@ def test_a_relax_program_with_kernels_of_passes_is_split():
 @pytest.mark.parametrize("ir", ONE)
 def test_products_in_float16(ir):
     ask = shared(ir).call
-    request = BuildRequest(
-        ModelSource("bert_self_attention"),
-        read_pipeline(ir, "bind|mixed_precision"),
-        ask("describe").best,
-    )
-    for found in ask("check", request):
+    source, pipeline = ModelSource("bert_self_attention"), read_pipeline(ir, "bind|mixed_precision")
+    for found in ask("check", BuildRequest(source, pipeline, ask("describe").best)):
         assert rounding("float32", 1) < found.max_rel < rounding("float16", 768)
 
 
@@ -290,6 +283,5 @@ def test_a_report_has_what_a_pass_file_imports_from_beside_it(tmp_path):
 def test_a_layer_norm_is_fused_as_building_fuses_it():
     ask, pipeline = shared("relay").call, read_pipeline("relay", "fuse")
     (record,) = ask("step", MLP, pipeline)
-    assert record.error is None
-    assert "nn.layer_norm" not in record.operators
+    assert record.error is None and "nn.layer_norm" not in record.operators
     assert ask("kernels", MLP, read_pipeline("relay", "cse"), True)

@@ -1,30 +1,23 @@
 """Measuring what the machine does at best; a GPU only as far as one can without it."""
 
 import itertools
+from types import SimpleNamespace
 
-import pytest
 import torch
 
 from quick import small_peaks
 from relascope.engine.measure import peaks
 
 
-@pytest.fixture
-def small():
-    with small_peaks():
-        yield
-
-
-def test_what_is_measured_and_its_bytes_and_flops(small):
+@small_peaks()
+def test_what_is_measured_and_its_bytes_and_flops():
     found = peaks.measure("cpu", ["float32", "int64", "float64", "float32"])
     assert [d for d, _ in found.flops] == ["float32", "float64"]
     assert [s for s, _ in found.bandwidth] == [2**12, 2**13, 2**14]
     rates = [rate for _, rate in found.bandwidth]
     assert rates == sorted(rates, reverse=True)  # what a larger set reaches, a smaller does too
-    assert min(rates) > 0
-    assert all(rate > 0 for _, rate in found.flops)
+    assert min(*rates, *(rate for _, rate in found.flops), found.seconds) > 0
     assert found.threads == torch.get_num_threads()
-    assert found.seconds > 0
     amount, run = peaks._product(torch.device("cpu"), torch.float64, lambda: None)
     side = run().shape[0]
     assert amount == 2 * side**3
@@ -51,16 +44,15 @@ def test_the_best_of_the_rounds_counts_and_they_go_on_while_it_rises(monkeypatch
     assert len(runs) == 2 + peaks._ROUNDS  # two to warm up; the last round was no better
 
 
-def test_a_gpu_is_waited_for(small, monkeypatch):
+@small_peaks()
+def test_a_gpu_is_waited_for(monkeypatch):
     """The same work on a device of another name: torch's GPU functions are counted, not run."""
     waits = []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: waits.append(str(device)))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
 
-    class Properties:
-        L2_cache_size = 2**12
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties())
+    properties = SimpleNamespace(L2_cache_size=2**12)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     for name in ("ones", "empty_like"):
         real = getattr(torch, name)
 
@@ -70,10 +62,8 @@ def test_a_gpu_is_waited_for(small, monkeypatch):
 
         monkeypatch.setattr(torch, name, on_cpu)
     found = peaks.measure("cuda:1", ["float32"])
-    assert found.device == "a GPU"
-    assert found.threads == 0
-    assert set(waits) == {"cuda:1"}
-    assert len(waits) >= (1 + 9) * (2 + peaks._ROUNDS)
+    assert (found.device, found.threads) == ("a GPU", 0)
+    assert set(waits) == {"cuda:1"} and len(waits) >= (1 + 9) * (2 + peaks._ROUNDS)
 
 
 def test_no_cache_holds_the_largest_working_set(monkeypatch, tmp_path):

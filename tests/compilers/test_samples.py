@@ -14,11 +14,10 @@ def test_sample_is_what_its_entry_says(name):
     sample = SAMPLES[name]
     module, inputs = build(name)
     assert sum(p.numel() for p in module.parameters()) == sample.parameters
-    assert len(inputs) == len(sample.inputs)
+    assert len(inputs) == len(sample.inputs) and not module.training
     assert inputs[0].shape[0] == sample.default_batch
     if sample.has_tokens:
         assert inputs[0].shape[1] == sample.default_tokens
-    assert not module.training
     for parameter_name, parameter in module.named_parameters():
         numbers = parameter if parameter.numel() > 1 else torch.stack([parameter, -parameter])
         assert numbers.std() > 1e-3, f"{parameter_name} is constant"
@@ -37,17 +36,14 @@ def test_same_seed_same_numbers_in_both_dtypes_and_global_generator_untouched():
     assert not torch.equal(first.hidden.weight, other.hidden.weight)
     single, (x,) = build("mlp")
     double, (y,) = build("mlp", dtype="float64")
-    assert y.dtype == torch.float64
     assert torch.equal(single.norm.weight.double(), double.norm.weight)
-    assert torch.equal(x.double(), y)
+    assert y.dtype == torch.float64 and torch.equal(x.double(), y)
 
 
 def test_sizes_and_training():
     module, (hidden, mask) = build("bert_layer", batch=2, tokens=5, training=True)
-    assert hidden.shape == (2, 5, 768)
-    assert mask.shape == (2, 1, 1, 5)
-    assert (mask[..., -1] < -1000).all()
-    assert (mask[..., 0] == 0).all()
+    assert (hidden.shape, mask.shape) == ((2, 5, 768), (2, 1, 1, 5))
+    assert (mask[..., -1] < -1000).all() and (mask[..., 0] == 0).all()
     assert module.training
 
 

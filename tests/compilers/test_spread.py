@@ -7,6 +7,7 @@ import torch
 
 from relascope.engine.measure.compare import comparison
 from relascope.engine.measure.difference import scale_of
+from relascope.engine.protocol.accuracy import Spread
 
 
 def of(ours, theirs, scale=4.0):
@@ -16,19 +17,14 @@ def of(ours, theirs, scale=4.0):
 def test_mean_and_median_stand_beside_the_largest():
     found = of([1.0, 2.0, 3.0, 4.0, 6.0], [1.0, 2.5, 3.0, 4.0, 4.0])
     assert (found.max_abs, found.max_rel) == (2.0, 0.5)
-    spread = found.spread
-    assert (spread.mean_abs, spread.mean_rel) == (0.5, 0.125)
-    assert (spread.median_abs, spread.median_rel) == (0.0, 0.0)
-    assert (spread.nans, spread.infinities) == (0, 0)
+    assert found.spread == Spread(0.5, 0.125, 0.0, 0.0, 0, 0)
 
 
 def test_what_is_no_number_here_alone_is_counted():
     nan, inf = math.nan, math.inf
     found = of([nan, nan, inf, inf, 1.0], [nan, 1.0, inf, 2.0, 1.0])
     assert found.max_abs == inf
-    assert (found.spread.nans, found.spread.infinities) == (1, 1)
-    assert found.spread.mean_abs == inf
-    assert found.spread.median_abs == 0.0
+    assert found.spread == Spread(inf, inf, 0.0, 0.0, 1, 1)
 
 
 @pytest.mark.parametrize("odd", [False, True])
@@ -49,10 +45,9 @@ def test_a_large_tensor_has_the_same_figures_as_at_once(dtype, odd):
 
 
 def test_a_scale_is_the_largest_finite_magnitude_and_a_median_no_samples():
-    assert scale_of(torch.tensor([1.0, -3.0])) == 3.0
-    assert scale_of(torch.tensor([math.nan, 2.0, -math.inf])) == 2.0
-    assert scale_of(torch.tensor([True, False])) == 1.0
-    assert scale_of(torch.zeros(0)) == 0.0
+    scales = ([1.0, -3.0], 3.0), ([math.nan, 2.0, -math.inf], 2.0), ([True, False], 1.0), ([], 0.0)
+    for values, scale in scales:
+        assert scale_of(torch.tensor(values)) == scale
     apart = torch.zeros(1 << 21)
     step = apart.numel() // (1 << 14) | 1
     apart[::step] = 5.0  # all that is sampled

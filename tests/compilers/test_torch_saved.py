@@ -61,14 +61,6 @@ def test_the_partitioner_has_torch_compiles_operators_and_at_its_best_keeps_less
     assert torch._functorch.config.activation_memory_budget == 1.0
 
 
-def test_measuring_leaves_the_inputs_alone():
-    x = torch.ones(8, 4)
-    eager_bytes(Two(), [x])
-    min_cut_storages(Two(), [x])
-    assert not x.requires_grad
-    assert x.grad is None
-
-
 class Norm(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -78,23 +70,22 @@ class Norm(torch.nn.Module):
         return self.drop(self.norm(x).tanh())
 
 
-def test_both_are_measured_and_module_and_generator_are_left_as_they_were():
+def test_both_are_measured_and_module_inputs_and_generator_are_left_as_they_were():
     module = Norm()
     before = {n: b.clone() for n, b in module.named_buffers()}
     torch.manual_seed(3)
-    state = torch.get_rng_state()
-    found = torch_saved(module, [X + torch.arange(4.0)])
+    state, x = torch.get_rng_state(), X + torch.arange(4.0)
+    found = torch_saved(module, [x])
     # The partitioner computes the normed values again, from the input, and keeps the mask.
     assert found.eager_bytes > found.min_cut_bytes == X.numel()
-    assert found.note == ""
+    assert found.note == "" and not x.requires_grad and x.grad is None
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(b, before[n]) for n, b in module.named_buffers())
 
 
 def test_what_the_partitioner_does_not_take_is_said():
     found = torch_saved(torch.jit.trace(Two(), X), [X])
-    assert found.min_cut_bytes is found.best_bytes is None
-    assert "TorchScript" in found.note
+    assert found.min_cut_bytes is found.best_bytes is None and "TorchScript" in found.note
     assert found.eager_bytes == 8 * 4 * 4
 
     class Printing(torch.nn.Module):
@@ -102,5 +93,4 @@ def test_what_the_partitioner_does_not_take_is_said():
             return x * float(x.sum())  # its value is asked for: no graph of it
 
     found = torch_saved(Printing(), [X])
-    assert found.min_cut_bytes is None
-    assert "does not take this module" in found.note
+    assert found.min_cut_bytes is None and "does not take this module" in found.note

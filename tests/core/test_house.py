@@ -37,7 +37,7 @@ LINES = {
     "bench": 3680,
     "commands": 3372,
     "core": 1314,
-    "engine": 41255,
+    "engine": 41259,
     "passes": 11143,
     "recorder": 1462,
     "samples": 570,

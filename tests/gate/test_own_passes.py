@@ -1,14 +1,13 @@
 """One's own passes: examples run as tests, applications counted, programs verified, IR printed."""
 
-import json
 import re
 from functools import cache
 
 import pytest
 
+from command_line import document, run
 from engines import Shared
 from place import ROOT
-from relascope.commands.main import main
 from relascope.core.errors import EngineError
 from relascope.passes import catalogue
 from relascope.passes.applications import Applications, counting, looking_at, may_replace
@@ -92,7 +91,7 @@ def before_soft_nothing(new):
 
 
 @pytest.fixture
-def own(request, tmp_path, monkeypatch, capsys):
+def own(request, tmp_path, monkeypatch):
     ir = request.param
     file, documented = tmp_path / "own.py", tmp_path / "documented.py"
     file.write_text(OWN[ir] + COMMON)
@@ -103,15 +102,12 @@ def own(request, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     connect = cache(lambda name: Shared(name, None))
 
-    def run(*args, status=0, as_json=True):
+    def ask(*args, put=document, **more):
         files = [f"--pass-file={path}" for path in (file, documented)]
-        given = [*args, "--engine", ir, *files]
-        assert main([*given, *(["--json"] if as_json else [])], connect) == status
-        out = capsys.readouterr().out
-        return json.loads(out) if as_json else out
+        return put(*args, "--engine", ir, *files, connect=connect, **more)
 
-    run.ir = ir
-    yield run
+    ask.ir = ir
+    yield ask
     connect(ir).stop()
 
 
@@ -132,7 +128,7 @@ def test_ones_own_passes(own):
     assert "results differ by" in wrong["said"][1] and "+" in wrong["diff"]
     assert "tanh" in wrong["diff"] and "relu" in wrong["diff"]
     assert tests["soft_nothing"]["said"] == ["before_soft_nothing returns nothing."]
-    text = own("passes", "soft_kept", "--test", as_json=False)
+    text = own("passes", "soft_kept", "--test", put=run).stdout
     assert "passed  soft_kept (by its numbers alone, results within 0e+00 in float64)" in text
     shown = own("passes", "soft")
     assert "exp" in shown["example"]["before"] and "tanh" in shown["example"]["after"]
@@ -145,7 +141,7 @@ def test_ones_own_passes(own):
     assert application["node"]["scope"] == scope
     assert f"Application 3 of {of} makes it wrong: the one to `" in found["verdict"]
     assert [r["last"]["count"] for r in found["log"]][-3:] == [0, 2, 3]
-    text = own("bisect", "mlp", "--passes", "cse|third_wrong|bind", as_json=False)
+    text = own("bisect", "mlp", "--passes", "cse|third_wrong|bind", put=run).stdout
     assert "2 third_wrong, the first 3" in text
 
     counted = ("step", "mlp", "--passes", "cse|third_wrong", "--check", "--verify-each")
@@ -155,9 +151,8 @@ def test_ones_own_passes(own):
     assert data["steps"][1]["problems"] == []
     data = own("step", "mlp", "--passes", "cse|broken|bind", "--verify-each", status=3)
     assert any("argument nobody" in p for p in data["steps"][1]["problems"])
-    assert "programs are broken" in own(
-        "step", "mlp", "--passes", "cse|broken", "--verify-each", as_json=False, status=3
-    )
+    broken = own("step", "mlp", "--passes", "cse|broken", "--verify-each", put=run)
+    assert broken.returncode == 3 and "programs are broken" in broken.stdout
 
     data = own("step", "mlp", "--passes", "cse|third_wrong|bind", "--print", "--stop-after", "2")
     assert [s["pass"] for s in data["steps"]] == ["cse", "third_wrong"]

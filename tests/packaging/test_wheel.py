@@ -160,8 +160,7 @@ def test_little_is_imported_until_it_is_needed(environment):
 @pytest.mark.parametrize("ir", ["relay", "relax"])
 def test_a_graph_is_printed(environment, ir):
     document = environment.document("relascope", "graph", "mlp", "--engine", ir)
-    assert document["engine"] == ir
-    assert document["nodes"] > 10
+    assert document["engine"] == ir and document["nodes"] > 10
 
 
 @pytest.mark.exhaustive
@@ -181,16 +180,9 @@ def test_a_replay_file_of_the_checkout_finds_the_same_here(environment, ir, tmp_
     session = Session(ir=ir, model=model_of, results={"steps": [], "graphs": graphs, **asked})
     file = tmp_path / "session.zip"
     replay.write(file, session, model)
-    capture = subprocess.run(
-        [sys.executable, "-m", "relascope", "replay", file, "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    there = json.loads(capture.stdout)
-    failed = {n: p for n, p in there["results"].items() if "error" in p}
-    assert not failed
+    command = [sys.executable, "-m", "relascope", "replay", file, "--json"]
+    there = json.loads(subprocess.run(command, stdout=subprocess.PIPE, cwd=tmp_path).stdout)
+    assert not {n: p for n, p in there["results"].items() if "error" in p}
     replay.write(file, replace(session, results=there["results"]), model)
     here = environment.document("relascope", "replay", str(file))
     assert here["same"], here["differences"]
