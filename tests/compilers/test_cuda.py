@@ -194,23 +194,21 @@ def recorded(monkeypatch):
 
 def test_a_graph_is_recorded_once_and_its_results_are_the_callers(recorded):
     function = cuda_graphs.as_target_says(Function(), WITH_GRAPHS)
-    w, results = torch.randn(2, 3), []
-    inputs = [torch.randn(2, 3), torch.randn(3, 2).t(), torch.randn(2, 3)]
-    for x in inputs:
-        results += function.run({"x": x, "w": w}, ["w"])
-    for x, result in zip(inputs, results, strict=True):
-        assert torch.equal(result, x + w)
+    w, inputs = torch.randn(2, 3), [torch.randn(2, 3), torch.randn(3, 2).t(), torch.randn(2, 3)]
+
+    def run(x, w):
+        (result,) = function.run({"x": x, "w": w}, ["w"])
+        return result
+
+    results = [run(x, w) for x in inputs]
+    assert all(torch.equal(result, x + w) for x, result in zip(inputs, results, strict=True))
+    x, moved = inputs[-1], w + 1
     w += 1  # in place, as an optimizer does
-    assert torch.equal(function.run({"x": x, "w": w}, ["w"])[0], x + w)
-    assert len(recorded) == 1
-    moved = w.clone()
-    assert torch.equal(function.run({"x": x, "w": moved}, ["w"])[0], x + w)
-    assert len(recorded) == 2
+    assert torch.equal(run(x, w), x + w) and len(recorded) == 1
+    assert torch.equal(run(x, moved), x + w) and len(recorded) == 2
     function.function.arguments["x"] = TensorType(("n", 3), "float32")
-    assert torch.equal(function.run({"x": x[:1], "w": moved}, ["w"])[0], x[:1] + w)
-    assert len(recorded) == 3
-    assert function.used == ("x", "w")
-    assert function.own_memory({}).kept == 10
+    assert torch.equal(run(x[:1], moved), x[:1] + w) and len(recorded) == 3
+    assert (function.used, function.own_memory({}).kept) == (("x", "w"), 10)
 
 
 def test_graphs_are_refused_or_left_out_in_words(recorded, monkeypatch):

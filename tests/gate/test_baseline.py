@@ -58,7 +58,7 @@ def said(now, then=None):
 
 
 def test_nothing_differs_from_itself_nor_where_noise_or_a_slower_machine_is():
-    now = copy.deepcopy(document())
+    now = document()
     now["compile"]["passes"]["1 cse"]["best_ms"] = 14.0
     now["compile"]["build"]["best_ms"] = 140.0
     now["speed"]["forward"] = {"ratio": 1.3, "q1": 1.0, "q3": 1.6}  # its spread holds the other
@@ -84,11 +84,10 @@ def test_a_fusion_lost_names_operator_module_and_the_others_once_for_all_layers(
     now = document()
     at = "encoder.layer.0.dense"
     now["kernels"][0:1] = [[f"nn.dense @{at}"], [f"add @{at}"]]
-    words = "7 kernels instead of 6; `add` of encoder.layer.0.dense is no longer fused with"
-    assert said(now) == [("fusion", "worse", f"{words} `nn.dense`")]
-    assert said(document(), now) == [
-        ("fusion", "better", f"6 kernels instead of 7; `add` of {at} is now fused with `nn.dense`")
-    ]
+    lost = f"7 kernels instead of 6; `add` of {at} is no longer fused with `nn.dense`"
+    assert said(now) == [("fusion", "worse", lost)]
+    won = f"6 kernels instead of 7; `add` of {at} is now fused with `nn.dense`"
+    assert said(document(), now) == [("fusion", "better", won)]
     now = document(12)
     now["kernels"] = [[label] for k in now["kernels"] for label in k]
     (found,) = said(now, document(12))
@@ -97,12 +96,8 @@ def test_a_fusion_lost_names_operator_module_and_the_others_once_for_all_layers(
 
 def test_a_dropped_layer_is_named_whole_and_a_cast_by_its_module():
     (operators, fusion) = said(document(2))
-    assert operators == (
-        "operators",
-        "other",
-        "6 instead of 9; the module encoder.layer.2 is gone, with all of its 3 operators "
-        "(nn.dense, add, multiply)",
-    )
+    words = "6 instead of 9; the module encoder.layer.2 is gone, with all of its 3 operators "
+    assert operators == ("operators", "other", f"{words}(nn.dense, add, multiply)")
     assert fusion[2] == "4 kernels instead of 6"
     now = document()
     for i in range(2):
@@ -151,15 +146,13 @@ def test_a_pipeline_tells_what_is_switched_and_what_is_another():
 
 def test_an_error_that_grew_or_is_rounding_is_told_and_no_small_one():
     now = document()
-    now["error"]["max_rel"] = 2e-6
-    assert [(k, v) for k, v, _ in said(now)] == [("error", "worse")]
-    now["error"]["max_rel"] = float("nan")
-    assert [(k, v) for k, v, _ in said(now)] == [("error", "worse")]
+    for size in (2e-6, float("nan")):
+        now["error"]["max_rel"] = size
+        assert [(k, v) for k, v, _ in said(now)] == [("error", "worse")]
     now["error"] |= {"verdict": "rounding", "max_rel": 2e-5}
     assert "rounding, for float64" in said(now)[0][2]
-    wrong = document()
-    wrong["error"] |= {"verdict": "wrong", "max_rel": 1e-3}
-    found = compare(wrong, copy.deepcopy(wrong))
+    now["error"] |= {"verdict": "wrong", "max_rel": 1e-3}
+    found = compare(now, copy.deepcopy(now))
     assert not found.differences and "as they were" in found.notes[0]
 
 
