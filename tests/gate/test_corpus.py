@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -20,23 +20,19 @@ from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.search.reduce import whole
 
+LONG = partial(pytest.param, marks=pytest.mark.exhaustive)
+
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
     ("ir", "names"),
     [
-        pytest.param(
-            *("relax", ("matmul_by_vectors", "order_out_dtype")), marks=pytest.mark.exhaustive
-        ),
         ("relax", ("plan_across_branches", "take_clip")),  # inside the branches of an `if`
+        LONG("relax", ("matmul_by_vectors", "order_out_dtype")),
         # Where what is imported fails otherwise, and where TVM's own build crashes before, too:
         # the searches by themselves are asked about both (tests/commands).
-        pytest.param(
-            *("relax", ("fuse_before_size", "conv_of_open_size")), marks=pytest.mark.exhaustive
-        ),
-        pytest.param(
-            *("relay", ("zero_by_zero", "squeeze_of_no_axis")), marks=pytest.mark.exhaustive
-        ),
+        LONG("relax", ("fuse_before_size", "conv_of_open_size")),
+        LONG("relay", ("zero_by_zero", "squeeze_of_no_axis")),
     ],
 )
 def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names, tmp_path, monkeypatch):

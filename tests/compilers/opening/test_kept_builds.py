@@ -39,9 +39,8 @@ def test_another_process_takes_what_was_built(ir, place):
         assert first.stat().st_mtime > 0, "it was used"
         assert client.call("run", ir, 2.0) == (other, 1, True), "half a file is built anew"
         assert client.call("run", ir, 3.0)[1] == 1, "another weight"
-        assert client.call("run", ir, opt_level=2)[1] == 1
-        assert client.call("run", ir, threads=1)[1] == 1
-        assert client.call("run", ir, plain=True)[1] == 1, "another target"
+        for other in ({"opt_level": 2}, {"threads": 1}, {"plain": True}):  # another target
+            assert client.call("run", ir, **other)[1] == 1
 
 
 @pytest.mark.parametrize("ir", ["relax", pytest.param("relay", marks=pytest.mark.exhaustive)])
@@ -62,9 +61,7 @@ def test_a_process_beside_builds_the_second_of_two(ir, place):
 
 def test_what_a_strangers_file_was_read_by_is_kept_apart(tmp_path):
     file = ModelSource(str(tmp_path / "a.pt"), digest="1" * 32)
-    wants = Wants().with_(
-        "time", [ModelSource("mlp"), ModelSource("timm:a"), ModelSource("python:a:b")]
-    )
+    wants = Wants().with_("time", [ModelSource(name) for name in ("mlp", "timm:a", "python:a:b")])
     assert kept_builds.shelf(wants.opened) == SHELF
     apart = kept_builds.shelf(wants.with_("time", [file]).opened)
     assert apart not in ("", SHELF)
@@ -82,14 +79,11 @@ def test_what_a_strangers_file_was_read_by_is_kept_apart(tmp_path):
 
 def test_what_is_written(place):
     assert kept_builds.root() == place and place.stat().st_mode & 0o777 == 0o700
-    for name, key, data in (
-        (SHELF, "../a", b"1"),
-        (SHELF, 7, b"1"),
-        (SHELF, KEY, "1"),
-        ("", KEY, b"1"),
-    ):
-        kept_builds.keep(name, key, data)
-    kept_builds.keep(SHELF, KEY, bytes(kept_builds.LARGEST + 1))
+    large = bytes(kept_builds.LARGEST + 1)
+    for name, key in ((SHELF, "../a"), (SHELF, 7), ("", KEY)):
+        kept_builds.keep(name, key, b"1")
+    for data in ("1", large):
+        kept_builds.keep(SHELF, KEY, data)
     assert not list(place.iterdir())
     kept_builds.keep(SHELF, KEY, b"code")
     shelf = kept_builds.Shelf(SHELF)

@@ -40,6 +40,11 @@ def outside(tmp_path, monkeypatch):
     return {**names, "checkout": IMPORT_ROOT, "/dev/shm": "/dev/shm", "/tmp": "/tmp"}
 
 
+def unchanged(path, before):
+    after = path.stat()
+    return (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+
+
 @pytest.fixture
 def reach(outside):
     victim = outside["home"] / "victim"
@@ -60,12 +65,7 @@ def reach(outside):
             about = folders, str(victim), path, server.getsockname()[1]
             done = set(client.call("reach", *about))
             left = {n for n, f in folders.items() if Path(f, "canary").exists()}
-        after = victim.stat()
-        assert (victim.read_text(), after.st_mode, after.st_mtime) == (
-            "mine",
-            before.st_mode,
-            before.st_mtime,
-        )
+        assert victim.read_text() == "mine" and unchanged(victim, before)
         assert not os.listxattr(victim)
         assert str(0x5EED) not in Path("/proc/sysvipc/shm").read_text().split()
         return done, left
@@ -98,9 +98,8 @@ def test_an_engine_reads_what_it_is_to_open(tmp_path):
 def test_which_files_a_process_is_to_read():
     own, strange = ModelSource("python:/a.py:model"), ModelSource("/b.pt", digest="0")
     wants = Wants().with_("load", (own,))
-    assert wants.files == {EVERYTHING}
-    assert wants.with_("step", (own, "fold")).files == {EVERYTHING}
-    assert wants.with_("describe", ()).files == {EVERYTHING}
+    for one in (wants, wants.with_("step", (own, "fold")), wants.with_("describe", ())):
+        assert one.files == {EVERYTHING}
     assert wants.with_("load", (strange,)).files == {"/b.pt"}
     assert wants.with_("load", (strange,)).with_("load", (own,)).files == {EVERYTHING}
     first = ModelSource("/run/module_0.json", digest="0")
@@ -159,9 +158,7 @@ def test_where_namespaces_are_refused(outside):
     restricted, done = without([UNSHARE], "reach", folders, str(victim), "/none", 1)
     assert {sandbox.READS, sandbox.WRITES} < set(restricted)
     assert not {"no network", "its own /dev/shm"} & set(restricted)
-    assert set(done) - OWN == set()
-    after = victim.stat()
-    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+    assert set(done) - OWN == set() and unchanged(victim, before)
 
 
 @pytest.mark.parametrize(
