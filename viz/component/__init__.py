@@ -152,11 +152,6 @@ class _KeptSelection:
     done: bool = False
 
 
-def drawn(graph: Graph, fewer_than: int) -> Graph:
-    """The graph as a view draws it, with small constants in their readers' labels."""
-    return drawing_of(graph, fewer_than).graph
-
-
 def _alone(key: str, opening: Callable[[str], None] | None) -> None:
     """Where the person asked for a module alone."""
     group = (st.session_state.get(key) or {}).get("alone")

@@ -91,13 +91,12 @@ class RunList {
     this.lower = rows.name.map((name) => name.toLowerCase());
     this.longest = rows.own.reduce((most, own) => Math.max(most, own ?? 0), 0);
     this.folded = this.from(this.count > MANY ? 1 : Infinity);
-    const is = {
+    const is = this.is = {
       all: () => true,
       changed: (i) => rows.changed[i] > 0,
       slow: (i) => rows.slow[i] === 1,
       failed: (i) => rows.failed[i] > 0,
     };
-    this.is = is;
     this.root.querySelector(".filters").replaceChildren(...FILTERS.map(([name, title]) => {
       let hits = 0;
       for (let i = 0; i < this.count; i++) if (is[name](i)) hits += 1;

@@ -106,7 +106,7 @@ export default function listSteps(component) {
       item.setAttribute("aria-selected", String(here));
     }
     list.setAttribute("aria-activedescendant", `step-${selected}`);
-    if (walk) walk.show(selected, rows.length - 1);
+    walk?.show(selected, rows.length - 1);
   };
   const tell = component.tell ?? ((deed) => {
     log.deeds.push({ number: ++log.count, ...deed });
@@ -181,7 +181,7 @@ export default function listSteps(component) {
           () => { list.focus(); turn(index); }, switched);
       const said = row.failure || row.summary;
       const tag = (text, more = "") => (text ? span(`tag${more}`, text) : null);
-      const looks = ["row", !row.enabled && "off", row.enabled && row.idle && !row.failure && "idle",
+      const looks = ["row", !row.enabled && "off", row.enabled && row.idle && "idle",
         row.failure && "failed", row.hidden && "hidden", row.waiting && "waiting"];
       const item = element("div", { class: looks, id: `step-${index}`, role: "option",
         "data-row": index },

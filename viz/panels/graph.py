@@ -5,16 +5,15 @@ from typing import Any
 
 import streamlit as st
 
-from relascope.core.graph import Graph
-from relascope.engine.protocol.results import ImportChange, ModelInfo
-from relascope.viz.component import drawn, graph_view
+from relascope.engine.protocol.results import ModelInfo
+from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import focus_on
-from relascope.viz.drawing.modules import module_in
+from relascope.viz.drawing.modules import fold_constants, module_in
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.table import picked, show_sections, table
-from relascope.viz.rows import Row, formats, tables
+from relascope.viz.rows import formats, tables
 
 _ABOUT = (
     "The tree of modules: class, parameters, shapes and time of each, from one run of the whole "
@@ -27,7 +26,7 @@ def show(screen: Screen) -> None:
     info: ModelInfo = screen.cache.ask("load", screen.source)
     graph = info.graph
     counts, operators, arguments, changes = tables.graph_sections(tables.graph_facts(graph, info))
-    in_labels = len(graph) - len(drawn(graph, screen.fewer_than))
+    in_labels = len(graph) - len(fold_constants(graph, screen.fewer_than))
     frame.strip(
         *counts["items"], (formats.number(in_labels), "small constants in labels"), quiet=True
     )
@@ -38,19 +37,15 @@ def show(screen: Screen) -> None:
         show_sections([operators], "operators")
     with right:
         show_sections([arguments], "arguments")
-    _import(screen, info, changes["rows"])
-    _modules(screen)
-
-
-def _import(screen: Screen, info: ModelInfo, rows: list[Row]) -> None:
     frame.heading("What the import did")
     if info.changes:
-        table(rows, key=_key(screen), on_select="rerun", wide={"what": "large"})
+        table(changes["rows"], key=_key(screen), on_select="rerun", wide={"what": "large"})
         st.caption("A row shows its nodes in the graph; of what was dropped, what stands for it.")
     else:
         st.caption("It wrote each operator as TVM's, and nothing else.")
     for note in info.notes:
         st.info(frame.plain_text(note))
+    _modules(screen)
 
 
 def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
@@ -59,24 +54,18 @@ def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
     if row is None:
         return {}
     chosen = info.changes[row]
+    modules = filter(None, (module_in(info.graph, path) for path in chosen.modules))
     return {
         "highlight": dict.fromkeys(chosen.nodes, "changed"),
         "shines_through": ("changed",),
         "notes": dict.fromkeys(chosen.nodes, chosen.what),
-        "focus": _focus(info.graph, chosen),
+        # Of what was dropped, the innermost module around it that has nodes.
+        "focus": chosen.nodes[0] if chosen.nodes else next(map(focus_on, modules), None),
     }
 
 
 def _key(screen: Screen) -> str:
     return f"import_{screen.ir}_{screen.label}_{screen.source.module}_{screen.training}"
-
-
-def _focus(graph: Graph, chosen: ImportChange) -> str | None:
-    """The first of its nodes; without any, the innermost module around it that has some."""
-    if chosen.nodes:
-        return chosen.nodes[0]
-    modules = filter(None, (module_in(graph, path) for path in chosen.modules))
-    return next(map(focus_on, modules), None)
 
 
 def _modules(screen: Screen) -> None:

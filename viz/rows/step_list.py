@@ -46,7 +46,8 @@ class StepListRow:
     @property
     def idle(self) -> bool:
         """Whether it ran and changed nothing."""
-        return (self.added, self.removed, self.changed) == (0, 0, 0)
+        ran = self.enabled and not self.failure
+        return ran and (self.added, self.removed, self.changed) == (0, 0, 0)
 
     @property
     def data(self) -> Row:

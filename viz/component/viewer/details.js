@@ -97,14 +97,11 @@ export class Details extends Part {
     const v = this.viewer;
     const card = v.drawing.card;
     if (!card || card.node !== key) return null;
-    const buttons = card.actions.map(([name, label, able]) => {
-      const button = element("button", { class: "act", onclick: () => {
+    const buttons = card.actions.map(([name, label, able]) =>
+      element("button", { class: "act", disabled: able ? null : "", onclick: () => {
         v.busy.classList.add("on");
         v.trigger("act", { node: key, action: name });
-      } }, label);
-      button.disabled = !able;
-      return button;
-    });
+      } }, label));
     return element("section", { class: "told" },
       ...card.lines.map((line) => element("p", {}, line)), element("div", {}, ...buttons));
   }

@@ -254,12 +254,11 @@ export class Viewer extends Camera {
   }
 
   reflectButtons() {
-    const set = (act, pressed) => this.root.querySelector(`[data-act=${act}]`)
-      .setAttribute("aria-pressed", String(pressed));
-    set("shapes", !!this.shapes);
+    const button = (act) => this.root.querySelector(`[data-act=${act}]`);
+    button("shapes").setAttribute("aria-pressed", String(!!this.shapes));
     const groups = Object.values(this.drawing.groups);
-    this.root.querySelector("[data-act=open]").disabled = groups.every((g) => g.open);
-    this.root.querySelector("[data-act=close]").disabled = groups.every((g) => !g.open);
+    button("open").disabled = groups.every((g) => g.open);
+    button("close").disabled = groups.every((g) => !g.open);
   }
 
   redraw() {

@@ -13,7 +13,8 @@ from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.cut_choice import chosen, cut_of, joint_graph
-from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip, switch_to_training
+from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
+from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.sidebar import pipeline_of
 from relascope.viz.panels.shell.table import show_sections
@@ -101,7 +102,8 @@ def _invite() -> None:
         "The gradient belongs to training: dropout becomes a mask input, every output gets a "
         "`grad_out`, and the graph computes the gradient of each input and parameter."
     )
-    st.button("Switch to training", type="primary", key="to_training", on_click=switch_to_training)
+    train = partial(put, "keep_mode", "Training")
+    st.button("Switch to training", type="primary", key="to_training", on_click=train)
 
 
 def _two_gradients(screen: Screen) -> None:

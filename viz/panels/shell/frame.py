@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
 from relascope.viz.drawing.palette import PAGE
-from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
+from relascope.viz.panels.shell.holding import by_the_clock, pressed, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import look_at
 
@@ -222,11 +222,6 @@ def download(label: str, data: Any, file: str, key: str, place: Any = st, **more
 _SIGNS = re.compile(r"[\\`*_{}\[\]<>#~$|&]|(?<!:):(?=\w)|(?<=:material)/")
 _FOUND = re.compile(r"(\S*(?:://|:[\w+-]+:|www\.|@\w|--|->|<-|[<>~]=)\S*)", re.IGNORECASE)
 _LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # a list or a title, where a text begins so
-
-
-def switch_to_training() -> None:
-    """Set the sidebar's mode, for buttons elsewhere."""
-    put("keep_mode", "Training")
 
 
 def plain_text(text: str) -> str:

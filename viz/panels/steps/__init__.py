@@ -23,7 +23,7 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
 from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
 from relascope.viz.rows.memory import memory_document
-from relascope.viz.rows.step_list import StepChange, StepListRow, rows
+from relascope.viz.rows.step_list import StepChange, rows
 
 _HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
@@ -113,9 +113,9 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
-    at, idle = chosen(screen) + 1, sum(_idle(r) for r in listed)
+    at, idle = chosen(screen) + 1, sum(r.idle for r in listed)
     if st.session_state.get(_HIDE):
-        listed = [replace(r, hidden=_idle(r) and i != at) for i, r in enumerate(listed)]
+        listed = [replace(r, hidden=r.idle and i != at) for i, r in enumerate(listed)]
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
     step_list(listed, at, passes, StepList(screen))
     below = st.container(horizontal=True)
@@ -128,10 +128,6 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
         help="What stands behind the chosen step is not run on this tab, for passes that take "
         "long or crash.",
     )
-
-
-def _idle(row: StepListRow) -> bool:
-    return row.enabled and row.idle and not row.failure
 
 
 def _after(screen: Screen, known: _StepState, keep: bool) -> None:

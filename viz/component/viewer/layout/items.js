@@ -5,13 +5,7 @@ export const FORWARD = "forward:", BACKWARD = "backward:";
 // The boxes of a graph with the open groups in `opened` (by number, 1 where open). `items` starts
 // with the whole drawing and has what is around a box before the box; `slot` gives for every node
 // the item that stands for it; `halves` says whether forward and backward stand side by side.
-export function itemsOf(graph, opened) {
-  const made = new Items(graph, opened);
-  made.make();
-  return made;
-}
-
-class Items {
+export class Items {
   constructor(graph, opened) {
     this.graph = graph;
     this.opened = opened;
@@ -24,6 +18,7 @@ class Items {
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
     this.halves = roots.length === 2 && roots.includes(FORWARD) && roots.includes(BACKWARD)
       && graph.group.every((g) => g >= 0) && !this.turnsBack();
+    this.make();
   }
 
   // Whether the forward reads what the backward computes, as steps drawn in each other's places

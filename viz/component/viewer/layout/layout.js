@@ -10,7 +10,7 @@
 // Nothing here needs a document: the viewer calls it in the browser, Python in an engine of its own.
 
 import { CROSSING, flattened, LONG, PLAIN } from "./curves.js";
-import { FORWARD, itemsOf } from "./items.js";
+import { FORWARD, Items } from "./items.js";
 import { CHILD, IN, OUT, place } from "./ranks.js";
 import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
@@ -39,8 +39,7 @@ export function layout(graph, opened) {
 
 class Arrangement {
   constructor(graph, opened) {
-    this.graph = graph;
-    Object.assign(this, itemsOf(graph, opened));
+    Object.assign(this, new Items(graph, opened));
   }
 
   run() {

@@ -1,6 +1,7 @@
 // The two curves of a show: bytes against time along the frontier, and bytes held over one step.
 
 import { sizeText } from "../layout/words.js";
+import { element } from "../parts.js";
 import { netPercent } from "./words.js";
 
 const WIDE = 300, HIGH = 74, EDGE = 7; // of a chart in its own units
@@ -60,13 +61,9 @@ export function heldChart(show) {
     parts.push(drawn("rect", { x: x(from), y: 0, width: Math.max(1, x(to) - x(from)), height: HIGH,
       class: "life" }));
   }
-  const holder = document.createElement("div");
-  holder.className = "show-held-words";
-  const word = (text) => Object.assign(document.createElement("span"), { textContent: text });
-  const part = document.createElement("div");
-  part.append(word("forward"), word("backward"));
-  part.firstChild.style.width = `${100 * cut.forward / end}%`;
+  const forward = element("span", { style: `width: ${100 * cut.forward / end}%` }, "forward");
   const now = row ? `held from step ${row.begin} to ${row.end ?? "the end"}` : `peak ${sizeText(cut.peak)}`;
-  holder.append(chart("Bytes held over one step of training", ...parts), part, word(now));
-  return holder;
+  return element("div", { class: "show-held-words" },
+    chart("Bytes held over one step of training", ...parts),
+    element("div", {}, forward, element("span", {}, "backward")), element("span", {}, now));
 }
