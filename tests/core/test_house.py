@@ -41,7 +41,7 @@ LINES = {
     "passes": 11143,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25257,
+    "viz": 25221,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
