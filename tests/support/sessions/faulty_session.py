@@ -52,13 +52,11 @@ class FaultySession(PageSession):
             time.sleep(60)
         if source.seed == RAISING_FOLD and "fold" in on:
             raise EngineError("pass", "No good.", "FoldConstant")
-        rough = source.seed == ROUGH_FOLD and source.dtype == "float32"
-        rough_all = source.seed == ROUGH_IMPORT and source.dtype == "float32"
-        wrong = source.seed == WRONG_IMPORT or rough_all
-        wrong |= "fold" in on and (source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW) or rough)
-        wrong |= (
-            "fold" in on and source.seed in (FINE_FOLD, ROUGH_IMPORT) and source.dtype == "float64"
-        )
+        rough = source.dtype == "float32"
+        wrong = source.seed == WRONG_IMPORT or (source.seed == ROUGH_IMPORT and rough)
+        if "fold" in on:
+            wrong |= source.seed in (WRONG_FOLD, WHOLE_FOLD, SLOW_NARROW)
+            wrong |= source.seed in ((ROUGH_FOLD,) if rough else (FINE_FOLD, ROUGH_IMPORT))
         found = super().check(request, captures, progress=progress)
         bad = tuple(replace(c, max_abs=0.25, max_rel=0.5) for c in found)
         if source.seed == FLAKY_FOLD and "fold" in on:

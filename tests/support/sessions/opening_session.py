@@ -5,12 +5,24 @@ import os
 import socket
 import struct
 import tempfile
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.sandbox import restrictions
 
 os.environ.setdefault("RELASCOPE_TEST_CACHE", tempfile.gettempdir() + "/cache")  # as Inductor does
+
+
+def done(tries):
+    """The names of what can be done."""
+    found = []
+    for name, attempt in tries.items():
+        with suppress(OSError):
+            attempt()
+            found.append(name)
+    return tuple(found)
 
 
 class OpeningSession:
@@ -30,14 +42,7 @@ class OpeningSession:
         return tempfile.gettempdir(), *(os.environ[n] for n in names)
 
     def readable(self, paths, source=None, *, progress):
-        found = []
-        for path in paths:
-            try:
-                Path(path).read_bytes()
-                found.append(path)
-            except OSError:
-                pass
-        return tuple(found)
+        return done({path: Path(path).read_bytes for path in paths})
 
     def reach(self, folders, victim, socket_path, port, *, progress):
         """Which ways out of the sandbox succeed: writing to folders, reading and changing the file
@@ -55,13 +60,10 @@ class OpeningSession:
 
         tries = {
             **{
-                f"write {name}": lambda folder=folder: Path(folder, "canary").write_text("out")
+                f"write {name}": partial(Path(folder, "canary").write_text, "out")
                 for name, folder in folders.items()
             },
-            **{
-                f"list {name}": lambda folder=folder: os.listdir(folder)
-                for name, folder in folders.items()
-            },
+            **{f"list {name}": partial(os.listdir, folder) for name, folder in folders.items()},
             "read": lambda: Path(victim).read_text(),
             "overwrite": lambda: Path(victim).write_text("changed"),
             "truncate": lambda: os.truncate(victim, 0),
@@ -80,11 +82,4 @@ class OpeningSession:
             "socket of a program": lambda: socket.socket(socket.AF_UNIX).connect(socket_path),
             "System V's memory": lambda: called(libc.shmget(0x5EED, 64, 0o1600)),
         }
-        done = []
-        for what, attempt in tries.items():
-            try:
-                attempt()
-                done.append(what)
-            except OSError:
-                pass
-        return tuple(done)
+        return done(tries)
