@@ -191,6 +191,18 @@ def test_the_limit_of_a_program_follows_from_its_format_and_its_sums(
     assert accuracy.OURS.fitted(model).relative == wanted
     given = accuracy.Tolerance(0.25)
     assert given.fitted(model) == given
+    # Float64 would tell rounding only where the program would compute in it.
+    size = 0.9 * (wanted or 1e-3)
+    off = Comparison("output 0", size, size, 1.0, "float32")
+    asked = []
+
+    def ask(method, about):
+        asked.append(about.dtype)
+        return {"check": (off,), "load": model}[method]
+
+    judged = accuracy.judged(ask, ModelSource("mlp"), lambda source: source, accuracy.OURS)
+    assert judged.verdict == ("right" if wanted else "wrong")
+    assert ("float64" in asked) == (against == "PyTorch" and wanted is None)
 
 
 def test_a_program_that_quantizes_is_checked_in_the_one_precision_that_it_has():
