@@ -18,7 +18,7 @@ from relascope.viz.rows import fields, tables
 def models(command: Command) -> Document:
     """The built-in samples; with --search, what transformers, torchvision and timm have here.
 
-    Parameters are counted without building the weights. A search with a capital letter finds the
+    Parameters are counted without creating the weights. A search with a capital letter finds the
     classes of transformers, too: such as hf:BertForMaskedLM.
     """
     search = command.args.search

@@ -59,9 +59,9 @@ def overlay_text(args: argparse.Namespace) -> str:
     if path is None:
         return ""
     if args.output and (ending := ending_of(args.output.name, FORMATS)) not in COLOURED:
-        said = f"A file that ends in {ending} has no colours."
+        said = f"A file that ends in {ending} cannot show an overlay."
         raise EngineError("usage", said, "--overlay", f"Write {', '.join(COLOURED)}, or --json.")
-    with refusing("usage", "No overlay: {}.", "--overlay", "Give a Python file."):
+    with refusing("usage", "Cannot read the overlay: {}.", "--overlay", "Give a Python file."):
         text = text_of(str(path))
     overlays_in(str(path), text)
     return text
@@ -101,7 +101,7 @@ def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:
         found = [g for g in tree.groups if g.partition(":")[2] == path or g == path]
         if not found:
             known = ", ".join(g for g in tree.groups if not g.endswith(":"))
-            said = f"No module of the graph that is drawn is called {path}."
+            said = f"The graph has no module {path}."
             raise EngineError("usage", said, "--open", f"Modules: {known[:300]}")
         opened += [g for one in found for g in tree.path(one)]
     return tuple(dict.fromkeys(opened))

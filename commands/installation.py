@@ -87,7 +87,7 @@ def install_relay(command: Command) -> Document:
     """
     check_platform()
     if os.environ.get(SETTING):
-        message = f"{SETTING} names another TVM with Relay, which goes before the one in the wheel."
+        message = f"{SETTING} names another TVM with Relay, which is used before the wheel's."
         raise EngineError("usage", message, os.environ[SETTING], "Unset it, or use that TVM.")
     pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     pip += ["--force-reinstall"] if command.args.force else []
@@ -97,8 +97,8 @@ def install_relay(command: Command) -> Document:
             "engine",
             f"pip could not install {WHEEL}, with exit status {done.returncode}.",
             sys.prefix,
-            f"What it said is above. Any installer will do that can be told to leave out what "
-            f"{WHEEL} depends on.",
+            f"Its messages are above. Any installer that can leave out the dependencies of {WHEEL} "
+            f"will do.",
         )
     row = _look("relay", command.connect)
     if row["error"] is not None:

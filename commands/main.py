@@ -117,7 +117,7 @@ def _run(
     check_python()
     args = parser(argv[0]).parse_args(argv)
     args.argv = argv
-    if not args.verbose:  # an error is told in words; Python would print the engine's log, too
+    if not args.verbose:  # the message is enough; Python would print the engine's log, too
         logging.getLogger("relascope.engine").addHandler(logging.NullHandler())
     if args.trust_files:
         from relascope.engine.sandbox import TRUST
@@ -161,7 +161,7 @@ def _print(text: str, stream: TextIO) -> bool:
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
             return True
         if stream is sys.stdout:
-            _print(f"error: What was found cannot be written: {error.strerror}.", sys.stderr)
+            _print(f"error: The result cannot be written: {error.strerror}.", sys.stderr)
         return False
     return True
 
@@ -171,7 +171,7 @@ def _own_passes(args: argparse.Namespace) -> None:
         return
     from relascope.passes.catalogue.user import name_files
 
-    with refusing("usage", "{}.", "--pass-file", "A pass is a function of `program`."):
+    with refusing("usage", "{}.", "--pass-file", "A pass is a function of one `program`."):
         name_files(args.pass_file)
 
 
@@ -229,7 +229,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
             about = "the TVM to use; default: relax for a module that relay's TVM cannot read, "
             one.add_argument("--engine", choices=ENGINES, help=about + "else relay")
         one.add_argument("--json", action="store_true", help="print one JSON document")
-        about = "open others' model files even if the system offers no sandbox"
+        about = "open model files from others even if the system offers no sandbox"
         one.add_argument("--trust-files", action="store_true", help=about)
         one.add_argument("--verbose", action="store_true", help="print the engine's log to stderr")
         for group in groups.split():

@@ -33,7 +33,7 @@ def model(command: ArgumentParser) -> None:
         help="a sample's name, a TorchScript trace (.pt), an exported program (.pt2), an ONNX "
         "model (.onnx), a Relay or Relax module as text, TVM's JSON or an archive of it with "
         "parameters (.tar), a name such as hf:bert, torchvision:resnet18 or timm:NAME, a folder "
-        "with a config.json, or your own code, which is run: FILE.py:NAME or MODULE:NAME",
+        "with a config.json, or code of yours, which is run: FILE.py:NAME or MODULE:NAME",
     )
     about = "parameters of a Relay or Relax module, as written by tvm.runtime.save_param_dict"
     add("--params", type=Path, metavar="FILE", help=about)
@@ -41,17 +41,17 @@ def model(command: ArgumentParser) -> None:
     add("--batch", **count, help="batch size of a sample or a named model")
     add("--tokens", **count, help="tokens of a sample or a named model")
     drawn: dict[str, Any] = {"action": "store_const", "const": "random", "default": ""}
-    about = "give a named model random weights, not those on this machine"
+    about = "use random weights for a named model, not those on this machine"
     add("--random-weights", dest="weights", **drawn, help=about)
     run_kernels(command)
     seed_and_tensors(command)
     about = "type of parameters and floating inputs"
     add("--dtype", choices=DTYPES, default=DTYPES[0], help=about)
-    about = "one input of a file, such as hidden=1x14x768:float32; repeatable, in order"
+    about = "one input of a model file, such as hidden=1x14x768:float32; repeatable, in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
-    about = "size of a dimension that an exported program leaves open, such as x.0=4; repeatable"
+    about = "size for a dynamic dimension of an exported program, such as x.0=4; repeatable"
     add("--pin", **_REPEATED, metavar="NAME=N", help=about)
-    about = "only this submodule, such as encoder.layer.3, on what it gets when the whole model "
+    about = "only this submodule, such as encoder.layer.3, on its inputs when the whole model "
     about += "runs"
     add("--module", default="", metavar="PATH", help=about)
     about = "which of the submodule's calls, if there are several"
@@ -60,7 +60,7 @@ def model(command: ArgumentParser) -> None:
 
 def run_kernels(command: ArgumentParser) -> None:
     """Whether code that a file brings may run."""
-    about = "run the kernels that a module brings, which are code, in the sandboxed engine"
+    about = "run the kernels in a module's file, which are code, in the sandboxed engine"
     command.add_argument("--run-kernels", **_SWITCH, help=about)
 
 
@@ -90,7 +90,7 @@ def seed_and_tensors(command: ArgumentParser) -> None:
     """Which values inputs have."""
     add = command.add_argument
     add("--seed", type=int, default=0, metavar="N", help="seed of all random values")
-    about = "saved inputs (.npy, .npz, .safetensors, .pt); of several such files each is a set; "
+    about = "saved inputs (.npy, .npz, .safetensors, .pt); each of several files is one set; "
     about += "repeatable"
     add("--tensors", **_REPEATED, metavar="FILE", help=about)
 
@@ -102,7 +102,7 @@ def limits(command: ArgumentParser) -> None:
     add("--limit-seconds", type=_ratio, default=0.0, metavar="S", help=about)
     about = "the same for one that needs more memory, in MiB on top of what the engine had before"
     add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
-    about = f"fail a whole call that takes longer, by its kind: {', '.join(KINDS)}; such as "
+    about = f"fail a whole call that takes longer, by kind: {', '.join(KINDS)}; such as "
     about += "import=60,build=600"
     add("--limit-calls", type=_by(calls_of), default={}, metavar="KIND=S,…", help=about)
 
@@ -121,10 +121,10 @@ def pass_file(command: ArgumentParser) -> None:
 
 
 def tolerance(command: ArgumentParser) -> None:
-    about = "wrong is what differs by more than this, relative to the tensor's scale, in float64 "
+    about = "count differences above this as wrong, relative to the tensor's scale, in float64 "
     about += "too"
     command.add_argument("--rtol", type=_ratio, metavar="R", help=about)
-    about = "treat differences up to this as right"
+    about = "ignore absolute differences up to this"
     command.add_argument("--atol", type=_ratio, default=0.0, metavar="A", help=about)
 
 
@@ -149,11 +149,11 @@ def bisect(command: ArgumentParser) -> None:
     target(command)
     add = command.add_argument
     add("--kind", choices=FAULTS, help="kind of fault to search for; default: wrong or crash")
-    about = "slow means that the pipeline takes more than F times as long with the pass as without"
+    about = "a pass is slow if the pipeline takes more than F times as long with it as without it"
     add("--factor", type=_ratio, default=FACTOR, metavar="F", help=about)
-    about = "or that the pass itself takes longer than S seconds"
+    about = "or if the pass itself takes longer than S seconds"
     add("--pass-seconds", type=_ratio, default=SECONDS, metavar="S", help=about)
-    about = "memory means that more than so many MiB stay after the pass"
+    about = "for --kind memory: a pass is bad if it leaves more than this many MiB allocated"
     add("--pass-memory", type=_ratio, default=MEMORY, metavar="MIB", help=about)
     own_test(command)
     threads(command)
@@ -172,7 +172,7 @@ def reduce(command: ArgumentParser) -> None:
     """Where a report goes, and how long it may be looked for."""
     report(command, needed=True)
     add = command.add_argument
-    add("--tries", type=positive, default=MOST, metavar="N", help="maximum number of pieces to try")
+    add("--tries", type=positive, default=MOST, metavar="N", help="how many pieces to try at most")
 
 
 class _Peak(Action):
@@ -197,7 +197,7 @@ def strategy(command: ArgumentParser) -> None:
 def by_hand(command: ArgumentParser) -> None:
     """The cut, with what is forced by hand."""
     strategy(command)
-    for name, does in (("--save", "save"), ("--recompute", "compute again")):
+    for name, does in (("--save", "save"), ("--recompute", "recompute")):
         about = f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp "
         about += ":: matmul' (modules :: operator) or 'dropout_mask_*', and choose the rest around "
         about += "them; repeatable"
@@ -208,11 +208,11 @@ def captures(command: ArgumentParser) -> None:
     """The cut, what its work costs, and what is measured of it."""
     by_hand(command)
     add = command.add_argument
-    about = "price of recomputing: by a roofline, or as measured for the forward's kernels here"
+    about = "price of recomputing: from a roofline, or as measured for the forward's kernels here"
     add("--prices", choices=("estimated", "measured"), default="estimated", help=about)
     about = "measure the split's time and peak memory; with --frontier, also the strategies'"
     add("--measure", **_SWITCH, help=about)
-    about = "also list every best cut of bytes against time, beside the strategies"
+    about = "also list all cuts on the frontier of bytes and time"
     add("--frontier", **_SWITCH, help=about)
 
 
@@ -224,11 +224,11 @@ def check(command: ArgumentParser) -> None:
     about = "list every node that a step added, removed or changed, with its origin, counts and "
     about += "sizes"
     add("--changes", **_SWITCH, help=about)
-    about = "show the storages over the steps of a program whose memory is planned, and overlaps"
+    about = "show when each storage of a memory plan is in use, and which overlap"
     add("--memory", **_SWITCH, help=about)
     about = "write the pipeline as a Python script that runs it pass by pass and checks it"
     add("--export", type=Path, metavar="FILE.py", help=about)
-    about = "compare each node with PyTorch's own tensor, and say whether it is rounding"
+    about = "compare each node with PyTorch's tensor, and tell rounding from errors"
     add("--inside", **_SWITCH, help=about)
     add("--text", dest="text_diff", **_SWITCH, help="print what changed in the IR's text")
     add("--print", dest="printed", **_SWITCH, help="print the IR's text after each pass")

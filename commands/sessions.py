@@ -35,7 +35,7 @@ def replay(command: Command) -> Document:
         session, path = files.whole(args.file, Path(folder))
         if path and is_recording(Path(path)):
             hint = "Open the session on the page, or the recording with `relascope open`."
-            message = "The session is of a recording, of which nothing is run again."
+            message = "The session shows a recording, and replay runs only models."
             raise EngineError("session", message, session.model.name, hint)
         args.engine = session.ir
         version = command("describe").version

@@ -142,7 +142,7 @@ class Command:
             "--strategy, --budget, --peak, --save, --recompute",
             "See: relascope captures --help",
         )
-        with refusing("usage", "The graph cannot be cut so: {}.", where, hint):
+        with refusing("usage", "The graph cannot be cut this way: {}.", where, hint):
             found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
         for line in tables.idle_lines(found):
             print(f"relascope: {line}", file=sys.stderr)
@@ -198,28 +198,28 @@ class ProgressLine:
 
 def _source_of(args: argparse.Namespace) -> ModelSource:
     if args.gradient != "tvm" and not args.training:
-        said = "Without training there is no gradient to choose."
+        said = "Inference has no gradient to choose."
         raise EngineError("usage", said, "--gradient", "Add --training.")
     args.model = model = _named(args.model)
     if model in SAMPLES or by_name(model):
         own = model.startswith(f"{CODE}:")
         if args.input and not own:
-            said = f"The model {args.model} brings its own inputs."
+            said = f"The model {args.model} defines its own inputs."
             hint = "Use --batch and --tokens, or give a file."
             raise EngineError("usage", said, "--input", hint)
         if args.pin:
-            said = f"The model {args.model} leaves no size open."
+            said = f"The model {args.model} has no dynamic dimension."
             raise EngineError("usage", said, "--pin", "Use --batch and --tokens.")
         names = ("batch", "tokens", "seed", "training", "dtype", "gradient", "values", "weights")
         given = {n: getattr(args, n) for n in (*names, *_PIECE) if hasattr(args, n)}
         source = ModelSource(model, **given, inputs=parse_inputs("\n".join(args.input)))
         return with_tensors(source, args.tensors)
     if args.weights:
-        said = "Only models by a name have random weights."
+        said = "Only named models, such as hf:bert, can have random weights."
         raise EngineError("usage", said, "--random-weights", "Leave it out.")
     if not Path(args.model).exists():
         samples = f"Samples: {', '.join(SAMPLES)}. More names: relascope models --search TEXT."
-        raise EngineError("file", "No sample and no file has this name.", args.model, samples)
+        raise EngineError("file", "There is no sample or file of this name.", args.model, samples)
     source = source_from_file(
         bundled((args.model, args.params), _scratch().name) if args.params else args.model,
         "\n".join(args.input),
@@ -260,10 +260,8 @@ def _named(text: str) -> str:
         return text
     if path.is_file():
         if path.suffix == ".py" and not is_program(path):
-            said = (
-                f"{path.name} does not begin as TVMScript does, and is not run by its name alone."
-            )
-            hint = f"To run it as your own code, name what gives the model: {text}:NAME."
+            said = f"{path.name} is not TVMScript, and is not run as other code by its path alone."
+            hint = f"To run it as your own code, name its model or function: {text}:NAME."
             raise EngineError("usage", said, text, hint)
         return text
     file, mark, name = text.rpartition(".py:")
@@ -283,7 +281,7 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
     for text in args.count:
         name, _, count = text.partition("=")
         if not any(step.name == name for step in pipeline):
-            raise ValueError(f"no step of the pipeline is {name!r}")
+            raise ValueError(f"the pipeline has no step {name!r}")
         for index, step in enumerate(pipeline):
             if step.name == name:
                 pipeline = pipeline.with_parameter(index, COUNT, count)
@@ -294,7 +292,7 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
 def check_folder(folder: Path, what: str, option: str) -> None:
     """Refuse a folder (EngineError, kind "usage") that has something in it, or is a file."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        message = f"The {what} needs a folder of its own, and there is something here."
+        message = f"The {what} needs a new or empty folder."
         raise EngineError("usage", message, str(folder), f"Give another {option}.")
 
 

@@ -143,12 +143,12 @@ _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
 def _check_gate(args: Namespace) -> None:
     """Refuse what only a baseline gives a meaning (EngineError, kind "usage")."""
     if given := [n for n in ("update", "markdown", "speed", "threads") if getattr(args, n)]:
-        hint = "Name the baseline, too: --baseline FILE."
-        said = "Without a baseline there is nothing to hold."
+        hint = "Add --baseline FILE."
+        said = "This option needs a baseline."
         raise EngineError("usage", said, f"--{given[0]}", hint)
     if strange := [k for k in args.fail_on or () if k not in _VERDICTS]:
-        message = f"Without a baseline nothing is known of {', '.join(strange)}."
-        hint = f"Name the baseline, too, or some of {', '.join(_VERDICTS)} alone."
+        message = f"Without a baseline, {', '.join(strange)} cannot be checked."
+        hint = f"Add --baseline FILE, or choose only from {', '.join(_VERDICTS)}."
         raise EngineError("usage", message, "--fail-on", hint)
 
 

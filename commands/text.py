@@ -46,7 +46,7 @@ def models(document: Document) -> str:
     if "search" in document:
         rows = [{**r, "weights": "here" if r["weights"] else "random"} for r in document["models"]]
         table = text_table(rows, "name; class; parameters; weights")
-        return table if rows else "No model is called so here. Another TEXT may be, or `*`."
+        return table if rows else "No model here matches. Try another TEXT, or `*`."
     return text_table(document["models"], "name; parameters; training; engines; summary")
 
 
@@ -58,7 +58,7 @@ def inputs(document: Document) -> str:
     lines = [text_table(document["inputs"], "input; values")]
     if document["sizes"]:
         rows = [
-            {"dimension": "; ".join(r["places"]), **r, "most": r["most"] or "no end"}
+            {"dimension": "; ".join(r["places"]), **r, "most": r["most"] or "no limit"}
             for r in document["sizes"]
         ]
         table = text_table(rows, "dimension; size; least; most; symbol")
@@ -239,7 +239,7 @@ def replay(document: Document) -> str:
     then, now = document["versions"]["then"] or "not said", document["versions"]["now"]
     lines = [f"{document['model']} ({document['engine']}), {document['pipeline']}"]
     lines.append(f"TVM {now}, then {then}")
-    compared = ", ".join(document["compared"]) or "nothing: the session found nothing yet"
+    compared = ", ".join(document["compared"]) or "nothing: the session has no results yet"
     lines.append(f"Compared: {compared}")
     if document["compared"]:
         lines.append("What was compared is the same." if document["same"] else "It differs:")
@@ -279,7 +279,7 @@ def tasks(document: Document) -> str:
 
 
 def tune(document: Document) -> str:
-    stopped = "Stopped; what was found is kept." if document["cancelled"] else ""
+    stopped = "Stopped. The results so far are kept." if document["cancelled"] else ""
     kept = f"Records: {document['records']}"
     return sections.text([_tuned_on(document), stopped, kept, *tuned_sections(document)])
 
@@ -317,7 +317,7 @@ def open_recording(document: Document) -> str:
 def _numbers(document: Document) -> str:
     parts: list[sections.Section | str] = []
     for part in document["errors"] or ():
-        numbers = numbers_table(part["rows"], f"Held against {part['against']}:")
+        numbers = numbers_table(part["rows"], f"Compared with {part['against']}:")
         parts += [numbers, part["end"] or ""]
     if document["reduction"] is not None:
         parts.append(reduce(document["reduction"]))
@@ -355,7 +355,7 @@ def _differences(document: Document) -> str:
     head = f"{document['model']} ({document['engine']}), against {document['baseline']}"
     last = comment.verdict(document)
     if document["differences"] and not document["updated"]:
-        last += " --update takes what is meant into the baseline."
+        last += " If the changes are intended, --update accepts them."
     return "\n".join([head, *document["notes"], *comment.said(document), last])
 
 
@@ -390,7 +390,7 @@ def diff(document: Document) -> str:
         if "counts" in first and (end is None or first["counts"] != end["counts"]):
             parts.append(f"There: {sections.text(step_list.programs_beside(first))}")
     if end is None:
-        parts.append("One of them has no graph: nodes are not compared.")
+        parts.append("One of the programs has no graph, so nodes are not compared.")
     else:
         parts.append(f"At the end: {sections.text(step_list.programs_beside(end))}")
     if "groups" in document:

@@ -1,4 +1,4 @@
-"""`diff`: two models, files, pipelines, sessions or recordings held against each other."""
+"""`diff`: compare two models, files, pipelines, sessions or recordings."""
 
 import argparse
 import statistics
@@ -46,13 +46,13 @@ class _Second:
     def add_argument(self, name: str, **how: Any) -> None:
         """As of a parser; what is not given for B is as it is for A."""
         if not name.startswith("-"):
-            about = "the other one, in the same ways"
+            about = "what to compare it with: anything that A can be"
             self._command.add_argument("other", metavar="B", help=about)
         elif name not in _COMMON:
             for gone in ("default", "help"):
                 how.pop(gone, None)
             own = how.pop("dest", name.strip("-").replace("-", "_")) + _B
-            about = f"of B, where it is not as {name} says"
+            about = f"{name} for B; default: as for A"
             given = {**how, "dest": own, "default": None, "help": about}
             self._command.add_argument(f"{name}-b", **given)
 
@@ -77,7 +77,7 @@ def diff_options(command: argparse.ArgumentParser) -> None:
 
 
 def diff(command: Command) -> Document:
-    """Hold two models, files, pipelines, sessions or recordings against each other.
+    """Compare two models, files, pipelines, sessions or recordings.
 
     Steps are aligned and the first after which the programs differ is named; graphs are matched
     there and at the end. Without --passes of either, what is imported is compared.
@@ -109,7 +109,7 @@ def diff(command: Command) -> Document:
 def both_engines(command: Command) -> Document:
     """A model in Relay and in Relax: the same as `diff MODEL MODEL --engine-b relax`.
 
-    An engine that does not have the gradient takes TVM's.
+    An engine without the chosen gradient uses TVM's.
     """
     args = command.args
     ways = [args.gradient if args.gradient in gradients(ir) else "tvm" for ir in ENGINES]

@@ -35,31 +35,31 @@ from relascope.viz.sessions import store
 def record_options(add_to: argparse.ArgumentParser) -> None:
     """Which file, what of each pass, and the program."""
     add = add_to.add_argument
-    add("-o", "--output", type=Path, default=Path("run.rsc"), help="the recording's file")
-    add("--level", choices=LEVELS, default="text", help="what is kept of each pass")
-    add("--env", action="store_true", help="run nothing: print the variables that record")
-    about = "leave out what `relascope viewer` shows of the recording, as above 8 MiB"
+    add("-o", "--output", type=Path, default=Path("run.rsc"), help="file to write")
+    add("--level", choices=LEVELS, default="text", help="what to keep of each pass")
+    add("--env", action="store_true", help="print the variables that turn recording on, and stop")
+    about = "leave out the data for `relascope viewer`, as for recordings above 8 MiB"
     add("--no-page", action="store_true", help=about)
-    about = "the program that compiles, after --: python compile.py …"
+    about = "the program to record, after --: python compile.py …"
     add("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help=about)
 
 
 def open_options(add_to: argparse.ArgumentParser) -> None:
     """Which file, and what of it."""
     add = add_to.add_argument
-    add("file", type=Path, metavar="FILE", help="a recording; on the page a model's file, too")
-    add("--print", action="store_true", help="print the passes and open no page")
+    add("file", type=Path, metavar="FILE", help="a recording; on the page, also a model file")
+    add("--print", action="store_true", help="print the passes instead of opening the page")
     add(
         "--only",
         choices=passes_of.FILTERS,
         help="only passes that changed something, are slow, or failed",
     )
-    add("--step", type=int, metavar="N", help="the text of what pass N changed")
+    add("--step", type=int, metavar="N", help="print how pass N changed the text")
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
     number_options(add_to)
-    about = "write the recording as one page that needs no server (.html), once more with what "
-    about += "`relascope viewer` shows of it (.rsc), its passes as a table (.csv), or what --json "
+    about = "write the recording as one page that needs no server (.html), again with the data for "
+    about += "`relascope viewer` (.rsc), its passes as a table (.csv), or what --json "
     about += "prints (.json)"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
     page_options(add_to)
@@ -74,7 +74,7 @@ def record_program(command: Command) -> Document:
         return {"file": str(args.output), "environment": told}
     if not program:
         hint = "Write it after --: relascope record -o run.rsc -- python compile.py"
-        raise EngineError("usage", "No program is named.", "record", hint)
+        raise EngineError("usage", "No program is given.", "record", hint)
     with writing(args.output, "-o"):
         for old in environment.files(args.output):
             old.unlink()
@@ -84,8 +84,8 @@ def record_program(command: Command) -> Document:
         done = subprocess.run(program, env={**os.environ, **told}, check=False)
     written = environment.files(args.output)
     if not written:
-        message = f"No pass of TVM's ran in the program, which ended with {done.returncode}."
-        hint = "Python programs are recorded, unless they are started with -E, -I or -S."
+        message = f"The program ran no pass of TVM's. Its exit status was {done.returncode}."
+        hint = "Only Python programs can be recorded, started without -E, -I and -S."
         raise EngineError("usage", message, program[0], hint)
     found = [reading.read(p) for p in written]
     for one in found if not args.no_page else ():
@@ -106,8 +106,8 @@ def open_recording(command: Command) -> Document:
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))
     if args.errors or args.bisect or args.reduce:
         if args.output:
-            message = "Of numbers no file is written."
-            raise EngineError("usage", message, "-o", "Use --json and a file of your own.")
+            message = "Numbers cannot be written with -o."
+            raise EngineError("usage", message, "-o", "Use --json and redirect its output.")
         return numbers(command, reading.read(args.file))
     printed = args.json, args.print, args.only, args.module, args.output
     if args.step is None and not any(printed):
@@ -132,12 +132,12 @@ def open_recording(command: Command) -> Document:
 
 def _write_module(found: Recording, step: int | None, path: Path) -> None:
     if step is None:
-        hint = "Give its number: --step N"
-        raise EngineError("usage", "It is not said after which pass.", "--module", hint)
+        hint = "Add --step N."
+        raise EngineError("usage", "Writing a module needs the number of a pass.", "--module", hint)
     text = found.module(step, after=True)
     if text is None:
         message = f"The recording has no module after pass {step}."
-        hint = "Record the compile with --level modules; what failed has none after it."
+        hint = "Record the compile with --level modules; a failed pass leaves no module."
         raise EngineError("file", message, found.path.name, hint)
     write(path, text, "--module")
 
@@ -146,8 +146,8 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     """What is asked of the modules, and on which inputs."""
     add = add_to.add_argument
     add("--errors", action="store_true", help="run the module after each pass, and compare")
-    add("--bisect", action="store_true", help="the first pass that makes the numbers wrong")
-    about = "bisect, and narrow the fault inside the pass to a few nodes, as a report that runs"
+    add("--bisect", action="store_true", help="find the first pass that makes the numbers wrong")
+    about = "bisect, narrow the fault to a few nodes, and write a report that runs"
     add("--reduce", type=Path, metavar="FOLDER", help=about)
     test_options(add_to)
     run_kernels(add_to)
@@ -166,7 +166,7 @@ def numbers(command: Command, recording: Recording) -> Document:
     found = parts(recording, args.run_kernels)
     if not found:
         name = recording.path.name
-        message = f"{name} has no two modules that could be run and compared."
+        message = f"{name} has no two modules that can be run and compared."
         flag = not args.run_kernels and parts(recording, kernels=True)
         hint = "Run them, in the sandbox, with --run-kernels." if flag else ""
         raise EngineError("file", f"{message} {why_none(recording)}", name, hint)

@@ -1,4 +1,4 @@
-"""`baseline`, and `check --baseline`: a compile held against what it was."""
+"""`baseline`, and `check --baseline`: compare a compile with an earlier one."""
 
 from typing import Any
 
@@ -115,6 +115,6 @@ def _as_then(command: Command, then: Document) -> None:
 
 
 def _differs(what: str, then: Any, now: Any, option: str) -> None:
-    message = f"The baseline is of another {what}: {then}, and this is {now}."
-    hint = "Leave it out, or write another baseline: relascope baseline."
+    message = f"The baseline has another {what}: {then}. This check has {now}."
+    hint = "Leave the option out, or write another baseline: relascope baseline."
     raise EngineError("usage", message, option, hint)

@@ -24,14 +24,14 @@ def conditions(command: ArgumentParser) -> None:
     """What makes `check` fail, and what it is held to."""
     add = command.add_argument
     about = "exit with status 3 on any of these: "
-    about += f"{', '.join(KINDS)}, by commas; default: all with --baseline, else wrong and error"
+    about += f"{', '.join(KINDS)} (with commas); default: all with --baseline, else wrong and error"
     add("--fail-on", type=_kinds, metavar="KINDS", help=about)
-    about = "compare with this file of `relascope baseline`; any "
-    about += "difference that is no improvement exits with status 3, or those of --fail-on"
+    about = "compare with this file from `relascope baseline`; any "
+    about += "difference that is not an improvement exits with status 3, or only those of --fail-on"
     add("--baseline", type=Path, metavar="FILE", help=about)
-    about = "overwrite the file of --baseline with the result"
+    about = "overwrite the baseline's file with the result"
     add("--update", action="store_true", help=about)
-    about = "also write what differs from the baseline as the text of a comment on GitHub"
+    about = "also write the differences as Markdown, for a comment on GitHub"
     add("--markdown", type=Path, metavar="FILE", help=about)
     _measured(command)
 
@@ -46,7 +46,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(dict.fromkeys(k.strip() for k in text.split(",")))
     if strange := [k for k in kinds if k not in KINDS]:
         known = ", ".join(KINDS)
-        raise ArgumentTypeError(f"nothing is called {strange[0]!r} here; known: {known}")
+        raise ArgumentTypeError(f"{strange[0]!r} is unknown; choose from {known}")
     return kinds
 
 
@@ -58,7 +58,7 @@ def bulk(command: ArgumentParser) -> None:
     about = "a pipeline, as in --passes, or @FILE with one per line; repeatable; default: default"
     add("--pipelines", action="append", default=[], metavar="TEXT", help=about)
     add("--training", action="store_true", help="train mode, with gradients")
-    add("--slow", action="store_true", help="also search for the pass that makes a right one slow")
+    add("--slow", action="store_true", help="also find the pass that makes a correct one slow")
     outcomes = ("wrong", "crash", OF_TEST, "slow", "rounding", "not opened")
     about = f"exit with status 3 if a line has one of these outcomes: {', '.join(outcomes)}"
     add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)

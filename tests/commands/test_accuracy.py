@@ -138,7 +138,7 @@ def test_a_table_without_a_fault_says_what_was_compared():
 def test_a_session_of_which_nothing_was_compared_is_not_the_same():
     about = {"versions": {"then": "1", "now": "1"}, "differences": [], "same": True}
     about |= {"model": "mlp", "engine": "relay", "pipeline": "cse"}
-    assert texts.replay({**about, "compared": []}).endswith("the session found nothing yet")
+    assert texts.replay({**about, "compared": []}).endswith("the session has no results yet")
     assert texts.replay({**about, "compared": ["cut"]}).endswith("What was compared is the same.")
 
 

@@ -427,7 +427,7 @@ def test_compile_tells_of_what_it_built_and_keeps_it(tmp_path):
     assert "1 files written" in said
     (tmp_path / "file").write_text("here")
     error = document("compile", "mlp", "--target", "cuda", "-o", str(tmp_path), status=2)["error"]
-    assert "something here" in error["message"]
+    assert "a new or empty folder" in error["message"]
     error = document("compile", "mlp", "--target", "nonsense", status=1)["error"]
     assert error["kind"] == "target"
 
@@ -590,7 +590,7 @@ def test_what_cannot_be_written_is_said_in_a_sentence(capsys):
         with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
             assert cli.main(["models", *options]) == 1
         said = capsys.readouterr().err
-        assert said == "error: What was found cannot be written: No space left on device.\n"
+        assert said == "error: The result cannot be written: No space left on device.\n"
 
 
 def test_a_name_gives_a_terminal_no_orders():

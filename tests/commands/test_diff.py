@@ -42,7 +42,7 @@ def test_recordings_need_no_engine(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("diff", "mlp", "nowhere"), "No sample and no file has this name."),
+        (("diff", "mlp", "nowhere"), "There is no sample or file of this name."),
         (("diff", "mlp", "mlp", "--passes-b", "default|nonsense"), "nonsense"),
         (("diff", "RECORDING", "mlp", "--measure"), "A recording cannot be built and timed."),
     ],

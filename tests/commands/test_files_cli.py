@@ -80,7 +80,7 @@ def test_several_sets_of_inputs_are_checked_by_one_program(files):
 
 def test_models_are_searched_by_name():
     assert "hf:bert" in said("models", "--search", "hf:bert")
-    assert "No model is called so here" in said("models", "--search", "nonesuch")
+    assert "No model here matches" in said("models", "--search", "nonesuch")
 
 
 def test_engines_say_what_they_run():

@@ -291,7 +291,7 @@ def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):
     file = tmp_path / "module.json"
     refused = run("open", path, "--step", "1", "--module", str(file))
     assert "no module after pass 1" in refused.stderr and not file.exists()
-    assert "not said after which pass" in run("open", path, "--module", str(file)).stderr
+    assert "needs the number of a pass" in run("open", path, "--module", str(file)).stderr
     packed = base64.b64encode(zlib.compress(b'{"root_index": 1}')).decode()
     with Path(path).open("a") as out:
         out.write(json.dumps({"json": "1", "zlib": packed}) + "\n")

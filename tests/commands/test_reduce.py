@@ -461,7 +461,7 @@ def test_what_cannot_be_narrowed_or_written_says_so_and_leaves_no_folder(asked, 
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
-    assert "something here" in asked(faulty_session.WRONG_FOLD, status=2)["error"]["message"]
+    assert "new or empty" in asked(faulty_session.WRONG_FOLD, status=2)["error"]["message"]
 
 
 def test_as_text_it_has_the_pieces_and_the_program(asked):

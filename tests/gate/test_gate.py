@@ -28,7 +28,7 @@ def test_check_fails_only_on_what_it_is_told_to():
     assert document("check", *wrong, "--fail-on", "error")["fails"] is False
     assert not document("check", "mlp", "--fail-on", "wrong,error")["fails"]
     error = document("check", "mlp", "--fail-on", "fusion", status=2)["error"]
-    assert "Without a baseline nothing is known of fusion" in error["message"]
+    assert "Without a baseline, fusion cannot be checked" in error["message"]
     assert run("check", "mlp", "--fail-on", "speeed").returncode == 2
     for alone in (["--update"], ["--speed"], ["--threads", "2"]):
         assert document("check", "mlp", *alone, status=2)["error"]["where"] == alone[0]
@@ -73,10 +73,10 @@ def test_a_pass_that_fails_now_is_a_difference_and_never_a_baseline(base):
 def test_a_baseline_of_something_else_is_refused(base):
     held = ["--baseline", str(base)]
     for given, words in (
-        (["bert_layer"], "another model: mlp, and this is bert_layer"),
-        (["mlp", "--batch", "3"], "another batch: None, and this is 3"),
-        (["mlp", "--engine", "relax"], "another engine: relay, and this is relax"),
-        (["mlp", "--training"], "another training: False, and this is True"),
+        (["bert_layer"], "another model: mlp. This check has bert_layer"),
+        (["mlp", "--batch", "3"], "another batch: None. This check has 3"),
+        (["mlp", "--engine", "relax"], "another engine: relay. This check has relax"),
+        (["mlp", "--training"], "another training: False. This check has True"),
     ):
         assert words in document("check", *given, *held, status=2)["error"]["message"]
     base.write_text("{}")
