@@ -44,7 +44,7 @@ def test_a_tensor_is_forced_and_let_go_and_the_show_goes_along_the_frontier(page
     page.get_by_role("button", name="Compute it again", exact=True).click()
     page.get_by_role("button", name="nn.relu: computed again ✕").wait_for()
     settle(page)
-    page.get_by_text("Forced by hand to be computed again.").wait_for()
+    page.get_by_text("Forced by hand to be recomputed.").wait_for()
     assert ask(page, 0, "d.node.role[d.node.id.indexOf('r')]") == "forward"
     click(page, 0, "d0")
     wait(page, 0, f"{_STYLE} === 'need'", "r")  # it is made of the one that is chosen now

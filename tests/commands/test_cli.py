@@ -370,7 +370,7 @@ def test_lint_names_the_place_and_the_pass():
     data = document("lint", "mlp", "--passes", "", "--measure")
     assert data["measured"] and data["findings"] == []
     said = run("lint", "mlp", "--passes", "", "--measure").stdout
-    assert f"None of {len(LINTERS)} linters finds anything." in said
+    assert f"None of the {len(LINTERS)} linters finds anything." in said
 
 
 def test_several_ways_and_other_compilers_are_timed_in_one_run():

@@ -108,7 +108,7 @@ def test_the_command_says_it_and_writes_nothing(example, tmp_path):
         ((own, "-o", page), "depth raised PermissionError"),  # by the sandbox
         ((none,), "none.py cannot be opened: No such file"),
         ((tmp_path,), "cannot be opened: Is a directory"),
-        ((example, "-o", table), "A file that ends in .csv has no colours"),
+        ((example, "-o", table), "A file that ends in .csv cannot show an overlay"),
     ):
         done = run(*GIVEN, *map(str, given), real=True)
         assert done.returncode in (1, 2) and words in done.stderr

@@ -274,7 +274,7 @@ def test_a_target_can_be_typed_and_built_for_without_its_device_or_says_why_not(
 
     typed("llvm  -mtriple=aarch64-linux-gnu")
     said = words(page)
-    assert "llvm -mtriple=aarch64-linux-gnu: what is built for it cannot be timed here" in said
+    assert "llvm -mtriple=aarch64-linux-gnu: programs built for it cannot be timed here" in said
     assert "It is elsewhere." in said
     press(page, "compile")
     assert "<b>8.0 KiB</b> library" in words(page)
@@ -343,7 +343,7 @@ def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
 
 
 def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(page):
-    assert "what it gets there" not in words(page)
+    assert "on its inputs there" not in words(page)
     press(page, "modules")
     shown = page.dataframe[-1].value
     assert list(shown["module"]) == ["the whole model", "layers.0", "layers.1"]
@@ -361,7 +361,7 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     compile(snippet, "snippet", "exec")
     assert all("--module layers.0 --call 2" in line for line in commands.splitlines())
     press(page, "whole")
-    assert "what it gets there" not in words(page) and "module" not in page.query_params
+    assert "on its inputs there" not in words(page) and "module" not in page.query_params
     put(page, keep_module="layers.0")
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
     assert page.session_state["keep_module"] == ""  # another model has other modules

@@ -70,7 +70,7 @@ def test_a_timing_of_another_model_or_setting_is_said_to_be_one(page):
     assert "These are not the times" not in words(page)
     assert "1.32× slower than eager" in words(page)
     settle(page.number_input(key="keep_repeats").set_value(7).run())
-    assert "Since they were taken, the repeats changed. Press Run" in words(page)
+    assert "Since they were measured, the repeats changed. Press Run" in words(page)
     settle(page.number_input(key="keep_repeats").set_value(30).run())
     assert "These are not the times" not in words(page)
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())

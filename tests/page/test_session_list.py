@@ -127,7 +127,7 @@ def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(tmp_path):
     store.put("2", replace(NEW, model=ModelChoice("lost.pt", gone)), "lost")
     page = AppTest.from_function(recent).run()
     assert page.button(key=f"again_{gone}").disabled
-    assert "Not on this machine any more." in words(page)
+    assert "No longer on this machine." in words(page)
     page.button(key=f"again_{here}").click().run()
     opened = page.session_state.session_to_open
     assert (opened.ir, opened.model.digest, opened.model.inputs) == ("relax", here, inputs)

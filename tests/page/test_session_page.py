@@ -54,7 +54,7 @@ def test_a_model_is_chosen_by_name_and_an_address_brings_it_back(page):
     assert again.sidebar.text_input(key="keep_changes_hf:bert").value == "num_hidden_layers=2"
     assert again.sidebar.checkbox(key="keep_random").value
     again.sidebar.text_input(key="keep_changes_hf:bert").set_value("/etc")
-    assert "changes no settings" in words(settle(again.run()))
+    assert "is not a list of settings" in words(settle(again.run()))
 
 
 def test_a_bad_address_is_said_in_a_sentence(page):

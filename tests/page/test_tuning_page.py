@@ -64,7 +64,7 @@ def test_a_run_to_its_end_leaves_records_that_are_there_after_a_reload(tab):
     open_tab(again, "Compile & time")
     assert "The records of this target hold 12 measurements of 2 kernels" in words(again)
     assert list(table(listed(again))["trials"]) == [6, 6]
-    assert "The latest run, best so far of each kernel." in words(again)
+    assert "The latest run: each kernel's best so far." in words(again)
 
 
 def test_a_run_goes_on_while_another_tab_is_looked_at_and_cancel_keeps_what_was_found(tab):
@@ -92,7 +92,7 @@ def test_a_run_goes_on_while_another_tab_is_looked_at_and_cancel_keeps_what_was_
         time.sleep(0.5)
         tab.run()
     assert kept >= 5
-    assert f"Tuning was stopped after {kept} trials; what was found is kept." in words(tab)
+    assert f"Tuning was stopped after {kept} trials; the results so far are kept." in words(tab)
     assert list(table(tab)["trials"]) == [kept, 0]
     settle(tune(tab, 2))
     while sorted(table(tab)["trials"]) != [2, kept + 2]:  # a run ends after its last trial is there
@@ -110,7 +110,7 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
     os.kill(cache.client.pid, 9)
     settle(tab.run())
     text = words(tab)
-    assert "what was found is kept" in text
+    assert "the results so far are kept" in text
     assert any("signal" in e.value or "SIGKILL" in e.value for e in tab.error)
     assert table(tab)["trials"].sum() == len(records.read(place()).trials)
 

@@ -21,7 +21,7 @@ def show(screen: Screen) -> None:
     st.code(snippet(screen, info), language="python")
     choice = chosen(screen) if screen.training else None
     if choice and (choice.save or choice.recompute):
-        st.caption("What is forced by hand is the page's and the command line's alone.")
+        st.caption("What is forced by hand applies only on the page and the command line.")
     heading("The pipeline, pass by pass")
     text = script(screen.ir, screen.source, screen.pipeline, screen.label)
     st.code(text, language="python", height=320)

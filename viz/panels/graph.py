@@ -17,8 +17,8 @@ from relascope.viz.rows import formats, tables
 
 _ABOUT = (
     "The tree of modules: class, parameters, shapes and time of each, from one run of the whole "
-    "model in PyTorch. A row opens its module alone, on the inputs that it gets there; so does the "
-    "arrow at a module's frame in the graph."
+    "model in PyTorch. A row opens its module alone, on the inputs it gets in the model; so does "
+    "the arrow at a module's frame in the graph."
 )
 
 
@@ -40,9 +40,9 @@ def show(screen: Screen) -> None:
     frame.heading("What the import did")
     if info.changes:
         table(changes["rows"], key=_key(screen), on_select="rerun", wide={"what": "large"})
-        st.caption("A row shows its nodes in the graph; of what was dropped, what stands for it.")
+        st.caption("A row shows its nodes in the graph, or what stands for a dropped one.")
     else:
-        st.caption("It wrote each operator as TVM's, and nothing else.")
+        st.caption("It converted each operator to TVM's, and changed nothing else.")
     for note in info.notes:
         st.info(frame.plain_text(note))
     _modules(screen)

@@ -58,7 +58,7 @@ def of_recording(recording: Recording) -> None:
 
     with st.popover("Hand on", icon=":material/ios_share:"):
         st.caption("All passes, what each changed, and times")
-        help_ = "One page that needs no server. A large compile's takes some seconds to write."
+        help_ = "One page that needs no server. Writing one for a large compile takes some seconds."
         download("HTML", page, f"{recording.path.stem}.html", "recorded_page", help=help_)
 
 

@@ -28,7 +28,7 @@ def arrive() -> None:
 
 
 def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
-    """What the graph's view is told of the show; all cuts once somebody asked for them."""
+    """What the graph's view shows while presenting; all cuts once somebody asked for them."""
     state = st.session_state
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):

@@ -49,26 +49,26 @@ _CUT = {"tab": "Gradient & cut", **_TRAINING}
 STOPS = (
     Stop(
         "A trace becomes a graph",
-        "PyTorch ran one BERT layer and wrote down what it did; TVM's frontend made this Relay "
-        "program of the trace. A box is a call of an operator, a frame the PyTorch module that it "
-        "came from, an edge a tensor. Scales, epsilons and other small constants are written into "
-        "the box that reads them, or they would be half of the picture.",
-        "Click a box: its type, its size, and the PyTorch operator behind it.",
+        "PyTorch traced one BERT layer, and TVM's frontend imported the trace as this Relay "
+        "program. A box is an operator call, a frame the PyTorch module it came from, and an edge "
+        "a tensor. Scales, epsilons and other small constants are written into the box that reads "
+        "them; drawn as boxes, they would fill half of the picture.",
+        "Click a box to see its type, its size, and the PyTorch operator it came from.",
         {"tab": "Graph"},
     ),
     Stop(
         "Passes, one at a time",
-        "A compiler is a row of passes, and each takes a program and gives another. Each row here "
-        "is one, with how many nodes it added, removed and changed. The first, common "
-        "subexpressions, computes equal things once.",
-        "Press the arrow keys in the list. *Next change* walks over what a step did.",
+        "A compiler is a sequence of passes, each of which takes a program and returns another. "
+        "Each row here is a pass, with the number of nodes it added, removed and changed. The "
+        "first eliminates common subexpressions.",
+        "Press the arrow keys in the list. *Next change* goes through what a step changed.",
         _PASSES,
         "cse",
     ),
     Stop(
         "Three products become one",
         "Query, key and value are three matrix products of the same input. This pass joins them: "
-        "one product with the three weights behind one another, and slices of its result. Green is "
+        "one product with the three weights concatenated, and slices of its result. Green is "
         "new, amber changed, dashed red gone.",
         "Switch *batch_matmul to NT form* off, one row up, and this pass finds nothing to join.",
         _PASSES,
@@ -76,18 +76,18 @@ STOPS = (
     ),
     Stop(
         "Fusion decides the kernels",
-        "What stands in one box now will be one kernel: it reads memory once, computes its whole "
-        "chain of operators, and writes once. A matrix product takes what follows it along; two "
-        "products never share a kernel.",
-        "Click a fused box to see what it is made of.",
+        "Each box is now one kernel: it reads memory once, computes its whole chain of operators, "
+        "and writes once. A matrix product is fused with the operators after it, but two products "
+        "never share a kernel.",
+        "Click a fused box to see its operators.",
         _PASSES,
         "fuse",
     ),
     Stop(
         "Is it still the same function?",
-        "After each step the program is built with every tensor kept, run, and held against what "
-        "PyTorch has at the same place. A colour says how near to its limit a node's error is. "
-        "Without this, a faster program is only a different one.",
+        "After each step the program is built and run with every tensor kept, and each is compared "
+        "with PyTorch's at the same place. The colour shows how close a node's error is to its "
+        "limit. Without this check, a faster program is only a different one.",
         "Point at a node for its numbers; choose float64, where rounding plays no part.",
         _PASSES,
         "simplify_inference",
@@ -95,47 +95,47 @@ STOPS = (
     ),
     Stop(
         "The gradient is a pass, too",
-        "In training mode dropout is on: its random masks became inputs, so that the program "
-        "draws nothing. Then this pass adds the gradient of every parameter, and the graph has "
-        "more than doubled.",
-        "Step on: what follows clears up what the gradient left, zeros and ones and tensors "
-        "transposed twice.",
+        "In training mode dropout is on. Its random masks became inputs, so the program draws no "
+        "random numbers. Then this pass adds the gradient of every parameter, which more than "
+        "doubles the graph.",
+        "Step on: the next passes clean up after the gradient: zeros, ones, and tensors transposed "
+        "twice.",
         {**_PASSES, **_TRAINING},
         "gradient",
     ),
     Stop(
         "What the backward needs",
-        "The joint graph: the forward is red, what crosses from it to the backward blue. PyTorch "
-        "runs the backward later, so what crosses has to be kept until then. This cut keeps all of "
-        "it: the most memory, and nothing is computed twice.",
-        "Look at what is kept that could be had again for little: a gelu, a softmax, a sum.",
+        "In this joint graph the forward is red, and tensors that cross to the backward are blue. "
+        "The backward runs later, so those tensors must be kept until then. This cut keeps all of "
+        "them: it takes the most memory and computes nothing twice.",
+        "Find kept tensors that are cheap to recompute: a gelu, a softmax, a sum.",
         {**_CUT, "strategy": "keep_all"},
     ),
     Stop(
         "Keep less, compute again",
-        "A minimum cut: of all ways to cut forward from backward, the one that keeps the fewest "
-        "bytes and computes no matrix product twice. The chart has every trade between bytes and "
-        "work, with PyTorch's own cut beside it.",
-        "Click a blue box for why it is kept; force it in or out and see what moves. *Present* has "
-        "every cut along the frontier, and each tensor with its reasons, in the whole window.",
+        "Of all ways to cut forward from backward, this minimum cut keeps the fewest bytes and "
+        "computes no matrix product twice. The chart shows the trade-off between bytes and work, "
+        "with PyTorch's cut beside it.",
+        "Click a blue box to see why it is kept; save or recompute it instead and see what "
+        "changes. *Present* shows all cuts and reasons in the whole window.",
         {**_CUT, "strategy": "min_cut"},
         show=True,
     ),
     Stop(
         "Two functions",
-        "The cut made two programs. This is the backward: its inputs are what the forward hands "
-        "over, the masks, the parameters and the gradient of the output; what it computes again of "
-        "the forward stands in it once more.",
-        "Choose *Forward* beside it: its outputs are the result, and what is kept.",
+        "The cut made two programs. This is the backward. Its inputs are the tensors that the "
+        "forward saved, the masks, the parameters and the output's gradient. It repeats the parts "
+        "of the forward that it recomputes.",
+        "Choose *Forward* beside it: its outputs are the result and the saved tensors.",
         {**_CUT, "strategy": "min_cut"},
         choices={"keep_cut_view": "Backward"},
     ),
     Stop(
         "And is it faster?",
-        "Both programs are built for this machine, and every output and gradient compared with "
-        "PyTorch's. Only then they are timed, in turns with PyTorch, so that what disturbs one "
-        "disturbs both. The error stands beside the time, and the headline says no more than the "
-        "runs allow.",
+        "Both programs are built for this machine, and every output and gradient is compared with "
+        "PyTorch's. Only then are they timed, in turns with PyTorch, so that noise affects both "
+        "alike. Each time has its error beside it, and the headline claims no more than the runs "
+        "support.",
         "Press *Run*. It takes about half a minute.",
         {"tab": "Compile & time", **_TRAINING},
     ),
@@ -158,7 +158,7 @@ def button(relay: bool) -> None:
         disabled=not relay,
         help="Ten screens, from a trace to a timing."
         if relay
-        else "The tour is in Relay, and there is no TVM with Relay here.",
+        else "The tour needs a TVM with Relay, and none is installed here.",
     )
 
 

@@ -68,7 +68,7 @@ def test_what_it_is_held_against_is_there_after_a_reload(beside):
     store.delete("other")
     again = whole_page()
     again.query_params.update(query)
-    assert "No other session is kept" in words(run(again))
+    assert "There is no other session" in words(run(again))
 
 
 def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):

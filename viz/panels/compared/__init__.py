@@ -1,4 +1,4 @@
-"""Two runs of passes held against each other: steps, both graphs, and what differs, as tables."""
+"""Two runs of passes compared: steps, both graphs, and tables of differences."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -26,10 +26,10 @@ from relascope.viz.rows.step_list import programs_beside, side_text, step_differ
 HEIGHT = 520
 _TABLES = {
     "Nodes": "No node differs.",
-    "Operators": "Both call the same operators as often.",
+    "Operators": "Both call the same operators equally often.",
     "Kernels": "Both have the same kernels.",
 }
-"""What differs, and what is said where nothing does."""
+"""What differs, and the text where nothing does."""
 _NAMES = ("operator", "kernel", "Relay", "Relax")  # columns of operators
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
@@ -43,7 +43,7 @@ Derive = Callable[..., Any]
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two programs held against each other; `place` names them, and all that they depend on; those
+    """Two programs compared; `place` names them, and all that they depend on; those
     of two IRs have an alignment, by what both say of where nodes came from."""
 
     place: str
@@ -185,7 +185,7 @@ def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
     """What each view shows of the choice, and a sentence on it."""
     if choice is None or choice[0] != held.place:
         if not held.document["nodes"]:
-            _told("Choose a node to see both.")
+            _told("Choose a node to see its counterpart.")
             return Marks(), Marks()
         choice = (held.place, *_row_choice(held, "Nodes", 0, {}))
     _, kind, side, what = choice

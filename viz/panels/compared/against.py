@@ -1,4 +1,4 @@
-"""What the page is held against: the other IR, another pipeline, sample, file or session."""
+"""What the page is compared with: the other IR, another pipeline, sample, file or session."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -53,14 +53,14 @@ class _ChosenSide:
 
 
 def of_screen(screen: Screen) -> None:
-    """Draw what is on the screen, held against what is chosen here."""
+    """Draw the screen's program, compared with what is chosen here."""
     label = sidebar.summary_of(screen)
     own = _model(screen.cache, screen.ir, screen.source, screen.pipeline, label)
     _draw(own, list(_KINDS), screen, screen.cache.derive)
 
 
 def of_recording_at(path: str, digest: str, derive: compared.Derive) -> None:
-    """Draw a recording, held against what is chosen here."""
+    """Draw a recording, compared with what is chosen here."""
     _draw(_recording(path, digest), ["file", "session", "sample"], None, derive)
 
 
@@ -69,7 +69,7 @@ def _draw(
 ) -> None:
     other: _ChosenSide | None = None
     with st.container(horizontal=True, vertical_alignment="bottom", key="against"):
-        kind = one_of("Hold it against", kinds, _KIND, st, format_func=_KINDS.__getitem__)
+        kind = one_of("Compare with", kinds, _KIND, st, format_func=_KINDS.__getitem__)
         try:
             other = _CHOOSE[kind](screen)
         except EngineError as error:
@@ -129,7 +129,7 @@ def _pipeline(screen: Screen | None) -> _ChosenSide | None:
         width="stretch",
         help="As on the command line: `default`, `default|-fold`, `cse|fold|dce`.",
     )
-    with refusing("usage", "{}.", "passes of B", "The tab Passes has all that there are."):
+    with refusing("usage", "{}.", "passes of B", "The tab Passes lists all passes."):
         found = typed_pipeline(screen.ir, text, screen.training, screen.source.gradient)
     return _model(screen.cache, screen.ir, screen.source, found, sidebar.summary_of(screen))
 
@@ -207,7 +207,7 @@ def _session(screen: Screen | None) -> _ChosenSide | None:
     session = store.get(ident) if ident else None
     if ident is None or session is None:
         if not entries:
-            st.caption("No other session is kept: what you look at is, once you change something.")
+            st.caption("There is no other session. This one is saved once you change something.")
         return None
     digest = session.model.digest
     file = store.model_file(digest)

@@ -113,13 +113,13 @@ def _two_gradients(screen: Screen) -> None:
         return
     with st.expander("TVM's gradient beside PyTorch's"):
         st.markdown(
-            "TVM differentiates the imported forward by a pass; PyTorch's autograd records forward "
-            "and backward together. Both are taken here as their pipelines leave them."
+            "TVM differentiates the imported forward in a pass; PyTorch's autograd records forward "
+            "and backward together. Here each is compared after its pipeline."
         )
         wanted = st.toggle(
             "Compare",
             key="keep_two_gradients",
-            help="Takes both gradients, builds both programs and runs them against PyTorch.",
+            help="Computes both gradients, builds both programs, and compares them with PyTorch.",
         )
         if not wanted:
             return

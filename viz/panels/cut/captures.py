@@ -64,7 +64,7 @@ def act(screen: Screen, node_id: str, action: str) -> None:
 
 HINT = (
     "Click a tensor in the graph, or a row below, to see why it is saved or not and to force it; "
-    "the strategy chooses the rest around it."
+    "the strategy chooses the rest."
 )
 _DONE = {cut_choice.SAVE: "saved", cut_choice.RECOMPUTE: "computed again"}
 _ALL = "_all"
@@ -93,7 +93,7 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
                 key=f"undo_{ids[0]}",
                 on_click=cut_choice.force,
                 args=(screen, ids, None),
-                help=f"In {plain_text(modules)}. Leave it to the strategy again.",
+                help=f"In {plain_text(modules)}. Click to let the strategy decide again.",
             )
     for line in tables.idle_lines(cut) if cut else ():
         st.caption(plain_text(line))
@@ -124,15 +124,15 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
     path = cut.reasons.path(node_id) if standing.kind in ("captured", "recomputed") else ()
     if len(path) > 2:
         way = " → ".join(graph.by_id[i].title for i in path)
-        lines.append(f"The way on which the backward needs it: {way}.")
+        lines.append(f"Why the backward needs it: {way}.")
     if standing.can_save and standing.kind != "given":
         instead = cut.reasons.instead(node_id)
         nodes = formats.counted(len(instead.computed), "node")
         more = "" if instead.whole else "at least "
         size = f"{formats.size(node.bytes)} if saved; " if len(node.outputs) == 1 else ""
-        lines.append(f"{size}{more}{nodes} to compute where it is not saved.")
+        lines.append(f"{size}{more}{nodes} to recompute if it is not saved.")
     if standing.forced == cut_choice.RECOMPUTE:
-        lines.append("Forced by hand to be computed again.")
+        lines.append("Forced by hand to be recomputed.")
     if not (standing.can_save or standing.can_recompute):
         return Card(node_id, lines)
     if not choice.rule.adapts:

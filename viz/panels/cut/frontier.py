@@ -21,12 +21,12 @@ from relascope.viz.panels.shell.table import clicked, table
 from relascope.viz.rows import formats, tables
 
 _READ = (
-    "Time added is that of what the backward computes again, estimated or by measured kernels, "
-    "less the writes and reads of what need not be saved, as a share of the forward's. "
-    "The line joins the cuts that are best at some price of time for bytes. A click on a point "
-    "chooses it. Between two of its points, *Within a budget* finds the best cuts near it. What "
-    "PyTorch's min-cut partitioner computes again is not estimated, so only its bytes are drawn, "
-    "as dashed lines, by default and at its best; PyTorch eager computes nothing again."
+    "Time added is the time of recomputation, estimated or from measured kernels, less that of the "
+    "writes and reads it spares, as a share of the forward's time. "
+    "The line joins the cuts that are optimal at some price of time for bytes. Click a point to "
+    "choose it. Between two of its points, *Within a budget* finds the best cuts near it. The "
+    "recomputation of PyTorch's min-cut partitioner is not estimated, so only its bytes are drawn, "
+    "as dashed lines, by default and at its best; PyTorch eager recomputes nothing."
 )
 
 
@@ -76,8 +76,8 @@ def ask_torch_saved(screen: Screen) -> None:
 CHOSEN = "chosen"
 _HELP = (
     "Splits the program at each cut, compares it with PyTorch, times it beside PyTorch eager, and "
-    "watches what its kernels write. *Keep everything that crosses* is measured with them, for "
-    "the work of the others is how much longer they take than it."
+    "watches what its kernels write. *Keep everything that crosses* is measured with them, because "
+    "the others' work is how much longer than it they take."
 )
 
 
@@ -105,8 +105,8 @@ def show_measured(screen: Screen) -> None:
     if done:
         table(plain(done), tables.MEASURED)
         st.caption(
-            "Work again is a share of the forward's time. Measured, it is how much longer forward "
-            "and backward take than where everything is kept; a little below nothing is noise."
+            "Work again is a share of the forward's time. As measured, it is how much longer "
+            "forward and backward take than with everything kept; slightly below zero is noise."
         )
 
 

@@ -99,7 +99,7 @@ def _budget_slider(screen: Screen) -> None:
         fixed = "No cut lowers the peak" if of_peak else "Everything that crosses must be kept"
         st.caption(f"{fixed}: there is nothing to choose.")
     else:
-        of = "the peak where all is kept" if of_peak else "everything that crosses"
+        of = "the peak with everything kept" if of_peak else "everything that crosses"
         st.slider(f"Budget, % of {of}", low, 100, key="keep_budget")
 
 
@@ -153,9 +153,9 @@ def force(screen: Screen, ids: Collection[str], way: str | None) -> None:
 
 _PRICES = {"estimated": "Estimated", "measured": "Measured here"}
 _ABOUT_PRICES = (
-    "What it costs to compute a tensor again. *Estimated* is arithmetic and bytes moved on a "
-    "nominal machine. *Measured here* builds the forward for the target that is chosen under "
-    "Compile & time, times every kernel, and gives each node its part of its kernel's time."
+    "What recomputing a tensor costs. *Estimated* counts arithmetic and bytes moved on a nominal "
+    "machine. *Measured here* builds the forward for the target chosen under Compile & time, times "
+    "every kernel, and divides each kernel's time among its nodes."
 )
 
 
@@ -183,7 +183,7 @@ def request_of(screen: Screen) -> BuildRequest:
 
 def _measured(screen: Screen) -> MeasuredKernels | None:
     """What the forward's kernels took, where that is wished and known."""
-    with suppress(EngineError):  # told by `ask_prices`, where it can be tried again
+    with suppress(EngineError):  # `ask_prices` says so, where it can be tried again
         if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
             return cutting.forward_times(screen.cache.ask, request)
     return None

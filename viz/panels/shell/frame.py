@@ -23,7 +23,7 @@ from relascope.viz.panels.shell.screen import look_at
 _STYLE = Path(__file__).with_name("page.css")
 
 _DOING = {
-    "describe": "Asking the engine what it can compile for",
+    "describe": "Asking the engine for its targets",
     "load": "Importing the model",
     "models": "Looking for models",
     "modules": "Listing the modules",
@@ -159,7 +159,7 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
         if cache is not None and error.kind != "usage":
             st.button("Try again", key=f"again_{error.kind}{key}", on_click=cache.forget_errors)
         for module in (cache is not None and error.instead) or ():
-            about = f"Without what is wrong, on the inputs that {module} gets in the whole model."
+            about = f"Without the fault, on the inputs that {module} gets in the whole model."
             label, place = f"Open {plain_text(module)} alone", f"instead_{module}{key}"
             st.button(label, key=place, on_click=look_at, args=(module,), help=about)
 

@@ -43,7 +43,7 @@ VIEWS = {
     "Passes": ("step_view", "error_view"),
     "Gradient & cut": ("joint_view",),
 }
-"""The graphs of a tab, of which one is drawn."""
+"""The graphs of a tab; one of them is drawn."""
 RECORDED_VIEW = "recorded_view"  # the graph of a recording's pass
 _VIEW_KEYS = [*(view for views in VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
@@ -98,7 +98,7 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if query.get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
         session = replace(session, ir=recall("ir") or session.ir)
     if unread:
-        wrong.append(f"The address says what cannot be shown: {'; '.join(unread)}.")
+        wrong.append(f"Parts of the address cannot be shown: {'; '.join(unread)}.")
     return wrong + enter(session)
 
 

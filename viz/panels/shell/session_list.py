@@ -50,7 +50,7 @@ def _content() -> None:
         _this(session, mine)
     heading("Kept on this machine")
     if not entries:
-        st.caption("What you look at is kept here as soon as you change something.")
+        st.caption("This screen is saved here as soon as you change something.")
     else:
         _kept(ident, entries)
     upload = st.file_uploader("Open a replay file", type="zip", max_upload_size=_LIMIT_MB)
@@ -134,7 +134,7 @@ def _compare(one: store.Entry, other: store.Entry) -> None:
     if rows:
         table(rows)
     else:
-        st.caption("What both keep, of choices and results, is the same.")
+        st.caption("Their choices and results are the same.")
 
 
 def _open_file(upload: io.BytesIO) -> None:

@@ -60,8 +60,8 @@ def head() -> None:
     """The name, and what this is."""
     st.html(
         "<div class='rs-name'>relascope</div>"
-        "<div class='rs-purpose'>TVM graphs of PyTorch models: see them, step the passes, "
-        "cut forward from backward, compile and time.</div>"
+        "<div class='rs-purpose'>See PyTorch models as TVM graphs, step passes, cut forward from "
+        "backward, compile and time.</div>"
     )
 
 
@@ -134,14 +134,14 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
     gradient = _gradient(ir) if mode == MODES[1] else "tvm"
     with st.expander("Settings"):
         dtype = one_of("Numbers", SETTINGS["model.dtype"].choices, "keep_dtype", width="stretch")
-        about = "Of the random weights, the inputs, the dropout masks and grad_out."
+        about = "For random weights, inputs, dropout masks and grad_out."
         seed = st.number_input("Seed", **_number("model.seed"), help=about)
         about = "A constant with fewer elements is written into its reader's label."
         fewer_than = st.number_input(
-            "Constants into labels below", **_number("look.fewer_than"), help=about
+            "Constants in labels below", **_number("look.fewer_than"), help=about
         )
     with st.expander("Limits"):
-        st.caption("Seconds that a call may take, by its kind; 0 is no limit.")
+        st.caption("Seconds that a call of each kind may take; 0 means no limit.")
         for kind, seconds in limits().calls.items():
             state.setdefault(limit_key(kind), ceil(seconds))
             st.number_input(kind.capitalize(), 0, 1_000_000, key=limit_key(kind))
@@ -205,7 +205,7 @@ def piece(screen: Screen) -> None:
         )
         st.html(
             f"<div class='rs-piece'>Only <code>{escape(source.module)}</code> of "
-            f"{escape(name)}, on what it gets there</div>"
+            f"{escape(name)}, on its inputs there</div>"
         )
         if calls > 1:
             st.number_input(f"Call of {calls}", 1, calls, key="keep_call", width=110)
@@ -267,14 +267,14 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
         index=None,
         key="keep_name",
         placeholder="Type to search, such as bert" if known else "Looking for models",
-        help="hf: types and classes of transformers, and models in its local cache; torchvision: "
-        "and timm: where they are installed.",
+        help="hf: types and classes of transformers, and models in its local cache. torchvision: "
+        "and timm: if they are installed.",
     )
     state.setdefault("keep_random", True)
     random = st.checkbox(
         "Random weights",
         key="keep_random",
-        help="Else those that are on this machine; nothing is downloaded.",
+        help="If off, weights that are on this machine; nothing is downloaded.",
     )
     if not name:
         st.caption("Choose a model to look at.")
@@ -289,12 +289,12 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
             "Changed settings",
             key=f"keep_changes_{name}",
             placeholder="num_hidden_layers=2&hidden_size=64",
-            help="Of the configuration: NAME=VALUE, several with & between them.",
+            help="Settings of the configuration: NAME=VALUE, joined by &.",
         ).strip()
     full = f"{name}?{changes}" if changes else name
     if not linkable(full):
-        said = f"{changes[:80]!r} changes no settings."
-        show_error(EngineError("usage", said, "", "Write NAME=VALUE, several with & between."))
+        said = f"{changes[:80]!r} is not a list of settings."
+        show_error(EngineError("usage", said, "", "Write NAME=VALUE, joined by &."))
         return None, name
     left, right = st.columns(2)
     own: dict[str, Any] = {"value": None, "placeholder": "its own"}
@@ -406,10 +406,10 @@ def _kernels(path: str) -> bool:
     if found is None or found.name not in ("json", "script", "tar"):
         return False
     return st.toggle(
-        "Run kernels that the file brings",
+        "Run the file's kernels",
         key=f"run_kernels_{path}",
-        help="A module of TVM's may bring kernels of its own, which are code. They are shown in "
-        "any case, and run in the sandboxed engine if you say so.",
+        help="A TVM module may contain kernels of its own, which are code. They are always shown. "
+        "If you switch this on, they run in the sandboxed engine.",
     )
 
 
@@ -429,9 +429,9 @@ def _tensors() -> None:
         key="tensors",
         accept_multiple_files=True,
         max_upload_size=_UPLOAD_LIMIT_MB,
-        help="By the names of forward()'s arguments, or in order; what is missing is drawn. Of "
-        "several files each is a set: the first is what the model is opened on, and all can be "
-        "chosen where it is checked. Nothing in them is unpickled but plain tensors.",
+        help="By the names of forward()'s arguments, or in order; missing inputs are drawn at "
+        "random. Each of several files is one set: the model is opened on the first, and a check "
+        "can use any. Only plain tensors are unpickled.",
     )
     ids = tuple(u.file_id for u in uploads)
     if ids != state.get("tensor_ids", ()):
@@ -487,7 +487,7 @@ def engine_status(cache: RequestCache) -> None:
         here = next((t for t in info.targets if t.runs_here), None)
         device = here.device if here else "nothing on this machine"
         bytes_ = cache.client.memory
-        memory = f"{formats.size(bytes_)} of memory" if bytes_ else "resting until it is asked"
+        memory = f"{formats.size(bytes_)} of memory" if bytes_ else "idle until a request"
         st.html(
             f"<div class='rs-status' title='Loaded from {escape(info.path, quote=True)}'>"
             f"TVM {escape(info.version)} ({info.ir.capitalize()})<br>{escape(device)}<br>{memory}"

@@ -125,8 +125,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     below.toggle(
         "Run only up to the chosen step",
         key=_ONLY_TO,
-        help="What stands behind the chosen step is not run on this tab, for passes that take "
-        "long or crash.",
+        help="Passes after the chosen step are not run on this tab, in case they take long or "
+        "crash.",
     )
 
 

@@ -90,8 +90,8 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
         "Find the pass that breaks it",
         "bisect_button",
         width="stretch",
-        help="Builds parts of the pipeline and compares what they return, halving each time, "
-        "until the first pass is known that makes it so.",
+        help="Builds parts of the pipeline and compares their results, halving each time, until "
+        "the first bad pass is found.",
     ):
         screen.cache.forget_errors()
         st.session_state.bisect = BisectQuestion(
@@ -132,8 +132,8 @@ def _wish(wishes: list[str]) -> dict[str, Any]:
         min_value=1,
         value=1,
         key="keep_bisect_runs",
-        help="How often each try runs the passes, builds and runs the program: it is bad where one "
-        "run is, so that a pass is found that breaks some runs only.",
+        help="How often each try runs the passes, builds and runs the program. One bad run makes "
+        "it bad, which finds passes that break only some runs.",
     )
     return found
 
@@ -142,30 +142,30 @@ _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
     "": [
         (
             *("rtol", "tolerance", 0.0, 0.0),
-            "How far a result may be off, relative to its scale, so that a fault behind a "
-            "permitted rounding is found; 0 for the limits of the accuracy report.",
+            "How far a result may be off, relative to its scale; raise it to find a fault behind "
+            "permitted rounding. 0 takes the accuracy report's limits.",
         )
     ],
     "slow": [
         (
             *("factor", "times the time without a pass", 0.1, FACTOR),
-            "Slow is a pass with which the pipeline takes longer than so many times what it takes "
-            "without that pass, both timed in turns.",
+            "A pass is slow if the pipeline takes more than this many times as long with it as "
+            "without it, timed in turns.",
         ),
         (
             *("seconds", "seconds of a pass", 0.0, SECONDS),
-            "Slow is also a pass that runs longer than so many seconds itself.",
+            "A pass that itself runs longer than this many seconds is slow, too.",
         ),
     ],
     "memory": [
         (
             *("memory", "MiB of a pass", 0.0, MEMORY),
-            "A pass keeps memory where more than so many MiB stay in the engine when it is done, "
-            "beside new constants of the program.",
+            "A pass keeps memory if more than this many MiB stay in the engine when it is done, "
+            "not counting new constants.",
         )
     ],
 }
-"""What the fields of a question are called, by its kind, with the least, the default and a help."""
+"""The fields of a question, by its kind: label, minimum, default and help."""
 
 
 _BEFORE, _AFTER = "before the pass", "after the pass"
@@ -201,8 +201,8 @@ def _reduction(screen: Screen, found: Bisection) -> None:
         "Reduce",
         "reduce_button",
         width="stretch",
-        help="Narrows the fault inside the pass: to the smallest piece of the program before it "
-        "that still shows it, saved as a report that runs by itself.",
+        help="Narrows the fault inside the pass to the smallest piece of its input program that "
+        "still shows it, and writes a report that runs by itself.",
     ):
         screen.cache.forget_errors()
         st.session_state.reduce = _ReduceQuestion(found.question)
@@ -242,8 +242,8 @@ def _reduced(screen: Screen, made: Reduction) -> None:
         f"{folder}.zip",
         "reduce_download",
         width="stretch",
-        help="A folder with README.md, to paste into an issue tracker, the same as a page, and "
-        "report.py, which shows the fault by itself.",
+        help="A folder with README.md to paste into an issue tracker, the same as a page, and "
+        "report.py, which reproduces the fault by itself.",
     )
 
 

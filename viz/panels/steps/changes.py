@@ -29,8 +29,8 @@ def keeps_layout(place: DeltaGenerator) -> bool:
         "Keep the layout",
         True,
         key="keep_layout",
-        help="What is there before and after a pass stays where it stands. Without it each graph "
-        "is laid out by itself: tidier, but it jumps.",
+        help="Nodes that a pass keeps stay in place. If off, each graph is laid out by itself: "
+        "tidier, but nodes jump.",
     )
 
 
@@ -79,7 +79,7 @@ def _nodes(change: StepChange, view: str) -> None:
     wanted = row.text_input(
         "Filter",
         key="change_filter",
-        placeholder="Operator, module, or what became of it",
+        placeholder="Operator, module, or what happened to it",
         label_visibility="collapsed",
         width=330,
     )
@@ -98,7 +98,7 @@ def _nodes(change: StepChange, view: str) -> None:
         "Draw what was removed",
         key=_GHOSTS,
         disabled=not change.matched.removed,
-        help="Puts the removed nodes back into the picture, dashed.",
+        help="Draws the removed nodes, too, dashed.",
     )
     sought = wanted.strip().lower()
     rows = [r for r in rows if not which or r["what"] in which]

@@ -58,8 +58,8 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
         key=key,
         on_change=changed,
         placeholder="Edited",
-        help="TVM's are as the installed TVM has them, to the last pass before code. Numbers after "
-        "a step are those of a build with what TVM cannot go without behind it.",
+        help="TVM's are those of the installed TVM, up to the last pass before code generation. "
+        "Numbers after a step are from a build that adds the passes TVM requires.",
     )
     return theirs
 
@@ -136,16 +136,16 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
             f"{Path(screen.label).stem}-{screen.ir}.py",
             "pipeline_script",
             width="stretch",
-            help="A script that runs the pipeline pass by pass, prints what each "
-            "did, and compares with PyTorch; the tab In your code shows it.",
+            help="A script that runs the pipeline pass by pass, prints what each changed, and "
+            "compares with PyTorch; the tab In your code shows it.",
         )
         with st.form("pipeline_form", border=False):
             st.text_input(
                 "Paste a pipeline",
                 key=_PASTED,
                 placeholder="cse|bind|-fold",
-                help="Names joined by |, a minus before a pass that is switched off, parameters "
-                "in parentheses: name(key=value).",
+                help="Names separated by |, a minus before a pass that is off, parameters in "
+                "parentheses: name(key=value).",
             )
             st.form_submit_button("Use it", on_click=use, key="use_pipeline", width="stretch")
         at, why = st.session_state.get(_REFUSED, ("", ""))

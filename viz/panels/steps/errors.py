@@ -65,8 +65,8 @@ def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> N
     graph_view(inside.graph, look, key=_VIEW)
     if compared != index:
         st.caption(
-            "This step is only for looking, and building starts from before it: what is compared "
-            "and drawn is the program after "
+            "This step is only for looking, and building ignores it: the program compared and "
+            "drawn is the one after "
             + (f"step {compared + 1}." if compared >= 0 else "the import.")
         )
 
@@ -94,9 +94,8 @@ def nodes(screen: Screen, index: int) -> None:
     rows = at.derive(lambda: tables.node_error_rows(inside), "error rows")
     if missing := len(inside.without):
         st.caption(
-            f"{missing} of the nodes that compute something have no tensor in {inside.against} to "
-            "be held against, and stay plain: what a pass made of several operators, or on the way "
-            "between two."
+            f"{missing} of the nodes that compute something have no counterpart in {inside.against}, and stay "
+            "plain: a pass made them of several operators, or between two."
         )
     if rows:
         pick = picking(_VIEW, [r["id"] for r in rows])
@@ -118,7 +117,7 @@ def _dtype(screen: Screen) -> str:
 
 
 def _against(screen: Screen) -> str:
-    """Whose tensors nodes are held against; PyTorch's as long as the model is not opened."""
+    """Whose tensors nodes are compared with; PyTorch's as long as the model is not opened."""
     try:
         ask = partial(screen.cache.ask, patience=0.0)
         return node_accuracy.nodes_against(ask, screen.source)

@@ -26,9 +26,9 @@ _HTML = (
     "<span aria-live='polite'></span></div>"
     "<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
     "<input class='add' list='passes' aria-label='Add a pass' autocomplete='off' "
-    "placeholder='Add a pass behind this step'><datalist id='passes'></datalist>"
+    "placeholder='Add a pass after this step'><datalist id='passes'></datalist>"
     "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
-    "<b>space</b> switches, <b>Delete</b> takes out.</div>"
+    "<b>space</b> switches, <b>Delete</b> removes.</div>"
 )
 _KEY = "step_list"
 _DEEDS = ("select", "switch", "add", "move", "remove")

@@ -79,9 +79,9 @@ def button(screen: Screen) -> PipelineTries | None:
         "Try TVM's pipelines",
         f"{_KEY}_button",
         width="stretch",
-        help="Builds the model with each of TVM's own pipelines and compares what it returns: with "
-        "each as it is, with the last one without each of its passes, and with each other pass in "
-        "front of the first one. Click on a row to take its pipeline into the list.",
+        help="Builds the model with each of TVM's own pipelines and compares the results: with "
+        "each as it is, with the last one without each of its passes, and with each other pass "
+        "before the first one. Click a row to load its pipeline into the list.",
     ):
         screen.cache.forget_errors()
         complete = len(tries.found) == len(tries.tasks)

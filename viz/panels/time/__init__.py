@@ -29,12 +29,12 @@ from relascope.viz.sessions.state import Timing
 
 _HISTORY = 20
 _HELP = {
-    "ratio": "Median over the rounds of our time over eager's beside it.",
-    "of minima": "Our best run over eager's best.",
-    "ours over it": "The median of our time over this compiler's; below 1, ours is faster.",
-    "peak memory": "The most that one run takes at a time beside inputs and parameters: "
-    "what PyTorch's allocator has out, and what TVM's functions hold.",
-    "kept between runs": "What TVM does not give back after a run, to use it again in the next.",
+    "ratio": "Median over the rounds of our time divided by eager's in the same round.",
+    "of minima": "Our best time divided by eager's best.",
+    "ours over it": "The median of our time divided by this compiler's; below 1, ours is faster.",
+    "peak memory": "The most that one run holds at a time besides inputs and parameters: what "
+    "PyTorch's allocator has handed out, and what TVM's functions hold.",
+    "kept between runs": "What TVM keeps after a run, to reuse in the next.",
 }
 
 
@@ -54,7 +54,7 @@ def show(screen: Screen) -> None:
     request: BuildRequest = arguments[0]
     if target is not None and not target.runs_here:
         st.info(
-            f"{plain_text(target.name)}: what is built for it cannot be timed here. "
+            f"{plain_text(target.name)}: programs built for it cannot be timed here. "
             f"{plain_text(target.missing)}"
         )
     running: _Run | None = st.session_state.get("timing")
@@ -91,10 +91,10 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
         key="keep_target",
         accept_new_options=True,
         format_func=lambda n: targets[n].words if n in targets else n,
-        help="Choose one, or type TVM's text for any other, such as "
+        help="Choose a target, or type any other in TVM's syntax, such as "
         + ", ".join(f"`{t}`" for t in artefacts.TYPED)
-        + ". What is not here can be built for and looked at. "
-        "*Tuned* takes what tuning found faster.\n\n"
+        + ". You can build for a device that is not here, and look at the code. *Tuned* uses the "
+        "schedules that tuning found faster.\n\n"
         + "\n".join(f"- {one.words}: `{n}`" for n, one in targets.items()),
     )
     count = threads.number_input(
@@ -135,7 +135,7 @@ def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
         offered,
         selection_mode="multi",
         key="keep_rivals",
-        help="It is compiled first, which takes from seconds to minutes.",
+        help="It compiles first, which takes seconds to minutes.",
     )
     return tuple(picked)
 
@@ -245,7 +245,7 @@ def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:
     now = parts(request)
     changed = [name for name, value in parts(past.request).items() if value != now[name]]
     what = " and the ".join(changed) or "inputs, or what is timed beside it,"
-    return f"Since they were taken, the {what} changed. Press Run to time again."
+    return f"Since they were measured, the {what} changed. Press Run to time again."
 
 
 def _run_name(request: BuildRequest, title: str, result: TimeResult) -> str:

@@ -40,8 +40,8 @@ def show(screen: Screen, target: str) -> None:
         key="keep_check_inputs",
         placeholder=", ".join(kinds),
         help="The sample's own values, or others of its types: normal, large and tiny ones, "
-        "neighbours that cancel, and values at which operators change their mind; set2 and so on "
-        "are of several saved inputs.",
+        "neighbours that cancel, and edge cases of operators; set2 and so on are further sets of "
+        "saved inputs.",
     )
     if not pressed:
         noting.show_kept(screen, "accuracy")
@@ -72,7 +72,7 @@ def show(screen: Screen, target: str) -> None:
 
 
 def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:
-    against = f"; held against {bad.counterpart}" if bad.counterpart else ""
+    against = f"; compared with {bad.counterpart}" if bad.counterpart else ""
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.cache):
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)

@@ -21,8 +21,8 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
     """Draw the section: a button, then what the engine's `compile` says."""
     request = replace(request, threads=0, repeats=0)  # which change nothing of what is built
     about = (
-        "Builds the program for the target, whose device need not be here: how large the library "
-        "is, and each kernel's machine code, LLVM IR, assembly or GPU source."
+        "Builds the program for the target, whose device need not be here, and shows the library's "
+        "size and each kernel's machine code, LLVM IR, assembly or GPU source."
     )
     title, label = "What is built", "Build and show the code"
     if section(title, label, "compile", about, request, lambda: cache.forget("compile", request)):

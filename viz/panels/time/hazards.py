@@ -34,7 +34,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
 def _show(screen: Screen, request: BuildRequest) -> None:
     profile, document, graph = _found(screen, request)
     if not document["findings"]:
-        st.success(f"None of {len(LINTERS)} linters finds anything.")
+        st.success(f"None of the {len(LINTERS)} linters finds anything.")
         return
     costs, _, places = lint_sections({**document, "measured": profile is not None})
     show_sections([costs], "lint")

@@ -40,8 +40,8 @@ def show(screen: Screen, request: BuildRequest) -> None:
         st.session_state[_CHOSEN] = None
 
     about = (
-        "Runs the same program kernel by kernel: what each takes, reads and writes, what is in "
-        "its results, and which nodes of the graph it computes."
+        "Runs the same program kernel by kernel, and shows each one's time, reads and writes, "
+        "results, and the nodes of the graph that it computes."
     )
     title, label = "Where does the time go?", "Time each kernel"
     if section(title, label, "profile", about, request, forget):
@@ -109,15 +109,15 @@ def _roofline(document: Row) -> None:
         "peaks_again",
         again,
         width="stretch",
-        help="Measures the machine's peaks anew; on a busy machine they come out too low.",
+        help="Measures the machine's peaks again; on a busy machine they come out too low.",
     ):
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
         st.rerun()
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
     if hidden:
         words.caption(
-            f"{hidden} of {len(document['kernels'])} kernels compute nothing, or it is unknown "
-            "what: they stand in the table alone."
+            f"{hidden} of {len(document['kernels'])} kernels compute nothing, or nothing that is "
+            "known: only the table lists them."
         )
 
 
@@ -140,9 +140,9 @@ def _table(rows: list[Row], cells: list[Row]) -> Row | None:
         bars=["of peak"],
         signs="phase",
         help={
-            "of peak": "The least time that the machine's peaks allow, over the time it takes; "
-            "empty where its FLOPs are unknown.",
-            "of FLOP/s": "The FLOPs a second that it achieves, over what the machine does at best.",
+            "of peak": "The least time that the machine's peaks allow, divided by its time; empty "
+            "if its FLOPs are unknown.",
+            "of FLOP/s": "Its FLOPs per second, divided by the machine's peak.",
         },
     )
     return next((k for k in rows if k["index"] == st.session_state.get(_CHOSEN)), None)

@@ -99,7 +99,7 @@ def _records_text(book: Book) -> str:
             "Every measurement is kept, and later builds use the best."
         )
     kernels = formats.counted(len({t.task for t in book.trials}), "kernel")
-    held = f"{len(book.trials)} measurements of {kernels}, of this model or others"
+    held = f"{len(book.trials)} measurements of {kernels}, from this model or others"
     return f"The records of this target hold {held}."
 
 
@@ -119,11 +119,11 @@ def _table(
         selection_mode="multi-row",
         bars=["share"],
         help={
-            "share": "Of the time of all kernels, as it was when they were listed.",
-            "without": "As it is built without records.",
+            "share": "Share of the time of all kernels, measured when they were listed.",
+            "without": "Time when built without records.",
             "gain": "How much faster the best record is; below 1, slower.",
             "trials": "Measurements on disk.",
-            "built with": "A build with records takes the best where nothing known is faster.",
+            "built with": "A build with records uses the best one if nothing is faster.",
         },
     )
     for note in book.notes:
@@ -147,7 +147,7 @@ def _start(
     share = sum(t.share or 0.0 for t in listed if t.key in keys)
     which = f"{'The chosen' if chosen else 'All'} {len(keys)} kernel{'s' * (len(keys) > 1)}"
     which += f", {share:.0%} of the kernels' time" if share else ""
-    words.caption(f"{which}: {len(keys) * each} trials. Choose rows to tune those alone.")
+    words.caption(f"{which}: {len(keys) * each} trials. Choose rows to tune only those.")
     if pressed("Tune", "tune", start, type="primary", width="stretch"):
         arguments = (asked, keys, each)
         cache.forget("tune", *arguments)
@@ -181,7 +181,7 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
         return
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
-    note = "Keeps what was found."
+    note = "Keeps the results so far."
     frame.progress_bar(cache, fraction, text, "cancel_tuning", help=note)
     left = seconds * (1 - fraction) / fraction if mine and fraction else None
     failed = sum(t.ms is None for t in made)
@@ -195,7 +195,7 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
     if chart is not None:
         st.altair_chart(chart, key="tune_curve")
     else:
-        st.caption("The first measurements take a moment: a process of its own makes them.")
+        st.caption("The first measurements take a moment to start, in a process of their own.")
 
 
 def _outcome(cache: RequestCache, run: _TuningRun) -> None:
@@ -205,7 +205,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
     except EngineError as error:
         if error.kind != "cancelled":
             frame.show_error(error)
-        kept = f"after {len(made)} trials; what was found is kept."
+        kept = f"after {len(made)} trials; the results so far are kept."
         st.info(f"Tuning was stopped {kept if made else 'before its first trial.'}")
         return
     if result is not None:
@@ -219,14 +219,14 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
     mine = [t for t in latest if t.task in names]
     chart = best_so_far(mine, names) if mine else None
     if chart is not None:
-        st.caption("The latest run, best so far of each kernel.")
+        st.caption("The latest run: each kernel's best so far.")
         st.altair_chart(chart, key="tune_curve")
     if not any(book.takes(k) for k in {t.task for t in book.trials}):
         return
     if RECORDS in target.split():
-        st.caption("This target is built with the records: time it to see what they bring.")
+        st.caption("This target is built with the records: time it to see what they gain.")
         return
     words, button = st.columns([5, 1.8], vertical_alignment="center")
-    words.caption(f"Builds for the target `{target} {RECORDS}` take the best records.")
+    words.caption(f"Builds for the target `{target} {RECORDS}` use the best records.")
     take = partial(put, "keep_target", f"{target} {RECORDS}")
     button.button("Build with them", key="use_records", width="stretch", on_click=take)

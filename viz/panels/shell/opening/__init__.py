@@ -53,10 +53,10 @@ def recent() -> None:
                 disabled=not there,
                 help="Open it again, with the inputs that it had."
                 if there
-                else "Its copy is not on this machine any more: choose the file again.",
+                else "Its copy is no longer on this machine: choose the file again.",
             )
             if not there:
-                st.caption("Not on this machine any more.")
+                st.caption("No longer on this machine.")
 
 
 def _again(ident: str) -> None:

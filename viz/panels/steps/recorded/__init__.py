@@ -72,7 +72,7 @@ def _times(opened: OpenedRecording) -> None:
         key=f"recorded_totals_{opened.digest}",
         bars=("share",),
         help={
-            "own ms": "Without the passes that ran inside it, so that all of them add up.",
+            "own ms": "Without the passes that ran inside it, so that the times add up.",
             "longest ms": "The longest of its runs.",
         },
         wide={"pass": "medium", "in which functions": "large"},

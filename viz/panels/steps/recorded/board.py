@@ -120,9 +120,7 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
         _graph(opened, graph, function, old, new, keep, below, known)
 
 
-_WHOLE_HELP = (
-    "What Relay's text says beside the program: each value's type, where it came from, its device."
-)
+_WHOLE_HELP = "What Relay's text adds to the program: each value's type, its source and its device."
 
 
 def _graph(
@@ -165,7 +163,7 @@ def _walk(opened: OpenedRecording, row: Row) -> None:
             disabled=_change(opened, way) is None,
             on_click=_go,
             args=(opened, way),
-            help="The nearest pass that changed something by itself.",
+            help="The nearest pass that changed something itself.",
         )
     about = facts(opened.rows, row["number"])
     words.markdown(f"**{plain_text(row['pass'])}**  \n{plain_text(about)}")
@@ -194,7 +192,7 @@ def _as_model(opened: OpenedRecording, row: Row) -> None:
             disabled=after and (row["failure"] is not None or not row["ended"]),
             on_click=_open_model,
             args=(opened, row["number"], after),
-            help="As a model, with all of the page's tabs: its graph, times, and its own passes.",
+            help="Opens it as a model in all of the page's tabs: graph, passes, times.",
         )
     error = st.session_state.pop(_REFUSED, None)
     if error is not None:
@@ -239,7 +237,7 @@ def _function(names: Sequence[str], place: DeltaGenerator) -> str:
         format_func=lambda name: name[:_LONGEST] or "What it changed first",
         label_visibility="collapsed",
         width=320,
-        help="What the pass changed stands first, and the first choice follows it.",
+        help="Functions that the pass changed come first, and the first of them is preselected.",
     )
     return found or names[0]
 

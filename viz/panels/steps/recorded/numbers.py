@@ -39,8 +39,8 @@ def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) ->
     kernels = st.toggle(
         "Run the kernels of its modules",
         key=f"recorded_kernels_{opened.digest}",
-        help="They are code that came with the recording, and run in the sandboxed engine. Without "
-        "them, numbers end where TVM gives operators kernels.",
+        help="Kernels are code that came with the recording; they run in the sandboxed engine. "
+        "Without them, numbers stop where TVM lowers operators to kernels.",
     )
     try:
         found: tuple[Part, ...] = opened.derive(
@@ -61,7 +61,7 @@ def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) ->
             on_click=st.session_state.update,
             args=({_ASKED: opened.digest},),
             help="Compiles the module after each pass from there on, runs all on the same inputs, "
-            "and holds what they return against the first one. This starts an engine.",
+            "and compares their results with the first one's. This starts an engine.",
         )
         return
     part = _part(found, number)
@@ -135,7 +135,7 @@ def _part(found: tuple[Part, ...], number: int) -> Part:
 def _table(
     opened: OpenedRecording, part: Part, rows: list[Row], choose: Callable[[int], None]
 ) -> None:
-    st.caption(plain_text(f"Held against {first_words(opened.recording, part)}. {part.end}"))
+    st.caption(plain_text(f"Compared with {first_words(opened.recording, part)}. {part.end}"))
     if not rows:
         return
 

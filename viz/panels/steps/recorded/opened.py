@@ -78,7 +78,7 @@ class OpenedRecording:
         return own_changes(self.rows)
 
     def graph(self, name: str | None) -> Graph | None:
-        """A content's graph, with ids of the one that it was last held against; None of none."""
+        """A content's graph, with ids of the one that it was last compared with; None of none."""
         if name is None:
             return None
         return self.derive(lambda: self.recording.graph(name), "graph", name)
@@ -102,7 +102,7 @@ class OpenedRecording:
             if before is None or after is None:
                 return None
             change = StepChange.between(before, after, f"{self.digest}:{old}:{new}")
-            # All under the lock of `derive`. The next step is held against this one: nodes keep
+            # All under the lock of `derive`. The next step is compared with this one: nodes keep
             # their ids, and so their places.
             self._memo.put(("graph", new), change.matched.graph)
             _ = change.rows, change.with_removed
