@@ -390,7 +390,7 @@ def diff(document: Document) -> str:
         if "counts" in first and (end is None or first["counts"] != end["counts"]):
             parts.append(f"There: {sections.text(step_list.programs_beside(first))}")
     if end is None:
-        parts.append("One of the programs has no graph, so nodes are not compared.")
+        parts.append("One program has no graph, so nodes are not compared.")
     else:
         parts.append(f"At the end: {sections.text(step_list.programs_beside(end))}")
     if "groups" in document:

@@ -111,13 +111,13 @@ class Gate:
         host, origin = asked.headers.get("host", ""), asked.headers.get("origin")
         if not self._called(host):
             return _plain(
-                "Not by this name",
-                f"relascope is not served as <code>{escape(host)}</code>. Open it by the link that "
-                "it printed, or name the host when you start it: <code>STREAMLIT_SERVER_"
+                "Unknown host name",
+                f"relascope is not served as <code>{escape(host)}</code>. Open the link that it "
+                "printed, or name the host when you start it: <code>STREAMLIT_SERVER_"
                 "ALLOWED_HOSTS</code>.",
             )
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return _plain("Not from this page", "This was asked for by a page that is not ours.")
+            return _plain("Request from another site", "Another site's page sent this request.")
         said = asked.query_params.get("token")
         known = not self._token or _same(asked.cookies.get(self._cookie, ""), self._pass)
         if page and said is not None and (known or _same(said, self._token)):
@@ -130,13 +130,13 @@ class Gate:
         )
         wrong = "" if said is None else "<p class='wrong'>This is not the token.</p>"
         return _plain(
-            "This page is one person's own",
-            "Open it by the link that <code>relascope</code> printed in the terminal where it was "
+            "This page is private",
+            "Open the link that <code>relascope</code> printed in the terminal where it was "
             "started; it ends in <code>?token=…</code> and lets this browser in.",
             f"{wrong}<form>{hidden}<label for='token'>Or paste the token</label><div>"
             "<input id='token' name='token' type='password' autocomplete='off' required autofocus>"
-            "<button>Open</button></div></form><p class='small'>Let in already, and a link on "
-            f"another site brought you here? <a href='{escape(_rest(asked), quote=True)}'>Open "
+            "<button>Open</button></div></form><p class='small'>Already let in, and following a "
+            f"link from another site? <a href='{escape(_rest(asked), quote=True)}'>Open "
             "the page</a>.</p>",
         )
 

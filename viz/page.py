@@ -20,9 +20,9 @@ from relascope.viz.sessions.state import TABS
 _SHOWN = (graph.show, steps.show, cut.show, time.show, against.of_screen, code.show)
 
 _NO_GATE = (
-    "The page is not served without asking for its token.",
+    "The page is served only with a check of its token.",
     "viz/page.py",
-    f"Start it with `relascope` or `streamlit run app.py`; {gate.VARIABLE}=off asks for no token.",
+    f"Start it with `relascope` or `streamlit run app.py`; {gate.VARIABLE}=off disables that.",
 )
 
 

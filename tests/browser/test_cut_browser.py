@@ -114,7 +114,7 @@ def test_the_legend_of_the_chart_is_not_cut(page, width):
 def test_a_cut_is_taken_from_the_show_and_the_page_has_it(streamlit_page):
     page = shown(streamlit_page)
     page.keyboard.press("Home")
-    page.get_by_role("button", name="Leave, with this cut").click()
+    page.get_by_role("button", name="Choose this cut").click()
     wait(page, 0, "!v.show.active")
     settle(page)
     assert page.get_by_text("Along the frontier: bytes kept").is_visible()

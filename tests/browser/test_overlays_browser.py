@@ -89,7 +89,7 @@ def test_the_search_knows_fields_sizes_and_paths_and_overlays_colour_and_count(v
     own.write_text(json.dumps({"nn.softmax": "hot", "attention.self": "warm"}))
     page.locator(".file").set_input_files(own)
     seen.wait("d.box.style[v.index.get(a)].startsWith('sort')", ident)
-    for wrong, word in (("[1]", "no JSON object"), ("{", "no JSON"), ('{"a": []}', '"a"')):
+    for wrong, word in (("[1]", "not a JSON object"), ("{", "not JSON"), ('{"a": []}', '"a"')):
         own.write_text(wrong)
         page.locator(".file").set_input_files(own)
         seen.wait("v.said.textContent.includes(a)", word)

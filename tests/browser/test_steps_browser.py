@@ -88,7 +88,7 @@ def test_passes_are_edited_told_something_and_found_wrong_and_their_lists_are_ta
     box = page.locator(".rs canvas.main").first.bounding_box()
     page.mouse.move(box["x"] + x, box["y"] + y)
     wait(page, 0, "v.tip.textContent.includes('error 2.5e-01')")
-    assert "held against aten::relu in layers.1" in ask(page, 0, "v.tip.textContent")
+    assert "compared with aten::relu in layers.1" in ask(page, 0, "v.tip.textContent")
     page.get_by_text("It is wrong: one node is over the limit").wait_for()
     page.get_by_role("button", name="Try TVM's pipelines").click()
     page.get_by_text("Every pipeline matches.").wait_for()

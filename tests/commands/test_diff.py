@@ -24,7 +24,7 @@ def test_the_status_is_0_where_both_are_the_same_and_1_where_they_part_at_a_pass
     assert {r["pass"] for r in found["steps"] if r["only"]} == {"fold"}
     assert "-fold" in found["b"]["pipeline"] and "-fold" not in found["a"]["pipeline"]
     said = run(*asked).stdout
-    assert said.startswith("They part at fold")
+    assert said.startswith("They diverge at fold")
     assert "The first difference is at fold. Only A has it." in said
 
 

@@ -76,20 +76,20 @@ def test_it_says_where_a_compile_stopped(path):
     killed = [*rows[:1], {**rows[1], "seconds": None, "ended": False}]
     assert end_words(killed) == ""  # what ran around it ended: its error was handled
     killed[0] = {**killed[0], "ended": False}
-    said = "The compile was ended in pass 1, FoldTranspose: the recording stops there."
+    said = "The process ended in pass 1, FoldTranspose, and the recording stops there."
     assert end_words(killed) == said
 
 
 def test_without_modules_there_are_no_numbers_and_with_them_as_far_as_they_can_be_run(path):
     for option in ("--errors", "--bisect"):
         said = run("open", path, option).stderr
-        assert "no modules to be run: it was recorded at the level text" in said
+        assert "no modules to run: it was recorded at the level text" in said
         assert "--level modules" in said
     found = read(Path(path))
     found.about["level"] = "modules"
     (part,) = parts(found)
     assert (part.first, part.by, part.after, part.made) == (0, 0, False, (RunOfModule(1, 1),))
-    assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It has kernels of its own")
+    assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It contains kernels")
 
 
 def _recording(path, *lines):

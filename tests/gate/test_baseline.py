@@ -164,12 +164,12 @@ def test_what_another_machine_target_or_tvm_made_is_said_and_held_as_far_as_it_c
     found = compare(document(), now)
     assert [d.kind for d in found.differences] == ["memory"]
     assert found.skipped == ("compile", "speed")
-    assert "TVM 1, and this is TVM 2: a difference may be TVM's" in found.notes[0]
+    assert "TVM 1, and this check with TVM 2: a difference may be TVM's" in found.notes[0]
     assert "another machine (A, 1 threads; this is B, 1 threads): times" in found.notes[1]
     now["made"] = {**now["made"], "target": "cuda"}
     found = compare(document(), now)
     assert not found.differences and set(found.skipped) == {"error", "memory", "compile", "speed"}
-    assert "errors, memory and times are not held" in found.notes[1]
+    assert "errors, memory and times are not compared" in found.notes[1]
 
 
 def test_a_crash_is_a_difference_in_its_own_words_and_every_kind_is_known():
@@ -184,8 +184,8 @@ def test_a_baseline_is_read_as_it_was_written_and_other_files_are_refused():
     assert read(text, "base.json") == document()
     assert '\n  "kernels": [\n    ["nn.dense @encoder.layer.0.dense", "add @en' in text
     for wrong, words in (
-        ("{", "This is no baseline"),
-        ("[]", "This is no baseline"),
+        ("{", "This is not a baseline"),
+        ("[]", "This is not a baseline"),
         (json.dumps({**document(), "baseline": 9}), "form 9"),
         (json.dumps({**document(), "operators": 3}), "lacks operators"),
     ):

@@ -66,7 +66,7 @@ def test_culprits_are_named_and_what_was_run_beside_the_sample_is_said_once():
         "tvm:target: first bad pass: FoldConstant.",
         "tvm:target matches without FoldConstant.",
         "ToMixedPrecision in front of tvm:zero: differs by 1.0e-03 of the scale. "
-        "It computes in less precision, on purpose.",
+        "It lowers the precision on purpose.",
         "AdjustMatmulOrder in front of tvm:zero: type changed.",
     ]
     left = "Not run: the sides of 1 `if` in functions that call themselves."

@@ -235,7 +235,7 @@ def test_what_could_be_faster_is_listed_and_its_pass_added(page):
     press(page, "remedy_0")
     assert page.session_state["pipeline_relay_inference"] == "cse|bind|fold"
     press(page, "lint")
-    assert "None of 13 linters" in page.success[0].value
+    assert "None of the 13 linters" in page.success[0].value
 
 
 def test_the_accuracy_report_has_the_rows_of_the_command_line(page):
@@ -262,7 +262,7 @@ def test_a_wrong_stage_shows_its_first_bad_node_in_the_graph(page):
     assert set(wrong["first bad node"]) == {"nn.relu"}
     assert "gradient: wrong" in page.error[0].value
     put(page, accuracy_table={"selection": {"rows": [2], "columns": [], "cells": []}})
-    assert "held against aten::relu in layers.1" in words(page)
+    assert "compared with aten::relu in layers.1" in words(page)
 
 
 def test_a_target_can_be_typed_and_built_for_without_its_device_or_says_why_not(page):

@@ -221,7 +221,7 @@ def test_a_recording_without_graphs_or_contents(opened, tmp_path):
         line.pop("module", None)
     (tmp_path / "names.rsc").write_text("".join(json.dumps(x) + "\n" for x in lines))
     page = choose(opened(tmp_path / "names.rsc"), 1)
-    assert "names and times alone" in words(page)
+    assert "only names and times" in words(page)
 
 
 def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monkeypatch):
@@ -234,7 +234,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     )
     page = choose(opened(path), 3)
     page.button(key="recorded_model_True").click()
-    said = "The recording has no module here. The file does not have it."
+    said = "The recording has no module here. It is not in the file."
     assert said in run(page).error[0].value
     client = shared("relax", "page_session:PageSession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)

@@ -74,7 +74,7 @@ def test_a_replay_file_is_opened_and_a_strange_one_is_refused(dialog, monkeypatc
     assert not dialog.exception
     opened = dialog.session_state.session_to_open
     assert opened.ir == "relax" and len(store.entries()) == 3
-    with pytest.raises(session_list.EngineError, match="no replay file"):
+    with pytest.raises(session_list.EngineError, match="not a replay file"):
         session_list._open_file(io.BytesIO(b"nonsense"))
 
 

@@ -50,7 +50,7 @@ def test_without_the_token_there_is_a_page_of_words(path):
     status, heads, text = asked(path)
     assert status == 403
     assert "default-src 'none'" in heads["content-security-policy"]
-    assert "Open it by the link" in text
+    assert "Open the link" in text
     assert TOKEN not in text
     assert asked(path, kind="websocket")[0] == 403
 

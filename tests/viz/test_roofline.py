@@ -126,7 +126,7 @@ def test_watching_that_costs_more_than_the_whole_is_said_so():
 
 def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
     quick = profile_document(profile(kernel(0.1, flops=1e8)), graph())
-    assert any("busy while they were measured" in n for n in quick["notes"])
+    assert any("busy when those were measured" in n for n in quick["notes"])
     right = profile_document(profile(kernel(1.0, flops=1e8)), graph())
     assert right["notes"] == []
     assert [sort for _, _, *sort in peak_texts(quick)] == [["unsure"]]

@@ -140,7 +140,7 @@ def _marks(document: Row, rivals: Row | None) -> list[Row]:
 
 
 def tips(*told: str) -> list[alt.Tooltip]:
-    """What is told of a mark: fields, each with a title and a format where they are wanted."""
+    """The tooltip of a mark: fields, each with a title and a format where they are wanted."""
     parts = [[*one.split("; "), "", ""][:3] for one in told]
     return [
         alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)

@@ -1,1 +1,1 @@
-"""Two graphs of one program held against each other."""
+"""Compares two graphs of one program."""

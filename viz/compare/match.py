@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Matching:
-    """Two graphs held against each other, fused bodies opened: pairs in the left graph's order, ids
+    """Two graphs matched, fused bodies opened: pairs in the left graph's order, ids
     that only the left one has (`removed`) or only the right one (`added`), and whether both return
     each other's values in the same order.
 
@@ -99,7 +99,7 @@ _OWN, _PLACE, _SCOPE, _TYPE, _CLASS = 4.0, 3.0, 1.0, 1.0, 4.0
 """What speaks for a pair by itself, in points; a neighbour that agrees is worth `_NEAR`."""
 _NEAR, _NEAR_PAST, _NEAR_IN_ORDER = 2.0, 1.0, 0.5
 _LEAST = 3.0  # points without which two nodes are not taken for each other's
-_MANY = 8  # of what a node reads, so much is held against what the other one reads
+_MANY = 8  # of what a node reads, so much is compared with what the other one reads
 _FAR = 2  # nodes that only one side has, past which neighbours are looked for
 
 

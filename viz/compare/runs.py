@@ -1,4 +1,4 @@
-"""Two runs of passes held against each other: steps aligned, the first that differs, graphs, times.
+"""Compares two runs of passes: steps aligned, the first that differs, graphs, times.
 
 A run is the pipeline of a model, of a session or of a recording, or a model that is only imported.
 Steps are aligned by their names in order (Ratcliff and Obershelp, as `difflib` has it). Programs
@@ -121,13 +121,13 @@ def _first_difference(
     """The first step after which the programs differ, with what differs there."""
     begun = program(-1, -1)
     if begun is not None and not begun["same"]:
-        return {"pass": None, "a": -1, "b": -1, "why": "They start from other programs.", **begun}
+        return {"pass": None, "a": -1, "b": -1, "why": "They start from different code.", **begun}
     texts: Row | None = None
     at = {"a": -1, "b": -1}
     for row in rows:
         at |= {side: row[side] for side in ("a", "b") if row[side] is not None}
         about, only = {"pass": row["pass"], **at}, row["only"]
-        why = f"Only {only.upper()} has it." if only else "It made other programs."
+        why = f"Only {only.upper()} has it." if only else "The programs differ."
         if only and {"a": a, "b": b}[only].steps[row[only]].idle:
             continue
         failures = {s: row[f"{s}_failure"] for s in ("a", "b") if row[f"{s}_failure"]}
@@ -142,7 +142,7 @@ def _first_difference(
             return {**about, "why": why, **here}
         if same is not None or (here is None and only):
             # Of two TVMs all texts may differ: a graph that does says more.
-            why = why if only else "It left other texts, though no other graph."
+            why = why if only else "The texts differ, but the graphs are the same."
             texts = texts or {**about, "why": why, **(here or {})}
     return texts
 
@@ -276,7 +276,7 @@ def verdict(document: Row) -> str:
     said = []
     if first is not None:
         name = first["pass"]
-        said.append("They start from other programs" if name is None else f"They part at {name}")
+        said.append("They start from different code" if name is None else f"They diverge at {name}")
     if end is not None:
         counts = end["counts"]
         words = [f"{counts[k]} {k}" for k in ("changed", "added", "removed") if counts[k]]

@@ -21,8 +21,8 @@ _ASIDE = re.compile(
     r"| \{virtual_device=VirtualDevice\([^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*(?:\}|$)",
     re.MULTILINE,
 )
-"""What Relay's text says beside the program: types, places in the source, devices."""
-MOST_LINES = 20_000  # so many lines of each text are held against each other
+"""What Relay's text adds to the program: types, places in the source, devices."""
+MOST_LINES = 20_000  # so many lines of each text are compared
 _WIDEST = 2_000  # characters of a line that are shown
 _LONGEST = 4 << 20  # characters of a text that are read
 _STEPS_PER_LINE = 300  # of work, and for each word in which a line changed
@@ -83,7 +83,7 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1}" if length == 1 else f"{start + bool(length)},{length}"
 
 
-ASIDE = "It changed types and places alone."
+ASIDE = "It changed only types and places."
 """What is said where two texts differ in nothing that `brief` leaves."""
 
 

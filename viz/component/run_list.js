@@ -1,4 +1,4 @@
-// The passes of a recording: thousands of rows, of which those in sight are drawn. Which one is
+// The passes of a recording: thousands of rows; those in sight are drawn. Which one is
 // chosen is Python's. Folding, filtering and searching are done here, and kept over reloads.
 
 import { element, recall, remember, unpack } from "./viewer/parts.js";
@@ -167,7 +167,7 @@ class RunList {
       this.shown.length, Math.ceil((this.scroll.scrollTop + this.scroll.clientHeight) / HIGH) + BEYOND);
     const made = [];
     for (let at = first; at < last; at++) made.push(this.row(this.shown[at], at));
-    if (!this.shown.length) made.push(element("div", { class: "none" }, "No pass is like that."));
+    if (!this.shown.length) made.push(element("div", { class: "none" }, "No pass matches."));
     this.space.replaceChildren(...made);
     this.scroll.setAttribute("aria-activedescendant", `run-${this.selected}`);
   }

@@ -72,7 +72,7 @@ function adding(parentElement, passes, add) {
   const take = () => {
     const name = field.value.trim();
     const known = passes.some((pass) => pass[0] === name);
-    field.setCustomValidity(known || !name ? "" : `No pass is called ${name}.`);
+    field.setCustomValidity(known || !name ? "" : `There is no pass ${name}.`);
     if (!known) return void field.reportValidity();
     field.value = "";
     add(name);
@@ -173,7 +173,7 @@ export default function listSteps(component) {
   const draw = () => {
     list.replaceChildren(...rows.map((row, index) => {
       const span = (look, text, more) => element("span", { class: look, ...more }, text);
-      const fixed = index === 0 || data.still ? "" : "The pipeline cannot go without this step";
+      const fixed = index === 0 || data.still ? "" : "The pipeline requires this step";
       const switched = { role: "switch", "aria-checked": row.enabled };
       const first = row.fixed
         ? span("fixed", index === 0 ? "" : data.still ? index : "•", { title: fixed })

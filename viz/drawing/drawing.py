@@ -59,7 +59,7 @@ def _finite(value: float | str | None) -> float | str | None:
 
 @dataclass(frozen=True)
 class Card:
-    """What is told on the card of a node beyond itself, and the actions that can be taken there:
+    """What the card of a node says beyond the node, and the actions that can be taken there:
     name, label, and whether it can be done now."""
 
     node: str
@@ -79,7 +79,7 @@ class View:
         highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed"), in
             place of the node's own.
         show_shapes: whether edges carry their types at first.
-        details: whether what is told of the selection stands unfolded at first.
+        details: whether the details of the selection are unfolded at first.
         family: graphs of one family (the steps of one program) keep the view when one replaces
             the other; another family starts with a fresh view. By default the graph's IR and the
             names of its inputs, without parameters, which passes may bind.
@@ -97,7 +97,7 @@ class View:
         overlay: the name of the one that the colours say at first; "" for the nodes' own.
         colours: what the nodes' own colours say, as the person chooses it among the overlays;
             without, forward and backward where nodes have roles, else operators.
-        card: what is told of the node that was chosen.
+        card: what is said of the node that was chosen.
         act: called with a node's id and an action's name when the person presses its button.
         show: of a joint graph, the cuts that a show goes through, as of `viz.drawing.show`; it may
             be left out until `present` is called.
@@ -270,7 +270,7 @@ class Drawing:
         }
 
     def _groups(self, view: View, styles: Mapping[str, str]) -> dict[str, Any]:
-        """What is told of each module, and how it looks closed: like the strongest style inside."""
+        """The details of each module, and how it looks closed: like the strongest style inside."""
         tree, kinds = self.tree, view.shines_through
         shown: dict[str, str] = {}
         for ident, style in styles.items():

@@ -26,7 +26,7 @@ def difference_sheet(document: Row, a: ComparedRun, b: ComparedRun) -> Sheet:
             shown = _programs(file, a.graph(first["a"]), b.graph(first["b"]), first)
             file.tab("first", "The first difference", [*verdict, *shown])
     if end is None:
-        verdict.append(sentence("One of them has no graph: nodes are not compared.", True))
+        verdict.append(sentence("One program has no graph, so nodes are not compared.", True))
     else:
         left, right = (run.graph(len(run.steps) - 1) for run in (a, b))
         file.tab("end", "The end", [*verdict, *_programs(file, left, right, end)])

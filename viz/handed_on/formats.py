@@ -27,14 +27,14 @@ class Appearance:
 
 FORMATS: dict[str, str] = {
     ".html": "one page that needs no server: the viewer, with search and modules",
-    ".svg": "a picture, with text as text",
-    ".png": "a picture in dots",
+    ".svg": "a picture, with selectable text",
+    ".png": "a picture of pixels",
     ".pdf": "a picture on one page",
     ".dot": "Graphviz",
     ".graphml": "yEd, Gephi, NetworkX",
     ".explorer.json": "Model Explorer",
     ".csv": "its nodes as a table",
-    ".json": "all of it, as relascope reads it back and `<relascope-graph>` shows it",
+    ".json": "the whole graph, which relascope reads back and `<relascope-graph>` shows",
 }
 """By the end of a file's name, what it is for."""
 
@@ -47,7 +47,7 @@ def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
     none."""
     if fits := [ending for ending in known if name.lower().endswith(ending)]:
         return max(fits, key=len)
-    said = "What to write is said by the end of the file's name, which none of these is."
+    said = "The ending of the file's name selects the format, and this one is unknown."
     listed = ", ".join(f"{e} ({FORMATS[e]})" if known is FORMATS else e for e in known)
     raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
 
@@ -90,7 +90,7 @@ def picture(ending: str, svg: str) -> bytes:
     wide, high = size_of(svg)
     scale = min(2.0, _LARGEST / max(wide, high), (_MOST / (wide * high)) ** 0.5)
     if scale < 0.5:
-        said = f"The picture has {wide:.0f} × {high:.0f} pixels, which no PNG holds readably."
+        said = f"The picture has {wide:.0f} × {high:.0f} pixels, too many to be readable."
         raise EngineError("usage", said, ".png", "Write .svg or .pdf, or close modules.")
     return vl_convert.svg_to_png(svg, scale=scale)
 

@@ -93,7 +93,7 @@ def show(
     what = _opened(what, function)
     if isinstance(what, Recording):
         if overlay:
-            said = "A recording has many graphs: an overlay colours one."
+            said = "A recording has many graphs, and an overlay colours only one."
             raise EngineError("usage", said, "overlay", "Give a module or a graph.")
         recording, name = what, what.path.name
         return NotebookView(
@@ -151,7 +151,7 @@ def _drawn(what: Any, name: str) -> Graph:
         what = module.from_expr(what)
     if not module or not isinstance(what, module):
         why = "" if module else ", and no TVM is imported here"
-        said = f"What is of the type {type(what).__name__} cannot be shown{why}."
+        said = f"An object of type {type(what).__name__} cannot be shown{why}."
         raise EngineError("usage", said, "relascope.show", hint)
     names = [str(v.name_hint) for v in what.get_global_vars()]
     if name not in names:
@@ -168,5 +168,5 @@ def _drawn(what: Any, name: str) -> Graph:
         found = drawing.graph_of(what, name, {})
     except Exception as wrong:  # whatever a TVM raises
         said = f"The function {name} cannot be drawn: {lines_of(wrong)[0]}"
-        raise EngineError("usage", said, name, "Loops (TIR) are no graph.") from wrong
+        raise EngineError("usage", said, name, "Loops (TIR) cannot be drawn as a graph.") from wrong
     return Graph.from_json(found)

@@ -14,7 +14,7 @@ from relascope.viz.rows import Row
 from relascope.viz.rows import recording as rows_of
 
 LARGEST = 8 << 20
-"""Bytes of a recording up to which its page is made at once, for that takes time, too."""
+"""The largest recording, in bytes, whose page is made at once; larger ones take too long."""
 _STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work: for any recording, and by its file's size
 _GRAPH_STEPS = 5  # of work, for a character of a graph
 

@@ -27,7 +27,7 @@ from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
 _EFFORT = 200_000_000  # of comparing texts, for a step
-_FULL = "This page is full: see the texts of this step with relascope open."
+_FULL = "This page is full: `relascope open` shows the texts of this step."
 Pair = tuple[Any, Any]
 """The keys of what a function was before and after a step; None where it was not there."""
 
@@ -124,7 +124,7 @@ class _Drawings:
         before = self._graph(old) if new not in (None, old) else None
         change = StepChange.between(before, graph)
         if new is not None:
-            self.graphs[new] = change.matched.graph  # what comes next is held against these ids
+            self.graphs[new] = change.matched.graph  # the next step is compared by these ids
         folded = fold_constants(change.with_removed, self.view.fewer_than)
         # As on the page: a pipeline's joint graphs have places of their own, beside the imported.
         family = function or family_of(folded)
@@ -149,7 +149,7 @@ class _Drawings:
             often = [r for r in often if r["difference"]]
             tables = (
                 sheet.table("What this step changed", change.rows, CHANGED, ids),
-                sheet.table("Operators that are called more or less often", often),
+                sheet.table("Operators whose number of calls changed", often),
             )
             about = {
                 "picture": picture,

@@ -41,7 +41,7 @@ def compiled_sections(document: Row) -> list[Section]:
     )
     return [
         figures(
-            (library, "library, constants included"),
+            (library, "library, including constants"),
             (code, "machine code of the kernels"),
             (str(len(document["kernels"])), "kernels"),
             (milliseconds(document["build_seconds"]), "to build"),

@@ -81,8 +81,8 @@ def memory_sections(document: Row | None) -> list[Section]:
     if document is None:
         return []
     tensors, title = document["tensors"], "Storages over the steps"
-    note = "A bar is a tensor, from its allocation to its last use; a result stays after all steps."
-    note += " Red (!) is where two lie in one place, or one in none." if document["faults"] else ""
+    note = "Each bar is a tensor, from its allocation to its last use; results stay to the end."
+    note += " Red (!) marks tensors that overlap, or have no storage." if document["faults"] else ""
     return [
         *(sections.sentence(text, True) for text in document["findings"]),
         sections.sentence(_summary(document)),
@@ -184,7 +184,7 @@ def held_at(cut: Cut, step: int) -> Row:
 def held_section(document: Row, peak: bool = True) -> Section:
     """A table of what `held_at` found, at the peak or at another node."""
     where = f"{document['name']}, node {document['step']} of {document['of']}"
-    note = f"{size(document['bytes'])} are held while the step executes {where}."
+    note = f"{size(document['bytes'])} are held while the step runs {where}."
     tensors = document["tensors"]
     title = "Held at the peak" if peak else f"Held at node {document['step']}"
     return sections.table(title, tensors, _HELD, [t["id"] for t in tensors], note, most=10)

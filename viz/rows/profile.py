@@ -45,9 +45,9 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
     notes = list(profile.notes)
     if over := _beaten(kernels):
         notes.append(
-            f"{'One kernel is' if over == 1 else f'{over} kernels are'} quicker than the peaks "
-            "allow: the machine was busy while they were measured. Measure them again when it is "
-            "quiet."
+            f"{'One kernel is' if over == 1 else f'{over} kernels are'} faster than the peaks "
+            "allow: the machine was busy when those were measured. Measure them again when it is "
+            "idle."
         )
     return {
         **fields(profile, names),
@@ -87,10 +87,10 @@ def _beaten(kernels: Iterable[Row]) -> int:
 
 def peak_texts(document: Row) -> list[tuple[str, ...]]:
     """At how much of the machine's peak each phase runs, as `figures` takes it. Where kernels have
-    beaten the peaks, these are none, and no share of them is told."""
+    beaten the peaks, these are none, and no share of them is given."""
     told = [p for p in document["phases"] if p["of_peak"] is not None]
     if _beaten(document["kernels"]):
-        return [("not known: kernels beat it", f"{p['name']}, of peak", "unsure") for p in told]
+        return [("unknown: kernels beat it", f"{p['name']}, of peak", "unsure") for p in told]
     return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at") for p in told]
 
 
@@ -165,7 +165,7 @@ def profile_sections(document: Row) -> list[Section]:
     bad, notes = document["first_bad"], list(document["notes"])
     if bad is not None:
         name = document["kernels"][bad]["name"]
-        notes.append(f"The first kernel that puts out NaN or infinity is {name}.")
+        notes.append(f"The first kernel that writes NaN or infinity is {name}.")
     said = [*([chosen_text(document)] if "chosen" in document else ()), *phase_texts(document)]
     none = ["no node of the graph"]
     rows = [{**k, "operators": k["operators"] or none} for k in listed_kernels(document)]
@@ -230,7 +230,7 @@ def _phase_text(phase: Row, beaten: bool) -> str:
         f"{rest / whole:.1%} ({rest:.3f} ms) are not in kernels: room for results, copies, the "
         "calls themselves"
         if rest >= 0
-        else f"watching the kernels one by one cost {-rest / whole:.1%} ({-rest:.3f} ms) more than "
+        else f"watching kernels one by one cost {-rest / whole:.1%} ({-rest:.3f} ms) more than "
         "the whole takes unwatched"
     )
     sentences = ["; ".join(parts) + "."]
@@ -241,8 +241,8 @@ def _phase_text(phase: Row, beaten: bool) -> str:
         )
         if phase["unknown_ms"]:
             sentences.append(
-                f"Kernels whose peak is unknown, which take {phase['unknown_ms']:.3f} ms, count "
-                "for nothing in that."
+                "That leaves out kernels whose peak is unknown, which take "
+                f"{phase['unknown_ms']:.3f} ms."
             )
     sentences.append(
         f"Its kernels write to {size(phase['memory_bytes'])} of memory, "
@@ -311,14 +311,14 @@ def lint_document(found: Iterable[Finding]) -> Row:
 def lint_sections(document: Row) -> list[Section]:
     """What `lint MODEL` says: the hazards, and each place where one was found."""
     if not document["findings"]:
-        return [sentence(f"None of {len(LINTERS)} linters finds anything.")]
+        return [sentence(f"None of the {len(LINTERS)} linters finds anything.")]
     places = [
         {**f, "operators": f["operators"][:4] + ["…"] * (len(f["operators"]) > 4)}
         for f in document["findings"]
     ]
-    how = "Costs are estimated, and the build may remove some of it by itself."
+    how = "Costs are estimates, and the build may remove some of these itself."
     return [
-        sentence("Costs are the times that were measured." if document["measured"] else how),
+        sentence("Costs are measured times." if document["measured"] else how),
         table("", document["hazards"], _HAZARDS),
         table("", places, _PLACES, [f["nodes"][0] for f in places], most=60),
     ]

@@ -1,4 +1,4 @@
-"""The numbers of a recorded compile: which of its modules can be run and held against each other.
+"""The numbers of a recorded compile: which of its modules can be run and compared.
 
 A part of a compile is what one program became, pass by pass, with the same arguments and results.
 An engine opens its first module as a model, and each pass that changed it is a step of a pipeline
@@ -35,8 +35,8 @@ _COLUMNS = (
     "not compared?: failure.message"
 )
 
-_KERNELS = "It has kernels of its own, which are code, and nobody said that they may be run."
-_NO_MAIN = 'It has no function "main" that could be run.'
+_KERNELS = "It contains kernels, which are code, and running them was not allowed."
+_NO_MAIN = 'It has no function "main" to run.'
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def check(recording: Recording) -> None:
     """Refuse a recording that has no modules (EngineError, kind "file")."""
     level, name = recording.about.get("level"), recording.path.name
     if level != LEVELS[-1]:
-        message = f"{name} has no modules to be run: it was recorded at the level {level}."
-        hint = f"Record the compile again: relascope record --level {LEVELS[-1]} …"
+        message = f"{name} has no modules to run: it was recorded at the level {level}."
+        hint = f"Record the compile again with relascope record --level {LEVELS[-1]} …"
         raise EngineError("file", message, name, hint)
 
 
@@ -86,8 +86,8 @@ def same_tvm(recording: Recording, version: str) -> None:
     its, name = str(recording.about.get("tvm")), recording.path.name
     if its not in version.split():
         message = f"{name} was recorded with TVM {its[:60]}, and the engine here has {version}: "
-        hint = "Look at its numbers where that TVM is, or record it with this one."
-        raise EngineError("file", f"{message}it would read other modules.", name, hint)
+        hint = "Open it where that TVM is installed, or record it with this one."
+        raise EngineError("file", f"{message}it may read modules differently.", name, hint)
 
 
 def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = False) -> str:
@@ -121,7 +121,7 @@ def why_none(recording: Recording) -> str:
     for run, after in ((r, after) for r in recording.passes for after in (False, True)):
         if why := why_not(recording, run, after):
             return f"Pass {run.number}, {run.name}: {why}"
-    return "No pass in it left another one."
+    return "No pass in it returned another module."
 
 
 def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
@@ -209,11 +209,11 @@ def _other(before: _Signature, after: _Signature) -> str:
     takes = not _same((before[0], ()), (after[0], ()))
     sides = before[not takes], after[not takes]
     was, now = (", ".join(f"{n}: {t}" if n else str(t) for n, t in s) or "nothing" for s in sides)
-    return f"It {'takes' if takes else 'returns'} {now[:200]}, and no longer {was[:200]}."
+    return f"It now {'takes' if takes else 'returns'} {now[:200]}, not {was[:200]}."
 
 
 def first_words(recording: Recording, part: Part) -> str:
-    """Which module is a part's first, behind "held against"."""
+    """Which module is a part's first, behind "Compared with"."""
     name = recording.passes[part.by].name
     return f"what pass {part.by}, {name}, {'left' if part.after else 'was given'}"
 
@@ -281,7 +281,7 @@ class RecordedNumbers:
         if module in self._written:
             return
         text = self.recording.module(run, after)
-        assert text is not None, "or it would be in no part"
+        assert text is not None, "otherwise it would be in no part"
         message = "A module of the recording cannot be written: {}."
         with refusing("file", message, str(self.folder), "", OSError):
             (self.folder / recorded.file_name(module)).write_text(text, encoding="utf-8")
@@ -297,7 +297,7 @@ class RecordedNumbers:
     ) -> list[Row]:
         """What the module after each pass of a part returns, against the first and the one before.
 
-        One row a pass that left another module, of which `tell` is told as it is done: "number",
+        One row a pass that left another module, given to `tell` as it is done: "number",
         "pass", "error" against the first module and "step_error" against the module before the
         pass, as of `viz.rows.tables.judged_row`; "failure", why it cannot be compared.
         """

@@ -40,7 +40,7 @@ def end_words(rows: Sequence[Row]) -> str:
         return ""  # the program went on
     where = f"pass {number(bad['number'])}, {bad['pass']}"
     if bad["failure"] is None:
-        return f"The compile was ended in {where}: the recording stops there."
+        return f"The process ended in {where}, and the recording stops there."
     lines = [line.strip() for line in bad["failure"].splitlines() if line.strip()]
     return f"The compile failed in {where}: {lines[-1][:300] if lines else 'without a message'}"
 
@@ -146,13 +146,13 @@ def became(function: str, old: str | None, new: str | None, row: Row, ended: boo
 
 def gaps(document: Row) -> list[str]:
     """What a `recording_document` lacks, and where its compile stopped, a sentence each."""
-    cut = "The recording ends in the middle of a line: the compile was ended as it wrote it."
+    cut = "The recording ends in the middle of a line: the process ended while writing it."
     stopped = document["stopped"]
     found = (
         not document["whole"] and cut,
-        stopped and f"The compile went on, but its recording ended: {stopped[:500]}",
+        stopped and f"The compile continued, but the recording stopped: {stopped[:500]}",
         document["end"],
-        not document["totals"] and "No pass was run while this was recorded.",
+        not document["totals"] and "No pass ran during this recording.",
     )
     return [said for said in found if said]
 
@@ -186,7 +186,7 @@ def runs_table(rows: Sequence[Row]) -> Section:
 def times_sections(document: Row) -> list[Section]:
     """Figures of a recording, and a table of `total_rows`, from `recording_document`."""
     totals = document["totals"]
-    note = "Own time is without the passes that ran inside, so that all of them add up."
+    note = "Own time leaves out the passes that ran inside, so that the times add up."
     return [
         figures(
             (milliseconds(document["seconds"]), "in passes"),
@@ -211,10 +211,10 @@ def about(recording: Recording, document: Row) -> Row:
 
 
 NAMES_ALONE = (
-    "At this level the recording has names and times alone. Record with `--level text` or more to "
-    "see what the pass did."
+    "At this level a recording has only names and times. Record with `--level text` or more to see "
+    "what passes change."
 )
-UNDER_WAY = "The recording ends while this pass runs: the compile was ended in it."
+UNDER_WAY = "The recording ends while this pass runs: the process ended in it."
 
 
 def passes_filter(row: Row, only: str | None) -> bool:
@@ -244,18 +244,18 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
 def no_module(run: PassRun) -> str:
     """Why a pass left no module, a sentence."""
     if run.failure is not None:
-        raised = (run.failure.strip().splitlines() or ["an error without words"])[-1]
+        raised = (run.failure.strip().splitlines() or ["an error without a message"])[-1]
         return f"It raised {raised[:200].rstrip('.')}."
     if run.seconds is None:
         return "It had not ended when the recording did."
-    return "It leaves code, and no module." if run.kind != "pass" else "The file does not have it."
+    return "It returns code, not a module." if run.kind != "pass" else "It is not in the file."
 
 
 def step_diff(recording: Recording, number: int) -> str:
     """What a pass changed, by function, as of `text_diff`; EngineError where that is not known."""
     if not 0 <= number < len(recording.passes):
         message = f"There is no pass {number}: the recording has {len(recording.passes)}."
-        raise EngineError("usage", message, str(number), "They are counted from 0.")
+        raise EngineError("usage", message, str(number), "Passes are counted from 0.")
     run = recording.passes[number]
     if run.touched is None:
         message = f"What pass {number}, {run.name}, changed is not known. "

@@ -65,7 +65,7 @@ _KINDS = (
 INSIDE = (
     "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; median abs: median_abs; "
     "max rel: max_rel; mean rel: mean_rel; median rel: median_rel; NaN: nans; Inf: infinities; "
-    "held against: counterpart; module: scope; id"
+    "compared with: counterpart; module: scope; id"
 )
 ALIGNED = {
     "groups": ("By module", "module: scope; PyTorch operator: source"),
@@ -78,14 +78,14 @@ TRIES = (
     "error?: error.message"
 )
 BEST = f"activation_memory_budget={BEST_BUDGET}"
-"""What PyTorch's partitioner is asked for so that it keeps least."""
-PROVEN = "No cut lies below the line; the points on it are cuts."
-STOPPED = "The points on the line are cuts; the search ended early, so others may lie below it."
+"""The setting at which PyTorch's partitioner keeps least."""
+PROVEN = "No cut lies below the line; each point on it is a cut."
+STOPPED = "Each point on the line is a cut. The search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
 HELD = (
-    "All that forward and backward hold while each node is executed, in the order in which they "
-    "hold least, as engines execute them; without inputs and parameters. Click an entry of the "
-    "legend to see it alone."
+    "Everything that forward and backward hold while each node runs, without inputs and "
+    "parameters, in the order that holds least, which engines use. Click an entry of the legend to "
+    "see it alone."
 )
 
 
@@ -544,12 +544,12 @@ def inside_sections(document: Row) -> list[Section]:
 
 
 def error_text(inside: Inside, ident: str) -> str:
-    """A node's error in a line, as it is told where the node is pointed at."""
+    """A node's error in a line, for its tooltip."""
     error, ratio = inside.errors[ident], inside.ratio(ident) or 0.0
     odd = {"NaN": error.spread.nans, "Inf": error.spread.infinities}
     wrong = [f"{count} {what}" for what, count in odd.items() if count]
     numbers = f"error {error.max_abs:.1e}, {error.max_rel:.1e} of the scale, {ratio:.2g} of limit"
-    return "; ".join([numbers, *wrong, f"held against {error.counterpart}"])
+    return "; ".join([numbers, *wrong, f"compared with {error.counterpart}"])
 
 
 def accuracy_document(

@@ -60,7 +60,7 @@ class TimingVerdict:
 def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
     """What each row says against the baseline of its phase (eager, or the imported program); None
     of a baseline. The spread of a ratio reaches from the lower quartile over the rounds to the
-    upper, and to the ratio of the best runs, which disagree on a busy machine. A ratio is told as
+    upper, and to the ratio of the best runs, which disagree on a busy machine. A ratio is given as
     one number where its spread is narrow and on one side of 1."""
     baselines = {r.phase: r for r in rows if r.ratio_to_eager is None}
     return [_verdict(r, r.ratio_to_eager, baselines.get(r.phase)) for r in rows]
@@ -109,7 +109,7 @@ def label(target: str, row: TimeRow) -> str:
 
 
 def short(text: str, targets: Iterable[Target]) -> str:
-    """A text in which each known target is told by whose kernels it takes."""
+    """A text in which each known target is named by whose kernels it takes."""
     for target in sorted(targets, key=lambda t: -len(t.name)):
         if target.kernels:
             text = text.replace(target.name, target.kernels)
@@ -135,7 +135,7 @@ def run_document(result: TimeResult, facts: Row) -> Row:
 
 def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:
     """One run, a `run_document` called `title`: what it was of, a headline that says no more than
-    its data, and every row; targets are told by whose kernels they take."""
+    its data, and every row; targets are named by whose kernels they take."""
     rows = [TimeRow(**r) for r in run["rows"]]
     said = verdicts(rows)
     headline = [

@@ -52,7 +52,7 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     the model is a sample or its file is not in the archive. EngineError, kind "session": it is no
     such file, holds too much, or its model is another."""
     named = "" if not isinstance(file, str | Path) else str(file)
-    about = "session", "This is no replay file of relascope: {:.200}.", named
+    about = "session", "This is not a replay file of relascope: {:.200}.", named
     hint = "Export the session again."
     with refusing(*about, hint, *_BROKEN), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}

@@ -142,8 +142,8 @@ def result_sections(name: str, value: Results) -> list[Section]:
 def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
     """The cut that a session chose; EngineError, kind "usage", where there is none."""
     forced = (chosen.save, chosen.recompute) if chosen.rule.adapts else ((), ())
-    hint = "Choose another strategy or budget, or take back what is forced by hand."
-    with refusing("usage", "The graph cannot be cut so: {}.", chosen.rule.title, hint):
+    hint = "Choose another strategy or budget, or undo what is forced by hand."
+    with refusing("usage", "The graph cannot be cut this way: {}.", chosen.rule.title, hint):
         return cuts.cut(joint, chosen.strategy, chosen.limit, *forced)
 
 

@@ -302,10 +302,10 @@ def from_text(text: str | bytes) -> Session:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        raise EngineError("session", "This is no session: it is not JSON.", "", hint) from wrong
+        raise EngineError("session", "This is not a session: it is not JSON.", "", hint) from wrong
     if not isinstance(value, dict) or value.get("version") != VERSION:
         said = value.get("version") if isinstance(value, dict) else None
-        message = f"This is no session of version {VERSION}."
+        message = f"This is not a session of version {VERSION}."
         raise EngineError("session", message, f"version {said!r}"[:80], hint)
     with refusing("session", "The session cannot be read: {}.", "", hint):
         _check_plain(value)

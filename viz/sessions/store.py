@@ -140,7 +140,7 @@ def keep_model(path: str, digest: str) -> None:
 
 
 def _refusing() -> AbstractContextManager[None]:
-    hint = "Name another folder by XDG_DATA_HOME. All else works without."
+    hint = "Set XDG_DATA_HOME to another folder. Everything else works without."
     about = "session", "Sessions cannot be kept: {}.", str(folder()), hint
     return refusing(*about, OSError, sqlite3.Error)
 

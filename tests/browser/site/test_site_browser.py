@@ -136,11 +136,11 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened, tmp_path):
     }.items():
         (tmp_path / name).write_bytes(content)
     for name, said in {
-        "cut.page.json": "cut off",
-        "cut.rsc": "This recording is cut off.",
-        "cut-in-page.rsc": "This recording is cut off.",
-        "cut.zip": "This session's file is cut off.",
-        "damaged.rsc": "none of relascope's",
+        "cut.page.json": "truncated",
+        "cut.rsc": "This recording is truncated.",
+        "cut-in-page.rsc": "This recording is truncated.",
+        "cut.zip": "This session's file is truncated.",
+        "damaged.rsc": "not one of relascope's",
         "older.rsc": "version 99",
         "older.page.json": "version 99",
         "run.rsc": "relascope open FILE -o run.rsc",

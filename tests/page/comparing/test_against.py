@@ -76,14 +76,14 @@ def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):
     assert "They are the same." in words(page)
     page.text_input(key="keep_against_pipeline").set_value("default|-fold")
     run(page)
-    assert "They part at fold" in words(page)
+    assert "They diverge at fold" in words(page)
     assert set(clients) == {"relay"}
     page.text_input(key="keep_against_pipeline").set_value("default|nonsense")
     assert "nonsense" in run(page).error[0].value
     sample = {"keep_against": "sample", "keep_against_sample": "mlp", "keep_against_ir": "relax"}
     page = put(page, **sample)
     assert set(clients) == {"relay", "relax"}
-    assert "They start from other programs" in words(page)
+    assert "They start from different code" in words(page)
 
 
 def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ const PAGE = '"relascope_page": ';
 export function dataOf(text) {
   const [, end, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
   if (what) {
-    if (!end.test(text.slice(-22))) throw new Refused(`This ${what} is cut off.`);
+    if (!end.test(text.slice(-22))) throw new Refused(`This ${what} is truncated.`);
     const at = text.lastIndexOf(PAGE);
     if (at < 0) {
       throw new Refused(`This ${what} has no page in it. The command that puts one in: ${command}`);
@@ -30,15 +30,15 @@ export function dataOf(text) {
   try {
     found = JSON.parse(page ? held?.textContent ?? "" : text);
   } catch {
-    throw new Refused(page ? "This page has no data of relascope's in it, or is cut off."
-      : "This file is cut off, or none of relascope's.");
+    throw new Refused(page ? "This page has no data of relascope's in it, or is truncated."
+      : "This file is truncated, or not one of relascope's.");
   }
   if (Array.isArray(found?.nodes) && !found.page) {
     throw new Refused("This graph has no picture in it. The command that writes both: "
       + "relascope graph MODEL -o graph.json");
   }
   const data = found?.page ?? found;
-  if (data?.relascope_page === undefined) throw new Refused("This JSON is no page of relascope's.");
+  if (data?.relascope_page === undefined) throw new Refused("This JSON is not a page of relascope's.");
   if (data.relascope_page !== VERSION) {
     throw new Refused(`This file is of version ${data.relascope_page}; this viewer reads ${VERSION}. `
       + "Open it with the viewer of the relascope that wrote it.");
@@ -56,7 +56,7 @@ export async function fetched(address, own) {
   const at = new URL(address, document.baseURI);
   if (own && at.origin !== location.origin) throw new Refused(`${at.origin} is another site.`);
   if (at.protocol === "file:") {
-    throw new Refused("Opened from disk, a page may not read other files by itself. Drop the file "
+    throw new Refused("A page opened from disk may not read other files. Drop the file "
       + "here, or serve its folder: python -m http.server");
   }
   let answer;

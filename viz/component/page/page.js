@@ -21,7 +21,7 @@ export class Page {
     find(".caveats").replaceChildren(
       ...index.caveats.map((text) => sentence({ text, warning: true })));
     find("footer").textContent = `Made by relascope ${index.version}. The whole result is in `
-      + `${data.from ?? "this file"}, and nothing of it leaves this page.`;
+      + `${data.from ?? "this file"}, and nothing leaves this page.`;
     this.tabs = index.tabs.map((tab, at) => element("button", {
       type: "button", role: "tab", id: `tab-${tab.key}`, "aria-controls": `panel-${tab.key}`,
       onclick: () => this.show(tab.key), onkeydown: (event) => this.tabKey(event, at),
@@ -122,7 +122,7 @@ export class Page {
     const tables = [...panel.tables, ...(panel.steps?.tables ?? [])];
     menu.replaceChildren(
       ...panel.pictures.filter((one) => one.viewer).map((one, i, { length }) =>
-        entry(`Picture of what is seen${length > 1 ? ` in ${"AB"[i]}` : ""} (.png)`, async () => {
+        entry(`Picture of this view${length > 1 ? ` in ${"AB"[i]}` : ""} (.png)`, async () => {
           save(fileName(title, "png"), await one.seen());
         })),
       ...tables.map((one) => entry(`${one.title || "Table"} (.csv)`, () =>

@@ -113,11 +113,11 @@ export class Details extends Part {
       class: "act", title: `${label} (${by > 0 ? ">" : "<"})`, "aria-label": label,
       onclick: () => v.walk.widen(by),
     }, sign);
-    return element("div", { class: "around" }, element("span", {}, "Bright around it"),
+    return element("div", { class: "around" }, element("span", {}, "Highlight around it"),
       button(-1, "−", "Fewer edges away"),
       element("b", {}, `${v.walk.reach} edge${v.walk.reach > 1 ? "s" : ""}`),
       button(1, "+", "More edges away"),
-      element("button", { class: "act", title: "A path from it to what is chosen next (p)",
+      element("button", { class: "act", title: "A path to the node chosen next (p)",
         onclick: () => v.gestures.connect() }, "Path to…"));
   }
 
@@ -171,7 +171,7 @@ export class Details extends Part {
     }));
     if (group.alone) {
       body.append(button("Open this module alone", () => v.openAlone(id),
-        "The module by itself, on the inputs that it gets in the whole model"));
+        "The module alone, on the inputs it gets in the whole model"));
     }
     body.append(...this.operators("Operators", group.operators), this.around());
     return [this.head(group.path, "module", "call"), body];

@@ -248,7 +248,7 @@ export class Gestures extends Part {
   connect() {
     const v = this.viewer;
     this.connecting = v.selected !== null;
-    if (this.connecting) v.say(`A path begins at ${v.title(v.selected)}: choose another node.`);
+    if (this.connecting) v.say(`A path starts at ${v.title(v.selected)}: choose another node.`);
   }
 
   // One end of a path, and then the other, by keys.
@@ -260,7 +260,7 @@ export class Gestures extends Part {
       this.pinned = null;
     } else {
       this.pinned = v.selected;
-      v.say(`A path begins at ${v.title(v.selected)}: choose another node and press p.`);
+      v.say(`A path starts at ${v.title(v.selected)}: choose another node and press p.`);
     }
   }
 

@@ -14,7 +14,7 @@ export function valueText(value, unit) {
   if (typeof value === "string") return value;
   if (unit === "bytes") return sizeText(Math.round(value));
   if (unit === "share") return `${(value * 100).toPrecision(3)} %`;
-  if (!Number.isFinite(value) || Math.abs(value) > 1e300) return "no number";
+  if (!Number.isFinite(value) || Math.abs(value) > 1e300) return "not a number";
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return thousands(value);
   return value.toPrecision(3);
 }
@@ -37,9 +37,9 @@ export function stepsOf(values) {
 // A person's own values, { id or name or module: number or word }, for the nodes of a drawing.
 export function ownValues(text, drawing) {
   let given;
-  try { given = JSON.parse(text); } catch (wrong) { throw new Error(`It is no JSON: ${wrong.message}.`); }
+  try { given = JSON.parse(text); } catch (wrong) { throw new Error(`It is not JSON: ${wrong.message}.`); }
   if (given === null || typeof given !== "object" || Array.isArray(given)) {
-    throw new Error('It is no JSON object such as {"node id or name": 1.5}.');
+    throw new Error('It is not a JSON object such as {"node id or name": 1.5}.');
   }
   const { node, strings } = drawing;
   const values = new Array(node.id.length).fill(null);
@@ -99,7 +99,7 @@ export class Overlays extends Part {
 
   get active() { return this.all().find((o) => o.name === this.chosen) ?? this.all()[0]; }
 
-  // Whatever is told of a value that it has or has not.
+  // The fields of a value, known or not.
   describe(n) {
     const overlay = this.active;
     return n >= 0 && overlay.values[n] !== null && overlay.values[n] !== undefined

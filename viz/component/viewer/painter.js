@@ -467,7 +467,7 @@ export class Painter extends Part {
     }
   }
 
-  // Boxes of a style from afar: rectangles with an edge, of which many cost little.
+  // Boxes of a style from afar: rectangles with an edge, so that many cost little.
   drawFar(list, look, line, bright) {
     const { viewer: v, box, ctx, zoom, seen, lit } = this;
     const edge = (look.thick ? 2.2 : 1) * line, least = 0.8 / zoom;

@@ -136,7 +136,7 @@ export class Walk extends Part {
     this.to = key;
     const found = this.between(v.boxOf(v.selected), v.boxOf(key));
     v.say(found ? `A path of ${found.edges.length} edges to ${v.title(key)}.`
-      : `No path leads from one to the other.`);
+      : `There is no path between the two.`);
     if (!found) this.to = null;
     v.redraw();
   }

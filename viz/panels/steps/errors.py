@@ -94,8 +94,9 @@ def nodes(screen: Screen, index: int) -> None:
     rows = at.derive(lambda: tables.node_error_rows(inside), "error rows")
     if missing := len(inside.without):
         st.caption(
-            f"{missing} of the nodes that compute something have no counterpart in {inside.against}, and stay "
-            "plain: a pass made them of several operators, or between two."
+            f"{missing} of the nodes that compute something have no counterpart in "
+            f"{inside.against}, and stay plain: a pass made them of several operators, or between "
+            "two."
         )
     if rows:
         pick = picking(_VIEW, [r["id"] for r in rows])

@@ -21,14 +21,14 @@ from relascope.viz.rows.formats import counts_text, flops, size
 Document = dict[str, Any]
 
 KINDS = {
-    "crash": "a pass fails, or it cannot be built or run",
+    "crash": "a pass fails, or the program cannot be built or run",
     "wrong": "an output or gradient is over its limit in float64",
-    "error": "it is over its limit in float32, or ten times as far off as it was",
-    "pipeline": "the default pipeline has other passes",
+    "error": "one is over its limit in float32, or ten times as far off as it was",
+    "pipeline": "the passes of the default pipeline",
     "operators": "operators that are called, module by module",
-    "fusion": "kernels, and which operators share one",
+    "fusion": "kernels, and which operators are fused",
     "captures": "what each strategy saves for the backward",
-    "flops": "floating point operations",
+    "flops": "floating-point operations",
     "memory": "memory of a run, parameters and constants",
     "compile": "time of a pass, or of the build",
     "speed": "time of a run against PyTorch eager's",
@@ -39,12 +39,12 @@ PART = 0.01  # sizes and FLOPs may grow by so much of what they were
 _PART = f"{100 * PART:g} %"
 
 FACTOR, LEAST_MS, BUILD_MS = 1.5, 5.0, 50.0
-"""A pass is slower that takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
+"""A pass is slower if it takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
 
 SPEED = 1.25  # a run is slower that takes so many times as long, counted in eager's time
 
 GROWN = 10.0
-"""An error has grown that is so many times what it was, and more than a tenth of its limit."""
+"""An error has grown if it is so many times what it was, and over a tenth of its limit."""
 
 _SHOWN = 6  # sentences of one kind before the rest is counted
 _TIMES = ("compile", "speed")
@@ -96,20 +96,20 @@ def compare(then: Document, now: Document) -> Compared:
     was, made = then["made"], now["made"]
     notes, skipped = [], set()
     if was["tvm"] != made["tvm"]:
-        said = f"The baseline was made with TVM {was['tvm']}, and this is TVM {made['tvm']}"
+        said = f"The baseline was made with TVM {was['tvm']}, and this check with TVM {made['tvm']}"
         notes.append(f"{said}: a difference may be TVM's.")
     if was["target"] != made["target"]:
         skipped |= {"memory", "error", *_TIMES}
         said = f"The baseline is of the target {was['target']}, and this is {made['target']}"
-        notes.append(f"{said}: errors, memory and times are not held.")
+        notes.append(f"{said}: errors, memory and times are not compared.")
     elif (was["machine"], was["threads"]) != (made["machine"], made["threads"]):
         skipped |= set(_TIMES)
         said = f"The baseline was made on another machine ({_machine(was)}; this is "
-        notes.append(f"{said}{_machine(made)}): times are not held.")
+        notes.append(f"{said}{_machine(made)}): times are not compared.")
     if "wrong" == then["error"]["verdict"] == now["error"]["verdict"]:
         notes.append("The numbers are wrong, as they were when the baseline was made.")
     if "speed" in then and "speed" not in now and "speed" not in skipped:
-        notes.append("The baseline has speeds, which were not measured; --speed measures them.")
+        notes.append("The baseline has speeds, but none were measured now; add --speed.")
     order = list(KINDS)
     held = [differ for kind, differ in _HELD.items() if kind not in skipped]
     found = [d for differ in held for d in differ(then, now) if d.kind not in skipped]
@@ -138,9 +138,9 @@ def read(text: str, path: str) -> Document:
         version = document["baseline"]
     except (ValueError, KeyError, TypeError) as wrong:
         hint = "`relascope baseline MODEL -o FILE` writes one."
-        raise EngineError("file", "This is no baseline.", path, hint) from wrong
+        raise EngineError("file", "This is not a baseline.", path, hint) from wrong
     missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
-    message = f"This baseline lacks {', '.join(missing)}, or has something else there."
+    message = f"In this baseline, {', '.join(missing)} is missing or has another form."
     if version != VERSION:
         message = f"This baseline is of form {version}, and this relascope reads form {VERSION}."
     if missing or version != VERSION:
@@ -181,7 +181,7 @@ def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
         said = f"{off} (limit {limit:.0e}), and over the limit in float64, too"
         yield BaselineDifference("wrong", "worse", f"{said}; it was {before}", *row)
     elif error["verdict"] == "rounding" and was["verdict"] == "right":
-        said = f"{off}, over the limit {limit:.0e}: rounding, for float64 is within its own"
+        said = f"{off}, over the limit {limit:.0e}: rounding, because float64 is within its own"
         yield BaselineDifference("error", "worse", f"{said}; it was {before}", *row)
     elif not max_rel <= GROWN * float(was["max_rel"]) and not max_rel <= limit / 10:
         said = f"{off}, and was by {before} (limit {limit:.0e})"

@@ -24,7 +24,7 @@ def verdict(document: Row) -> str:
     if not document["differences"]:
         return "Nothing differs from the baseline."
     if document["updated"]:
-        return "The baseline is as it is now."
+        return "The baseline has been updated."
     count = len(document["failing"])
     words = {0: "No difference fails.", 1: "One difference fails."}
     return words.get(count, f"{count} differences fail.")
@@ -104,7 +104,7 @@ _SIGN = re.compile(r"(?=[ -~])[^\w ./(),+=-]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.
 
 
 def _text(text: str) -> str:
-    """A sentence, of which words and numbers stay; all else, and what is in backticks, is code."""
+    """A sentence whose words and numbers stay; all else, and what is in backticks, is code."""
     return _TOKEN.sub(lambda m: m[0] if _RAW.fullmatch(m[0]) else _code(m[1] or m[0]), text)
 
 

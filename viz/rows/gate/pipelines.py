@@ -65,5 +65,5 @@ def _moved(row: Row, right: Collection[str]) -> str:
 
 def _differs(name: str, where: str, row: Row) -> str:
     meant = where.startswith("in front") and name in ROUNDING and row["outcome"] == "wrong"
-    about = "It computes in less precision, on purpose." if meant else row["verdict"]
+    about = "It lowers the precision on purpose." if meant else row["verdict"]
     return f"{name} {where}: {result(row)}. {about}"

@@ -135,7 +135,7 @@ export class Show extends Part {
     const v = this.viewer;
     const button = (label, title, onclick, more = {}) =>
       element("button", { title, "aria-label": title, onclick, ...more }, label);
-    this.taking = button("Use this cut", "Leave, with this cut chosen on the page",
+    this.taking = button("Use this cut", "Choose this cut on the page, and leave",
       () => this.leave(true, this.cut.bytes), { class: "act" });
     this.taking.classList.toggle("hidden", !v.block.present);
     this.head = element("header", { class: "show-head" },
@@ -323,7 +323,7 @@ export class Show extends Part {
     const title = v.title(key);
     const now = this.cut.again.includes(key) ? "computed again in the backward" : "not kept here";
     v.say(kept.length ? `${title}: ${now}; kept in ${kept.length} of ${this.cuts.length} cuts, from `
-      + `${sizeText(kept[0].bytes)} on.` : `${title}: ${now}, and in no cut of the frontier kept.`);
+      + `${sizeText(kept[0].bytes)} on.` : `${title}: ${now}, and kept in no cut of the frontier.`);
   }
 
   key(e) {

@@ -31,7 +31,7 @@ export function figures({ cut, cuts, at }, show) {
       ? `${percent(less / show.everything)} less than everything` : "everything that crosses",
     "Captures and dropout masks, each storage once"),
     figure("held at the peak", sizeText(cut.peak), `a whole step: ${sizeText(cut.step)}`,
-    "The most that is held at a time: what is kept, and what the backward computes again"),
+    "The most held at any time: what is kept, and what the backward computes again"),
     figure("time added", netPercent(cut.net), `of the forward's, ${show.prices}`,
       `What the backward computes again (${percent(cut.share)}), less the writes and reads spared`),
     figure("captures", String(cut.saved.length - masks), `${counted(masks, "mask")} · ${
@@ -52,7 +52,7 @@ function spread(show, id) {
 const MEANT = {
   chosen: "At this price of time for bytes it is cheaper to keep it",
   forced: "It cannot be computed again, at any price",
-  "by hand": "You said so",
+  "by hand": "You chose so",
 };
 
 export function captureCard(show) {

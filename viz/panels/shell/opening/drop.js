@@ -40,7 +40,7 @@ export default function (component) {
     const end = performance.now() + PATIENCE;
     while (!input() && performance.now() < end) await new Promise((done) => setTimeout(done, 60));
     const to = input();
-    if (!to) { say("The page did not answer in time: drop the file once more."); return; }
+    if (!to) { say("The page did not answer in time: drop the file again."); return; }
     if (!to.multiple && files.length > 1) {
       say("Only one file can be opened here: drop one.");
       return;
@@ -73,7 +73,7 @@ export default function (component) {
     if (!isFile(event)) return;
     deep += 1;
     show(element("h2", {}, "Drop it to open it"), kinds(),
-      element("p", {}, "Several at once: a model with the files of its data or parameters."));
+      element("p", {}, "You can drop several at once: a model with its data or parameter files."));
   });
   on(window, "dragleave", (event) => { if (isFile(event) && (deep = Math.max(0, deep - 1)) === 0) hide(); });
   on(window, "dragover", (event) => { if (isFile(event) && !elsewhere(event)) event.preventDefault(); });
