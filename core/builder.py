@@ -92,7 +92,7 @@ class GraphBuilder:
 
 
 class Constants:
-    """What is told of a program's constants: a digest of the values, and which are parameters.
+    """What is known of a program's constants: a digest of the values, and which are parameters.
     `params` are arrays by a parameter's name; binding one keeps its memory, which tells it again.
     `digests` are known before, by where an array lies, each with the array, or another could come
     to stand in its place; more are added."""

@@ -28,7 +28,7 @@ def text_of(file: str) -> str:
     except OSError as wrong:
         raise ValueError(f"{file} cannot be opened: {wrong.strerror}") from wrong
     except UnicodeError as wrong:
-        raise ValueError(f"{file} is no Python: {wrong}") from wrong
+        raise ValueError(f"{file} is not Python: {wrong}") from wrong
 
 
 def parsed(file: str, text: str) -> ast.Module:
@@ -36,7 +36,7 @@ def parsed(file: str, text: str) -> ast.Module:
     try:
         return ast.parse(text, Path(file).name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
-        raise ValueError(f"{file} is no Python: {wrong or 'it is nested too deeply'}") from wrong
+        raise ValueError(f"{file} is not Python: {wrong or 'it is nested too deeply'}") from wrong
 
 
 def functions_of(tree: ast.Module, argument: str) -> list[ast.FunctionDef]:
@@ -53,7 +53,7 @@ def functions_of(tree: ast.Module, argument: str) -> list[ast.FunctionDef]:
 
 def overlays_in(file: str, text: str) -> list[str]:
     """The names of a text's functions from `graph`; EngineError, kind "usage", without any."""
-    with refusing("usage", "No overlay: {}.", file, _HINT):
+    with refusing("usage", "Cannot read the overlay: {}.", file, _HINT):
         found = [f.name for f in functions_of(parsed(file, text), "graph")]
         if not found:
             raise ValueError(f"{file} has no public function whose argument is `graph`")
@@ -84,10 +84,10 @@ def node_values(graph: Graph, function: Callable[[Graph], Any], file: str = "") 
         raise _raised(name, wrong, file) from wrong
     with refusing("usage", f"What {name} returned is not shown: {{}}.", where, _HINT):
         if not isinstance(given, Mapping):
-            raise ValueError(f"{type(given).__name__} is no dict of values by node id")
+            raise ValueError(f"{type(given).__name__} is not a dict of values by node id")
         known = {node.id for node in flat(graph)}
         if unknown := [str(key)[:100] for key in given if key not in known]:
-            raise ValueError(f"{len(unknown)} keys are no node's id, such as {unknown[0]!r}")
+            raise ValueError(f"{len(unknown)} keys are not node ids, such as {unknown[0]!r}")
         return {str(k): _value(k, v) for k, v in given.items() if v is not None}
 
 

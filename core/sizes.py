@@ -38,4 +38,4 @@ def size_of(size: str, known: Mapping[str, int]) -> int:
     try:
         return value(ast.parse(size, mode="eval").body)
     except (SyntaxError, ZeroDivisionError) as wrong:
-        raise ValueError(f"{size} is no size.") from wrong
+        raise ValueError(f"{size} is not a size.") from wrong

@@ -34,9 +34,9 @@ def rooted(
                 name += "_"
             pairs.append((output, variable(name, kind)))
     if not pairs:
-        message = "no output of the model is of a floating type, so there is no gradient to take"
+        message = "no output of the model is floating-point, so there is no gradient to take"
         where = ", ".join(f"output {i}: {t.dtype}" for i, t in enumerate(types))
-        raise EngineError("pass", message, where, "choose a module with a floating output")
+        raise EngineError("pass", message, where, "choose a module with a floating-point output")
     return pairs
 
 
@@ -91,7 +91,7 @@ def named(operator: str, scope: str, source: str) -> str:
 
 def unknown(ir: str, operator: str, where: str) -> EngineError:
     """That an operator has no gradient; "" is a call of a function."""
-    hint = "Take the gradient of a part of the model without it, or register one with "
+    hint = "Take the gradient of a submodule without it, or register one with "
     hint += f"tvm.{ir}.op.register_gradient."
     message = f"{ir.capitalize()} has no gradient for {operator or 'a call of a function'}."
     return EngineError("pass", message, where, hint)

@@ -90,7 +90,7 @@ def _listed(
     taken: Callable[[int], Iterable[int]],
 ) -> list[int]:
     """Nodes in an order, but before it what shrinks most what is held, and does not grow it.
-    `taken` is told of each node, and says for which `grows` may have changed."""
+    `taken` is called with each node, and says for which `grows` may have changed."""
     place = {node: index for index, node in enumerate(order)}
     missing = {node: len(before[node]) for node in order}
     ready: dict[int, int] = {}  # by how much each grows

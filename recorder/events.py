@@ -99,7 +99,7 @@ class Events:
         self.contents.forget()
 
     def close(self) -> None:
-        """What is told after this is not written."""
+        """Nothing after this is written."""
         if not self.closed:
             self.closed = True
             self.writer.close()

@@ -14,8 +14,8 @@ def load_ipython_extension(shell: Any) -> None:
     parser = arguments.MagicArgumentParser("%%relascope")
     parser.add_argument("command", choices=["record"])
     parser.add_argument("name", nargs="?", help="variable for the recording")
-    parser.add_argument("-o", dest="path", metavar="FILE", help="keep it in this file")
-    parser.add_argument("--level", choices=LEVELS, help="what is kept of each pass")
+    parser.add_argument("-o", dest="path", metavar="FILE", help="file to write the recording to")
+    parser.add_argument("--level", choices=LEVELS, help="what to keep of each pass")
 
     def cell(line: str, code: str) -> None:
         args = parser.parse_args(shlex.split(line))

@@ -203,7 +203,7 @@ class Recording:
                 blob = self._inflated("blob", value["$blob"])
                 taken[0] += len(blob)
                 if taken[0] > _LONGEST_MODULE:
-                    message = "A module takes more than 2 GiB with its constants, and is not read."
+                    message = "A module is larger than 2 GiB with its constants, and is not read."
                     raise EngineError("file", message, self.path.name, "Record a smaller model.")
                 return blob
             return {k: self._with_blobs(v, taken) for k, v in value.items()}
@@ -264,10 +264,10 @@ def read(path: Path) -> Recording:
         message = f"{path.name} cannot be read: {wrong.strerror}."
         raise EngineError("file", message, path.name) from wrong
     except _WRONG as wrong:
-        message = f"{path.name} is no recording, or damaged in line {number}."
+        message = f"{path.name} is not a recording, or is damaged in line {number}."
         raise EngineError("file", message, path.name, "Record the compile again.") from wrong
     if found is None:
-        raise EngineError("file", f"{path.name} is no recording.", path.name)
+        raise EngineError("file", f"{path.name} is not a recording.", path.name)
     _own_times(found.passes)
     return found
 

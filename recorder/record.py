@@ -35,11 +35,11 @@ class Record:
 
 def _begun(path: str | os.PathLike[str], level: str, claim: bool = False) -> tuple[Any, Events]:
     if level not in LEVELS:
-        raise ValueError(f"There is no level {level!r}; choose of {', '.join(LEVELS)}.")
+        raise ValueError(f"There is no level {level!r}; choose from {', '.join(LEVELS)}.")
     import tvm
 
     if level == LEVELS[-1] and not _saves(tvm):
-        message = f"TVM {tvm.__version__} dies here of saving a module as JSON"
+        message = f"TVM {tvm.__version__} crashes here when it saves a module as JSON"
         if ffi(tvm) == "tvm_ffi":
             message += f", with apache-tvm-ffi {import_module('tvm_ffi').__version__}"
         raise ValueError(f"{message}: record at the level {LEVELS[-2]!r}.")

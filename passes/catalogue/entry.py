@@ -102,7 +102,7 @@ class PassInfo:
         if given is None:
             return None
         if not given.isdigit():
-            raise ValueError(f"{COUNT}={given} is no count; give a whole number from 0")
+            raise ValueError(f"{COUNT}={given} is not a count; give a whole number from 0")
         if why := self.not_counted:
             raise ValueError(f"the applications of {self.title} are not counted: {why}")
         return int(given)
@@ -111,7 +111,7 @@ class PassInfo:
     def not_counted(self) -> str:
         """Why its applications cannot be counted; "" where they can."""
         if self.origin == "TVM":
-            return "it is TVM's own, which replaces things by itself"
+            return "it is a pass of TVM's, which does its own rewriting"
         return "the program cannot go without any of them" if self.required else ""
 
     def applied(self, program: Any, step: Step) -> Any:
@@ -124,7 +124,7 @@ class PassInfo:
         with counting(applications):
             made = self.load()(program, **self.arguments(step))
         if applications.most is not None and not applications.asked and made is not program:
-            why = "it does not stand on the rewriter"
+            why = "it does not use the rewriter"
             raise ValueError(f"the applications of {self.title} are not counted: {why}")
         return made
 

@@ -33,7 +33,7 @@ class Parameter:
         message says what would be."""
         value = _READERS[self.kind](text)
         if value is None:
-            raise ValueError(f"{self.name}={text} is no {self.kind}; {self.wanted}")
+            raise ValueError(f"{self.name}={text} is not a {self.kind}; {self.wanted}")
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.name}={text} is not allowed; {self.wanted}")
         if self.least is not None and isinstance(value, int | float) and value < self.least:

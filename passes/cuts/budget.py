@@ -43,7 +43,7 @@ def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> Va
     parts = (masks, "are dropout masks"), (forced, "are saved by hand")
     said = " and ".join(f"{b:,} {what}" for b, what in parts if b)
     message = f"the budget is {allowed:,} bytes, and no cut keeps less than {least.bytes:,}"
-    return ValueError(f"{message}, of which {said}" if said else message)
+    return ValueError(f"{message} ({said})" if said else message)
 
 
 def budget_bytes(joint: Joint, wish: Wish) -> int:
@@ -55,7 +55,7 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
     """
     given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
-        raise ValueError(f"a budget of {given} is below nothing")
+        raise ValueError(f"a budget must be 0 or more, not {given}")
     if isinstance(given, int):
         return given
     allowed = int(given * joint.bytes_of(joint.crossings))
@@ -67,14 +67,14 @@ def parse_budget(text: str) -> float | int:
     Raises ValueError where it is none of these, or a fraction above 1."""
     match = re.fullmatch(r"(\d+(\.\d+)?)\s*(%|B|KiB|MiB|GiB)?", text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no budget; write 0.5, 50%, 400000 or 1.5MiB")
+        raise ValueError(f"{text!r} is not a budget; write 0.5, 50%, 400000 or 1.5MiB")
     number, point, unit = match.groups()
     if unit is None and not point:
         return int(number)
     if unit in (None, "%"):
         fraction = float(number) / (100 if unit else 1)
         if fraction > 1:
-            raise ValueError(f"a budget of {text} is more than everything; for bytes write a unit")
+            raise ValueError(f"a budget of {text} is more than 100%; add a unit if it is in bytes")
         return fraction
     return int(float(number) * 1024 ** ("B", "KiB", "MiB", "GiB").index(unit))
 

@@ -227,19 +227,19 @@ class Cut:
         joint, owner = self.joint, self.joint.work.owner
         if node_id in joint.draws:
             does = "draws the mask again" if node_id in self.ids else "keeps the mask"
-            return f"The strategy {does} without that, too."
+            return f"The strategy {does} anyway."
         views = [i for i in self.ids if i != node_id and owner[i] == owner[node_id]]
         if owner[node_id] in joint.free:
             given = joint.graph.by_id[owner[node_id]].title
-            return f"It is a view of {given}, which the backward is given."
+            return f"It is a view of {given}, which the backward receives anyway."
         if views and not (node_id in without and node_id in self.ids):
             view = joint.graph.by_id[views[0]].title
             return f"{view} ({views[0]}), a view of the same storage, is saved."
         if node_id in self.ids:
-            return "The strategy saves it without that, too."
+            return "The strategy saves it anyway."
         standing = self.reasons.standing(node_id)
         again = standing.kind == "recomputed"
-        return "The strategy computes it again without that, too." if again else standing.reason
+        return "The strategy computes it again anyway." if again else standing.reason
 
     @cached_property
     def _kept(self) -> dict[str, int | None]:
@@ -407,7 +407,7 @@ def cut(
     by_hand = ({i for text in given for i in _named(joint, text)} for given in (save, recompute))
     wish = Wish(budget, joint.with_sought(next(by_hand)), frozenset(next(by_hand)))
     if (wish.save or wish.recompute) and not rule.adapts:
-        raise ValueError(f"the strategy {strategy} leaves no choice; take another to save by hand")
+        raise ValueError(f"the strategy {strategy} leaves no choice; use another to save by hand")
     if both := wish.save & wish.recompute:
         raise ValueError(f"{min(both)} is to be saved and to be computed again")
     for node_id in sorted(wish.save | wish.recompute):
@@ -434,7 +434,7 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
     if not there:
         known, kind = {n.scope or "(none)" for n in nodes}, "modules"
     listed = ", ".join(sorted(known))
-    raise ValueError(f"{text!r} fits nothing that the backward needs; its {kind}: {listed}")
+    raise ValueError(f"{text!r} matches nothing that the backward needs; its {kind}: {listed}")
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
@@ -463,7 +463,7 @@ def check_capture(joint: Joint, node_id: str) -> None:
     if node_id in joint.draws:
         return
     if node_id in joint.free:
-        what = "an input, a parameter or a constant, which the backward is given"
+        what = "an input, a parameter or a constant, which the backward receives anyway"
         raise ValueError(f"node {title} is {what}")
     if not joint.may_be_captured(node_id):
         raise ValueError(f"node {title} is a tuple; capture its fields")
@@ -480,9 +480,7 @@ def _cut(
             raise ValueError(f"{node.id} ({node.title}) must be saved: {why}")
     for best, of in joint.sought.items():
         if best in saved and of in again:
-            why = (
-                "the backward looks for one in the other, which computed again may round otherwise"
-            )
+            why = "the backward compares the two, and a recomputed one may round differently"
             raise ValueError(f"save {of} with {best}: {why}")
     own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(

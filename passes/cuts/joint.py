@@ -15,7 +15,7 @@ MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 """How the names of mask inputs begin, and of those that other random operators became."""
 
 STATE = TensorType((5056,), "uint8")
-"""The state of PyTorch's generator on the CPU, of which a mask is drawn again."""
+"""The state of PyTorch's generator on the CPU, from which a mask is drawn again."""
 
 _DRAWN, _DRAWN_BY_PYTORCH, _FEW = 100, 500, 1 << 15
 """How many FLOPs take as long as drawing an element of a mask, some 1 or 5 ns: by our kernel, and

@@ -22,7 +22,7 @@ def peak_limit(joint: Joint, wish: Wish) -> int | None:
     if given is None:
         return None
     if not given >= 0:
-        raise ValueError(f"a budget of {given} is below nothing")
+        raise ValueError(f"a budget must be 0 or more, not {given}")
     return given if isinstance(given, int) else int(given * peak(joint, joint.crossings))
 
 
@@ -49,7 +49,7 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
         lowest = below(point, lowest[0]) or lowest
     if limit is not None:
-        raise ValueError(f"the peak is to be {limit:,} bytes, and the lowest is {lowest[0]:,}")
+        raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     return lowest[1]
 
 

@@ -17,7 +17,7 @@ from relascope.passes.lint.subject import (
 
 @linter(
     "Transposed copies",
-    "A matrix is written out transposed, though its reader could read it as it lies.",
+    "A matrix is written out transposed, though its reader could read it in place.",
 )
 def transposes(subject: Subject) -> Iterator[Finding]:
     """Transposes that another order of writing spares."""
@@ -61,7 +61,7 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         and not subject.together(source.id, node.id)
         and (remedy := subject.remedy("transpose of a product"))
     ):
-        message = "A product is written out once more, transposed; the product of the transposed "
+        message = "A product is written out again, transposed; the product of the transposed "
         message += "operands is the same."
         yield subject.finding([node.id, source.id], message, remedy, [node.id])
 
@@ -80,7 +80,7 @@ def _turned_before(
         remedy = subject.remedy("transposed weight" if weight else "transposed operand")
     message = f"{source.title or source.kind.value} is written out transposed for "
     message += f"{products[0].op}, which could read it as it lies."
-    advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix either way."
+    advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix in either layout."
     nodes = [node.id, *(p.id for p in products)]
     return subject.finding(nodes, message, remedy, [node.id], advice)
 
@@ -119,8 +119,8 @@ def layouts(subject: Subject) -> Iterator[Finding]:
 
 @linter(
     "Casts",
-    "A tensor is written out in another type for nothing, or the program computes in float64 "
-    "though the model does not.",
+    "A tensor is converted to another type without need, or the program computes in float64 though "
+    "the model does not.",
 )
 def casts(subject: Subject) -> Iterator[Finding]:
     """Casts of casts, casts to the own type, and what computes in a wider type than the model."""
@@ -128,7 +128,7 @@ def casts(subject: Subject) -> Iterator[Finding]:
     for node in subject.calls(CASTS):
         source = graph.by_id[node.edges[0]]
         if _dtype(source) == _dtype(node):
-            message = f"It is cast to {_dtype(node)}, which it is."
+            message = f"It is cast to {_dtype(node)}, its own type."
             yield subject.finding([node.id], message, subject.remedy("idle cast"))
         elif source.op in CASTS and not subject.together(source.id, node.id):
             yield from _cast_twice(subject, source, node)

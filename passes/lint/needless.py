@@ -20,7 +20,7 @@ from relascope.passes.cost import is_random, is_view
 from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, linter
 
 
-@linter("Constant work", "What depends on weights alone is computed in every call.")
+@linter("Constant work", "Values that depend only on weights are computed in every call.")
 def constants(subject: Subject) -> Iterator[Finding]:
     """The last nodes of what weights and constants alone decide, each with what only it needs."""
     claimed: set[str] = set()
@@ -34,7 +34,7 @@ def constants(subject: Subject) -> Iterator[Finding]:
             continue  # views, and single numbers, cost nothing
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
-        message = f"{what or 'A constant'}: this is computed of it in every call."
+        message = f"{what or 'A constant'}: this is computed from it in every call."
         remedy = subject.remedy("constant" if subject.fixed.issuperset(inside) else "weights")
         yield subject.finding([node.id, *inside], message, remedy, inside)
 
@@ -64,7 +64,7 @@ def _weights(subject: Subject, inside: list[str]) -> list[Node]:
     return [n for n in nodes if n.kind is Kind.PARAMETER]
 
 
-@linter("Duplicates", "The same is computed more than once.")
+@linter("Duplicates", "The same value is computed more than once.")
 def duplicates(subject: Subject) -> Iterator[Finding]:
     """Calls of one operator on equal operands after the first, by value numbering (Cocke)."""
     numbers: dict[str, int] = {}
@@ -77,7 +77,7 @@ def duplicates(subject: Subject) -> Iterator[Finding]:
             continue
         if is_view(node) or node.id not in subject.live:
             continue
-        message = f"{node.op} computes what is there already."
+        message = f"{node.op} computes a value that exists already."
         remedy = _merging(subject, node, subject.graph.by_id[known])
         yield subject.finding([node.id, known], message, remedy, [node.id])
 
@@ -124,7 +124,7 @@ def _side_by_side(subject: Subject, group: Sequence[Node], remedy: str) -> Findi
     graph, advice = subject.graph, ""
     constant = any(graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group)
     if graph.ir == "relax" and constant:
-        advice = "It takes them before the weights are constants: put it in front of bind."
+        advice = "It works before the weights are constants: put it before bind."
     elif graph.ir == "relay" and len(group) < _BRANCHES.get(remedy, 0):
         remedy = f"{remedy}(branches={len(group)})"
     if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
@@ -160,8 +160,8 @@ def _shared_operand(subject: Subject, node: Node) -> Hashable | None:
 
 
 @linter(
-    "Scales beside weights",
-    "A result is multiplied by one number a channel, which its weight could hold.",
+    "Scales next to weights",
+    "A result is multiplied by one number per channel, which its weight could absorb.",
 )
 def scales(subject: Subject) -> Iterator[Finding]:
     """A product, or quotient, of what a convolution or dense layer puts out and weights alone."""
@@ -177,7 +177,7 @@ def scales(subject: Subject) -> Iterator[Finding]:
             if layer is not None and _fits(subject.graph, layer, node, scale):
                 ready = scale in subject.fixed and layer.edges[1] in subject.fixed
                 remedy = ("" if ready else "bind|fold|") + folding
-                message = f"The weight of {layer.op} could hold this factor."
+                message = f"The weight of {layer.op} could absorb this factor."
                 yield subject.finding([node.id, layer.id], message, remedy, [node.id])
 
 
@@ -212,7 +212,7 @@ def _fits(graph: Graph, layer: Node, node: Node, scale: str) -> bool:
     return all(d == (result[axis] if i == axis else 1) for i, d in enumerate(padded))
 
 
-@linter("Paddings", "A tensor is written out padded for a convolution that could pad by itself.")
+@linter("Paddings", "A tensor is padded in memory for a convolution that could pad it itself.")
 def paddings(subject: Subject) -> Iterator[Finding]:
     """Zeros around the image of a convolution that can put them there itself."""
     graph, remedy = subject.graph, subject.remedy("padding")
@@ -227,7 +227,7 @@ def paddings(subject: Subject) -> Iterator[Finding]:
         if reader.edges[0] != node.id or node.id in graph.outputs or not _zeros(subject, node.id):
             continue
         if not subject.together(node.id, reader.id):
-            message = f"The {reader.op} that reads this could pad by itself."
+            message = f"The {reader.op} that reads this could pad it itself."
             yield subject.finding([node.id, reader.id], message, remedy, [node.id])
 
 
@@ -291,7 +291,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-@linter("Dead code", "No result needs it.")
+@linter("Dead code", "No output needs it.")
 def dead(subject: Subject) -> Iterator[Finding]:
     """The last calls of each dead part, with all of it as their cost."""
     graph, claimed = subject.graph, set(subject.live)
@@ -301,5 +301,5 @@ def dead(subject: Subject) -> Iterator[Finding]:
         part = [i for i in graph.ancestors([node.id]) if i not in claimed]
         claimed.update(part)
         calls = [i for i in part if graph.by_id[i].kind is Kind.CALL]
-        message = f"No result needs this {node.op}."
+        message = f"No output needs this {node.op}."
         yield subject.finding([node.id, *calls], message, subject.remedy("dead"))

@@ -12,7 +12,7 @@ from relascope.passes.lint.subject import Finding, Subject, linter
 
 @linter(
     "Unfused chains",
-    "A value goes from one kernel to the next by way of memory, though one could do both.",
+    "A value passes from one kernel to the next through memory, though one kernel could do both.",
     kernels=True,
 )
 def unfused(subject: Subject) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def unfused(subject: Subject) -> Iterator[Finding]:
             last = inside[-1]
             message = f"{last.title} and the {found.title} that reads it are two kernels."
             remedy = "" if fused else subject.remedy("unfused")
-            advice = "TVM's fusion leaves them apart." if fused else ""
+            advice = "TVM's fusion keeps them separate." if fused else ""
             nodes = [n.id for n in inside]
             yield subject.finding([last.id, found.id], message, remedy, nodes, advice)
 
@@ -79,7 +79,7 @@ CALL = 1e-6  # seconds that a call takes by itself
 LEAST_SHARE = 0.05  # of the time of all kernels, or of their number where times are not known
 
 
-@linter("Tiny kernels", "Calling the kernel takes longer than what it does.", kernels=True)
+@linter("Tiny kernels", "Calling the kernel takes longer than its work.", kernels=True)
 def tiny(subject: Subject) -> Iterator[Finding]:
     """The tiny kernels together, if they are a part of the whole; those that a pass joins to others
     first."""
@@ -87,7 +87,7 @@ def tiny(subject: Subject) -> Iterator[Finding]:
     seconds = [taken for _, taken in subject.measured or ()] or [CALL] * len(kernels)
     joined = {p for f in unfused(subject) if f.remedy for p in subject.place[f.nodes[0]]}
     tiny = {k for k in range(len(kernels)) if seconds[k] <= MOST_SECONDS and _is_tiny(subject, k)}
-    alone = "A larger batch gives them work; on a GPU, CUDA graphs spare most of a launch."
+    alone = "A larger batch gives them more work; on a GPU, CUDA graphs save most of a launch."
     for members, rule, advice in ((tiny & joined, "unfused", ""), (tiny - joined, "", alone)):
         group = sorted(members)
         taken = sum(map(seconds.__getitem__, group))
@@ -118,7 +118,7 @@ def _border(subject: Subject, index: int) -> int:
     return sum(held[i] for i in read | wrote)
 
 
-@linter("Computed again", "The backward computes again what is expensive.", kernels=True)
+@linter("Computed again", "The backward recomputes something expensive.", kernels=True)
 def recomputed(subject: Subject) -> Iterator[Finding]:
     """Products and reductions that kernels of both phases compute."""
     phases = subject.phases

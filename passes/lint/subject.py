@@ -126,7 +126,7 @@ class Subject:
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about nodes, of which `wasted`, or all, cost what the remedy spares."""
+        """A finding about nodes; `wasted`, or all of them, cost what the remedy spares."""
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id

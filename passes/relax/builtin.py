@@ -29,7 +29,7 @@ _t = relax.transform
 cse = tvm_pass(
     _t.EliminateCommonSubexpr,
     "Computes equal expressions once.",
-    after="Equal calls of equal operands stand once; a renaming stands where the second was.",
+    after="Equal calls of equal operands occur once; a renaming replaces the second.",
 )
 combine_matmul = tvm_pass(
     _t.CombineParallelMatmul,
@@ -40,8 +40,8 @@ combine_matmul = tvm_pass(
 )
 remove_redundant_reshape = tvm_pass(
     _t.RemoveRedundantReshape,
-    "Makes one reshape of two, and none where the shape stays.",
-    after="No reshape reads a reshape, and each changes the shape.",
+    "Merges two reshapes into one, and removes those that keep the shape.",
+    after="No reshape reads another, and each changes the shape.",
 )
 canonicalize = tvm_pass(
     _t.CanonicalizeBindings,
@@ -55,8 +55,8 @@ dce = tvm_pass(
 )
 legalize = tvm_pass(
     _t.LegalizeOps,
-    "Gives every operator a kernel: a loop nest in TVM's tensor IR. For looking: building does "
-    "this by itself.",
+    "Lowers every operator to a kernel: a loop nest in TVM's tensor IR. Only for looking: building "
+    "does this itself.",
     looking=True,
     after="Every operator is a call of a kernel.",
 )
@@ -72,7 +72,7 @@ fuse_ops = tvm_pass(
     "Groups kernels into the functions that will run as one.",
     looking=True,
     before="Its kernels have an op_pattern: annotate_pattern gave it.",
-    after="Kernels that will run as one stand in a function marked Primitive.",
+    after="Kernels that will run as one are in a function marked Primitive.",
 )
 fuse_tir = tvm_pass(
     _t.FuseTIR,
@@ -83,20 +83,20 @@ fuse_tir = tvm_pass(
 )
 fuse_transpose_matmul = tvm_pass(
     _t.FuseTransposeMatmul,
-    "Makes one function of a matmul and the transpose of its right side.",
+    "Fuses a matmul with the transpose of its right operand.",
     before="A matmul reads a permute_dims on its right: the weights are not folded.",
     after="Such a pair is one kernel, which is no operator any more.",
 )
 inline = tvm_pass(
     _t.InlinePrivateFunctions,
-    "Puts private functions in the place of their calls.",
+    "Inlines private functions where they are called.",
     before="main calls private functions of the module.",
     after="Those functions are gone.",
 )
 expand_matmul_of_sum = tvm_pass(
     _t.ExpandMatmulOfSum,
     "Writes x @ (A + B) as x @ A + x @ B.",
-    before="A matmul reads a sum that weights alone do not decide, or that is not bound.",
+    before="A matmul reads a sum that does not depend on weights alone, or is not bound.",
     after="Such a product is a sum of two.",
 )
 adjust_matmul_order = tvm_pass(
@@ -107,14 +107,14 @@ adjust_matmul_order = tvm_pass(
 )
 reorder_permute_dims_after_concat = tvm_pass(
     _t.ReorderPermuteDimsAfterConcat,
-    "Joins weights first and transposes them as one, not each by itself.",
-    before="A concat reads transposes alone, as combine_matmul leaves it before fold.",
+    "Concatenates weights first, and transposes them once instead of each by itself.",
+    before="A concat reads only transposes, as combine_matmul leaves it before fold.",
     after="One transpose reads the concat.",
 )
 fast_math = tvm_pass(
     _t.FastMathTransform,
     "Replaces exp, erf, tanh and softmax by approximations in float32.",
-    before="It computes in float32; no gradient follows, for the quick forms have none.",
+    before="It computes in float32; no gradient follows, because the fast forms have none.",
     after="exp, tanh, erf and softmax are kernels: fast_exp, fast_tanh, fast_erf and fast_softmax.",
 )
 
@@ -212,7 +212,7 @@ def mixed_precision(
         out: The type in which results are summed up.
 
     Raises:
-        EngineError: kind "pass"; the program computes in float64, of which TVM would turn a part.
+        EngineError: kind "pass"; the program computes in float64, and TVM would convert a part.
     """
     if any(str(p.ty.dtype) == "float64" for p in program.main.params) or any(
         str(v.dtype).endswith("float64") for v in program.params.values()

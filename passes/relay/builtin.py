@@ -35,7 +35,7 @@ _t = relay.transform
 cse = tvm_pass(
     _t.EliminateCommonSubexpr,
     "Computes equal expressions once: one reshape of the input for q, k and v, not three.",
-    after="Equal calls of equal operands stand once; dropouts stay apart.",
+    after="Equal calls of equal operands occur once; dropouts stay separate.",
 )
 dce = tvm_pass(
     _t.DeadCodeElimination,
@@ -45,16 +45,14 @@ dce = tvm_pass(
 )
 backward_fold_scale_axis = tvm_pass(
     _t.BackwardFoldScaleAxis,
-    "Folds a product with one number a channel into the weight of the convolution or dense layer "
-    "before it.",
+    "Folds a factor per channel into the weight of the convolution or dense layer before it.",
     before="A scale follows a convolution or dense layer, with nothing but sums and ReLUs between; "
     "for a ReLU it must be a positive constant.",
     after="The scale stands at the weight; fold makes one constant of both.",
 )
 forward_fold_scale_axis = tvm_pass(
     _t.ForwardFoldScaleAxis,
-    "Folds a product with one number a channel into the weights of the convolutions or dense "
-    "layers after it.",
+    "Folds a factor per channel into the weights of the convolutions or dense layers after it.",
     before="Every reader of the scaled value is a convolution or dense layer, with nothing but "
     "sums and ReLUs between; for a ReLU the scale must be a positive constant.",
     after="The scale stands at the weights; fold makes one constant of each.",
@@ -66,19 +64,19 @@ canonicalize_ops = tvm_pass(
 )
 fold_explicit_padding = tvm_pass(
     _t.FoldExplicitPadding,
-    "Lets a convolution or pooling pad by itself where an operator of its own padded for it.",
-    before="A padding is read by a convolution or pooling alone, and pads with what that would.",
+    "Moves padding into the convolution or pooling that reads it.",
+    before="Only convolutions or poolings read the padding, which has the value they pad with.",
     after="The padding is an attribute of its reader.",
 )
 fast_math = tvm_pass(
     _t.FastMath,
-    "Takes exp, tanh, erf and softmax by polynomials: quicker, and rounded otherwise.",
-    before="It computes in float32; no gradient follows, for the quick forms have none.",
+    "Computes exp, tanh, erf and softmax by polynomials: faster, with other rounding.",
+    before="It computes in float32; no gradient follows, because the fast forms have none.",
     after="exp, tanh, erf and softmax are fast_exp, fast_tanh, fast_erf and fast_softmax.",
 )
 inline = tvm_pass(
     _t.Inline,
-    "Puts functions of the module that are marked Inline in the place of their calls.",
+    "Inlines functions of the module that are marked Inline.",
     before="main calls functions of the module that are marked Inline=1, and that call no function "
     "without the mark.",
     after="Those functions are gone.",
@@ -241,6 +239,6 @@ def _cpu(name: str | None) -> str:
     if not name:
         return "llvm"
     if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm"))):
-        hint = "Take a name of LLVM's, such as skylake-avx512 or znver2."
+        hint = "Use one of LLVM's names, such as skylake-avx512 or znver2."
         raise EngineError("target", f"LLVM knows no CPU called {name!r}.", f"cpu={name}", hint)
     return f"llvm -mcpu={name}"

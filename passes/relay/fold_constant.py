@@ -18,7 +18,7 @@ _AXIS = re.compile(r"(\d*)([A-Za-z])")
 
 
 def _in_layout(call: Any, value: np.ndarray) -> np.ndarray | None:
-    """From plain axes ("OIHW") to others, of which some may stand in blocks ("OIHW4i4o")."""
+    """From plain axes ("OIHW") to others, some of which may be in blocks ("OIHW4i4o")."""
     source, wanted = str(call.attrs.src_layout), _AXIS.findall(str(call.attrs.dst_layout))
     blocks = {axis.upper(): int(size) for size, axis in wanted if axis.islower()}
     if not source.isupper():

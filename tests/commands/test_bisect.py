@@ -535,7 +535,7 @@ def test_the_functions_of_a_file_are_passes_and_it_is_run_when_one_is_loaded(own
     [
         ("def cse(program): ...", "'cse'"),
         ("x = 1", "no pass"),
-        ("def mine(program:", "no Python"),
+        ("def mine(program:", "not Python"),
         ("IR = 'onnx'\ndef mine(program): ...", "'onnx'"),
         (None, "cannot be opened"),
     ],

@@ -282,10 +282,10 @@ def test_captures_stand_beside_what_pytorch_keeps():
 def test_captures_by_hand_and_what_is_held_over_the_step():
     data = document("captures", "mlp", "--save", "d0", "--recompute", "r")
     assert [c["id"] for c in data["captures"]] == ["d0"]
-    idle = {"d0": "The strategy saves it without that, too."}
+    idle = {"d0": "The strategy saves it anyway."}
     assert data["by_hand"] == {"save": ["d0"], "recompute": ["r"], "idle": idle}
     said = run("captures", "mlp", "--save", "r").stderr
-    assert "To save r changes nothing. The strategy saves it without that, too." in said
+    assert "To save r changes nothing. The strategy saves it anyway." in said
     assert "r" in data["recomputed"]
     steps = [(h["phase"], h["id"], h["bytes"]) for h in data["held"]["changes"]]
     assert steps[0] == ("forward", "d0", 1024)

@@ -191,7 +191,7 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     raised = written(tmp_path / "raised.rsc", [("Raises", "Traceback\nValueError: no good")])
     assert why_none(raised) == "Pass 0, Raises: It raised ValueError: no good."
     changed = written(tmp_path / "half.rsc", [("Half", half)])
-    assert why_none(changed).startswith("From pass 0, Half, on: It returns float16[8, 32], and no")
+    assert why_none(changed).startswith("From pass 0, Half, on: It now returns float16[8, 32], not")
     assert parts(raised) == parts(changed) == ()
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
@@ -247,7 +247,7 @@ def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypa
     found = read(path)
     monkeypatch.setattr(reading, "_LONGEST_MODULE", 1000)
     assert json.loads(found.module(0, after=True)) == {"arrays": ["x" * 100]}
-    for number, why in ((1, "more than 2 GiB"), (2, "is damaged")):
+    for number, why in ((1, "larger than 2 GiB"), (2, "is damaged")):
         with pytest.raises(EngineError, match=why):
             found.module(number, after=True)
 
@@ -309,7 +309,7 @@ def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):
     assert "There is no file" in run("open", str(tmp_path / "none.rsc")).stderr
     (tmp_path / "other.rsc").write_text("{}")
     refused = run("open", str(tmp_path / "other.rsc"), "--print")
-    assert refused.returncode == 1 and "is no recording" in refused.stderr
+    assert refused.returncode == 1 and "is not a recording" in refused.stderr
     with pytest.raises(EngineError, match="is a recording of a compile, and no model"):
         taken_apart(Path(path))
 

@@ -150,7 +150,7 @@ def test_an_error_that_grew_or_is_rounding_is_told_and_no_small_one():
         now["error"]["max_rel"] = size
         assert [(k, v) for k, v, _ in said(now)] == [("error", "worse")]
     now["error"] |= {"verdict": "rounding", "max_rel": 2e-5}
-    assert "rounding, for float64" in said(now)[0][2]
+    assert "rounding, because float64" in said(now)[0][2]
     now["error"] |= {"verdict": "wrong", "max_rel": 1e-3}
     found = compare(now, copy.deepcopy(now))
     assert not found.differences and "as they were" in found.notes[0]

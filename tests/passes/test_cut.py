@@ -38,7 +38,7 @@ def test_masks_are_listed_with_their_bytes_which_every_total_counts():
     assert cut(small(), "keep_all").bytes == cut(small(), "budget", 1.0).budget == 64
     assert cut(small(), "min_cut").uncapped_bytes >= 32
     for strategy in ("budget", "frontier"):
-        with pytest.raises(ValueError, match="less than 32, of which 32 are dropout masks"):
+        with pytest.raises(ValueError, match=r"less than 32 \(32 are dropout masks"):
             cut(small(), strategy, 31)
 
 
@@ -81,12 +81,12 @@ def test_a_mask_is_kept_or_drawn_again_at_its_price():
     for strategy in ("budget", "frontier"):
         assert cut(joint, strategy, 9_999).ids == ("m",)
         assert cut(joint, strategy, 10_000).ids == ()
-        with pytest.raises(ValueError, match="less than 5,056, of which 5,056 are dropout masks"):
+        with pytest.raises(ValueError, match=r"less than 5,056 \(5,056 are dropout masks"):
             cut(joint, strategy, 5_055)
         with pytest.raises(ValueError, match="less than 10,000"):
             cut(joint, strategy, 9_999, save=["m"])
     assert [p.bytes for p in frontier(joint)] == [10_000, 5_056]
-    assert cut(joint, save=["m"]).idle == {"m": "The strategy keeps the mask without that, too."}
+    assert cut(joint, save=["m"]).idle == {"m": "The strategy keeps the mask anyway."}
     assert cut_at(graph, ["m"]).bytes == 5056 and cut_at(graph, []).bytes == 10_000
     # Of the work d = h * m, only the part that nobody asked for is bounded.
     other = graph_of(
@@ -253,7 +253,7 @@ def test_a_pattern_picks_the_same_of_equal_layers(monkeypatch):
     monkeypatch.setitem(STRATEGIES, "min_cut", counted)
     assert set(cut(graph, save=["*.fc :: linear"]).idle) == {"a0", "a1", "a2"}
     assert len(asked) == 2  # one cut tells of all three
-    with pytest.raises(ValueError, match=r"fits nothing .*its operators: nn.dense$"):
+    with pytest.raises(ValueError, match=r"matches nothing .*its operators: nn.dense$"):
         cut(graph, save=["*.fc :: tanh"])
     with pytest.raises(ValueError, match=r"its modules: layer.0.act, layer.0.fc, layer.1"):
         cut(graph, save=["fc :: tanh"])

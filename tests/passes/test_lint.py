@@ -91,7 +91,7 @@ def test_casts_there_and_back_and_casts_to_the_own_type():
     said = {f.nodes[0]: f for f in lint(graph_of(HALF + more, of="4"))}
     assert set(said) == {"back", "idle"}
     assert "back where they began" in said["back"].message
-    assert said["idle"].message == "It is cast to float32, which it is."
+    assert said["idle"].message == "It is cast to float32, its own type."
     assert not found(graph_of(f"{HALF}; e exp half", of="4"))
 
 
@@ -138,7 +138,7 @@ def test_products_of_one_operand():
     assert [f.remedy for f in two] == ["combine_dense(branches=2)"]
     bound = parallel("relax", "matmul", 2, "4x6", "#")
     assert [f.remedy for f in bound] == ["combine_matmul"]
-    assert "in front of bind" in bound[0].advice
+    assert "before bind" in bound[0].advice
     assert not parallel("relay", "nn.dense", 1, "6x4")
 
 

@@ -23,7 +23,7 @@ def given(text):
 
 def test_a_file_that_is_nested_too_deeply_is_told(tmp_path):
     (tmp_path / "deep.py").write_text("x = " + "-" * 2_000_000 + "1")
-    with pytest.raises(ValueError, match=r"deep\.py is no Python: "):
+    with pytest.raises(ValueError, match=r"deep\.py is not Python: "):
         read(str(tmp_path / "deep.py"))
 
 
@@ -40,10 +40,10 @@ def test_values_arrive_as_what_they_are():
         ("depth=3", "P has no parameter 'depth'; it takes layout, limit, share, deep"),
         ("limit=3, limit=4", "P is given limit twice"),
         ("layout=XYZ", "P: layout=XYZ is not allowed; give one of NHWC, NCHW"),
-        ("limit=3.5", "P: limit=3.5 is no whole number; give a whole number from 1 of nodes"),
+        ("limit=3.5", "P: limit=3.5 is not a whole number; give a whole number from 1 of nodes"),
         ("limit=0", "P: limit=0 is too small; give a whole number from 1 of nodes"),
-        ("share=nan", "P: share=nan is no number; give a number"),
-        ("deep=maybe", "P: deep=maybe is no switch; give true or false"),
+        ("share=nan", "P: share=nan is not a number; give a number"),
+        ("deep=maybe", "P: deep=maybe is not a switch; give true or false"),
     ],
 )
 def test_what_is_wrong_with_a_value_is_said(text, said):

@@ -285,7 +285,7 @@ def test_what_is_missing_of_a_recording_is_said_on_its_page(tmp_path):
     said = _blocks(show(path).html())["index"]["caveats"]
     assert "in the middle of a line" in said[0] and "No space left on device" in said[1]
     path.write_text("{}")
-    with pytest.raises(EngineError, match="is no recording"):
+    with pytest.raises(EngineError, match="is not a recording"):
         show(str(path))
     with pytest.raises(EngineError, match="cannot be read"):
         show("/nowhere/run.rsc")

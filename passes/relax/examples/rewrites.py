@@ -42,7 +42,7 @@ def topological_sort(new: Tensors) -> Example:
 
 
 def fast_math(new: Tensors) -> Example:
-    return new.example(op.tanh(new.var("x", 2, 3)), differs="in float32 by the approximation")
+    return new.example(op.tanh(new.var("x", 2, 3)), differs="in float32 from the approximation")
 
 
 def convert_layout(new: Tensors) -> Example:

@@ -72,9 +72,9 @@ def bindings(function: Any) -> list[Binding]:
         for binding in block.bindings:
             plain = isinstance(binding, relax.VarBinding) and isinstance(block, relax.DataflowBlock)
             if not plain:
-                message = "This program branches, matches shapes or writes into memory, and what "
-                message += "is asked for works on plain computations alone."
-                hint = "Choose TVM's own passes or pipelines: --passes tvm:target, say."
+                message = "This program branches, matches shapes or writes memory, and this "
+                message += "works only on plain computations."
+                hint = "Choose TVM's own passes or pipelines, such as --passes tvm:target."
                 raise EngineError("usage", message, str(binding.var.name), hint)
             found.append((binding.var, binding.value))
     return found

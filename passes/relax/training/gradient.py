@@ -172,7 +172,7 @@ def _with_target(
     main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any], wide: Mapping[str, Any]
 ) -> Any:
     """The function as TVM's Gradient reads it, its results variables of their own; by name in
-    `wide`, float32 replaces bfloat16 arguments, of which TVM has no gradient."""
+    `wide`, float32 replaces bfloat16 arguments, for which TVM has no gradient."""
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
     block = main.body.blocks[0]

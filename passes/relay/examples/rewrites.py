@@ -48,7 +48,7 @@ def mixed_precision(new: Tensors) -> Example:
 
 def fast_math(new: Tensors) -> Example:
     x = new.var("x", 2, 3, dtype="float32")
-    return new.example(relay.tanh(relay.erf(x)), differs="The quick forms are rounded otherwise.")
+    return new.example(relay.tanh(relay.erf(x)), differs="The fast forms round differently.")
 
 
 def _convolution(x: Any, new: Tensors) -> Any:

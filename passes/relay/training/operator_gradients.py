@@ -82,7 +82,7 @@ def _adv_index(call: Any, grad: Any) -> list[Any]:
 
 
 def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
-    """Indices, of which those below zero count from the back, as indices that are not negative."""
+    """Indices, where those below zero count from the back, as indices that are not negative."""
     below = relay.less(index, relay.const(0, dtype))
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 

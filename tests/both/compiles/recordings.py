@@ -420,7 +420,7 @@ def test_what_is_no_recording_is_refused(tmp_path):
     Record(path)
     head = path.read_bytes()
     for data, why in (
-        (b"", "is no recording"),
+        (b"", "is not a recording"),
         (b"hello\n", "damaged in line 1"),
         (head.replace(b'"relascope_recording": 1', b'"relascope_recording": 9'), "version 9"),
         (head + b'{"end": 3, "seconds": 1}\n', "damaged in line 2"),

@@ -140,7 +140,7 @@ def read(text: str, path: str) -> Document:
         hint = "`relascope baseline MODEL -o FILE` writes one."
         raise EngineError("file", "This is not a baseline.", path, hint) from wrong
     missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
-    message = f"In this baseline, {', '.join(missing)} is missing or has another form."
+    message = f"This baseline lacks {', '.join(missing)}, or has another form."
     if version != VERSION:
         message = f"This baseline is of form {version}, and this relascope reads form {VERSION}."
     if missing or version != VERSION:
