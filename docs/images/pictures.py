@@ -100,7 +100,7 @@ def against(page: "Page") -> None:
     passes = page.get_by_label("Passes of B", exact=True)
     passes.fill("default|-combine_batch_matmul")
     passes.press("Enter")
-    page.get_by_text("They part at combine_batch_matmul").wait_for()
+    page.get_by_text("They diverge at combine_batch_matmul").wait_for()
     _settle(page)
     page.get_by_role("heading", name="Programs beside each other").scroll_into_view_if_needed()
     page.locator(".rs[data-ready]").nth(1).scroll_into_view_if_needed()

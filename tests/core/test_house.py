@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3680,
-    "commands": 3372,
+    "commands": 3370,
     "core": 1314,
     "engine": 41259,
-    "passes": 11143,
+    "passes": 11139,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25221,
+    "viz": 25219,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
