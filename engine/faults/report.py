@@ -531,7 +531,7 @@ def _how(facts: Facts) -> Passage:
         return Passage(title, words, _USAGE, "sh")
     does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
     words = f"This script {does} while the fault shows, and ends well once it is fixed."
-    ours = "" if facts.calls else f" And relascope {__version__}, of which only passes are called."
+    ours = "" if facts.calls else f" And relascope {__version__}, for its passes alone."
     return Passage(title, f"{words} Needs: {need}{ours}", facts.pasted, "python")
 
 

@@ -1,4 +1,4 @@
-"""What a file is, told by its content: one row a format.
+"""Tells a file's format from its content; one row a format.
 
 Nothing of a file is read here but its first bytes, and what is in it is checked by its reader.
 """
@@ -63,7 +63,7 @@ FORMATS = (
 
 
 def format_in(head: bytes) -> Format | None:
-    """What begins with these bytes, of which there are `ANY` or all; None where it is none."""
+    """The format that begins with these bytes, `ANY` of them or the whole file; None if unknown."""
     return next((f for f in FORMATS if f.is_it(head)), None)
 
 
