@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -59,16 +61,28 @@ def link(module: Any, load: Callable[[str], Any]) -> None:
     module.import_module(found)
 
 
-def unchecked(passes: Any, key: str) -> Any:
-    """While it is entered, kernels built in TVM's contexts for passes do not check the shapes and
-    dtypes of their arguments, as those of other targets do: that is a third of the code."""
-    context = passes.PassContext
+@contextmanager
+def quickly(runtime: Any, passes: Any, key: str, left_out: Sequence[str]) -> Iterator[None]:
+    """While it is entered, builds for `QUICK` do without these passes, and their kernels do not
+    check the shapes and dtypes of their arguments, as those of other targets do: that is a third of
+    the code. The key is that of TVM's contexts for `passes`."""
+    make, context = runtime.make, passes.PassContext
 
     def unchecking(*args: Any, config: dict[str, Any] | None = None, **named: Any) -> Any:
         return context(*args, config={**(config or {}), key: True}, **named)
 
+    def quick(program: Any, options: Any, instruments: Sequence[Any] = ()) -> Any:
+        if options.target != QUICK:
+            return make(program, options, instruments)
+        options = replace(options, disabled=(*options.disabled, *left_out))
+        with patch.object(passes, "PassContext", unchecking):
+            return make(program, options, instruments)
+
     unchecking.current = context.current
-    return patch.object(passes, "PassContext", unchecking)
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(runtime, "make", quick))
+        stack.enter_context(patch.object(runtime, "_builder", runtime._new_builder()))
+        yield
 
 
 def small_peaks() -> Any:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,21 +57,10 @@ def without_checks():
     """The kernels of `QUICK` builds check no arguments."""
     import tvm
 
-    from quick import QUICK, unchecked
+    from quick import quickly
     from relascope.engine.relax.building import runtime
 
-    make = runtime.make
-
-    def quick(mod, options, instruments=()):
-        if options.target != QUICK:
-            return make(mod, options, instruments)
-        options = replace(options, disabled=(*options.disabled, *left_out))
-        with unchecked(tvm.transform, "tirx.disable_assert"):
-            return make(mod, options, instruments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "make", quick)
-        patch.setattr(runtime, "_builder", runtime._new_builder())
+    with quickly(runtime, tvm.transform, "tirx.disable_assert", left_out):
         yield
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,21 +46,10 @@ def unfolded():
     each. Their kernels check no arguments."""
     import tvm
 
-    from quick import QUICK, unchecked
+    from quick import quickly
     from relascope.engine.relay.building import runtime
 
-    make = runtime.make
-
-    def quick(function, options, instruments=()):
-        if options.target != QUICK:
-            return make(function, options, instruments)
-        options = replace(options, disabled=(*options.disabled, "FoldConstant"))
-        with unchecked(tvm.transform, "tir.disable_assert"):
-            return make(function, options, instruments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtime, "make", quick)
-        patch.setattr(runtime, "_builder", runtime._new_builder())
+    with quickly(runtime, tvm.transform, "tir.disable_assert", ["FoldConstant"]):
         yield
 
 
