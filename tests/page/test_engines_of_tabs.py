@@ -1,6 +1,7 @@
 """Engines end when their tabs do, and rest while nobody asks them anything."""
 
-from unittest.mock import Mock, call
+from functools import partial
+from unittest.mock import Mock, call, create_autospec
 
 import pytest
 
@@ -12,7 +13,8 @@ from relascope.viz.panels.shell import tab_engines
 @pytest.fixture
 def engines(monkeypatch):
     client = {"idle": 0.0, "limits": of_page()}
-    monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: Mock(**client))
+    make = partial(create_autospec, tab_engines.EngineClient, instance=True, **client)
+    monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: make())
     monkeypatch.setattr(tab_engines, "time", Mock(**{"monotonic.return_value": 1000.0}))
     monkeypatch.setattr(tab_engines, "_look_after", lambda engines: None)
     monkeypatch.setattr(tab_engines, "most_of_page", lambda: 3)
