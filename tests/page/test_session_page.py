@@ -111,6 +111,9 @@ def test_what_was_found_is_kept_with_the_session_and_run_again_from_its_file(
     replay.write(file, replace(kept, model=replace(kept.model, seed=WRONG_SEED)), None)
     assert main(["replay", str(file)], shared_fake) == 1
     assert "gradient of" in capsys.readouterr().out
+    replay.write(file, replace(kept, results={"accuracy": {}}), None)
+    main(["replay", str(file), "--json"], shared_fake)
+    assert json.loads(capsys.readouterr().out)["results"]["accuracy"]["rows"], "on its own inputs"
     again = opened(session=entry.id)
     assert again.session_state["keep_repeats"] == 7
     assert [t.title for t in again.session_state["history"].values()] == ["bert_layer, training"]

@@ -183,12 +183,12 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
         return error_facts(here(target), ask("check", request(target)))
 
     def report(one: state.Accuracy) -> state.Accuracy:
-        name, stages = here(one.target), stages_of(session.ir, source, pipeline, one.inputs)
-        others = one.inputs == own_inputs(source)
+        name, kinds = here(one.target), one.inputs or own_inputs(source)
+        stages, others = stages_of(session.ir, source, pipeline, kinds), kinds == own_inputs(source)
         stages, _ = accuracy.of_program(ask, stages, name, source.training, others)
         tried = accuracy.each(stages, lambda stage: accuracy.run(ask, stage, name))
         rows = [row for _, found in tried for row in found]
-        return saved_accuracy(name, one.inputs, rows)
+        return saved_accuracy(name, kinds, rows)
 
     def search(one: state.SavedSearch) -> state.SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)

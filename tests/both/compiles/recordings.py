@@ -302,7 +302,7 @@ def test_a_fault_of_the_recorder_ends_the_recording_and_not_the_compile(
 
 
 def test_levels_are_named_and_nothing_but_python_is_needed_until_it_records(tmp_path):
-    with pytest.raises(ValueError, match="choose of names, text, graphs, modules"):
+    with pytest.raises(ValueError, match="choose from names, text, graphs, modules"):
         Record(tmp_path / "run.rsc", "all")
     unwanted = "{'numpy', 'streamlit', 'torch', 'tvm'}"
     code = f"import sys, relascope.recorder.reading; sys.exit(bool({unwanted} & {{*sys.modules}}))"

@@ -49,7 +49,7 @@ def test_a_page_that_fails_is_not_listed(tmp_path, chromium):
 
 
 def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
-    with pytest.raises(RuntimeError, match="No sample"):
+    with pytest.raises(RuntimeError, match="There is no sample"):
         gallery.relascope(("graph", "nothing_like_it"), tmp_path / "page.html")
 
 

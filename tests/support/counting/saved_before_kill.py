@@ -17,11 +17,17 @@ HANDED = "handed."
 _LENGTH = 8  # bytes
 
 
+_handed: list[int] = []
+
+
 def coverage_init(registry, options) -> None:
-    kill, save = os.killpg, Coverage.save
     folder = os.path.dirname(os.environ["COVERAGE_FILE"])
-    how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    handed = os.open(f"{folder}/{HANDED}{os.getpid()}", how | os.O_APPEND, 0o600)
+    how = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND
+    _handed.append(os.open(f"{folder}/{HANDED}{os.getpid()}", how, 0o600))
+    if len(_handed) > 1:  # forked: all but the file is there
+        os.close(_handed.pop(0))
+        return
+    kill, save = os.killpg, Coverage.save
 
     def saved(group: int, number: int) -> None:
         counted = Coverage.current()
@@ -39,7 +45,7 @@ def coverage_init(registry, options) -> None:
         os.makedirs(folder, exist_ok=True)
         save(self)
         data = self.get_data().dumps()
-        os.write(handed, len(data).to_bytes(_LENGTH, "big") + data)
+        os.write(_handed[0], len(data).to_bytes(_LENGTH, "big") + data)
 
     os.killpg, Coverage.save = saved, handed_over
 
