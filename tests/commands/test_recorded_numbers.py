@@ -9,7 +9,7 @@ from command_line import document
 from page import press, whole_page, words
 from relascope.viz.panels.shell import keeping
 
-pytestmark = [pytest.mark.engine, pytest.mark.exhaustive]
+pytestmark = pytest.mark.engine
 
 SCRIPTS = Path(__file__).parents[1]
 OPEN = """
@@ -28,9 +28,12 @@ tvm.compile(Module, tvm.target.Target("llvm"))
 BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
 
 
-@pytest.fixture(params=["relay", "relax"])
-def compiled(request, tmp_path):
-    script, path = SCRIPTS / request.param / "support" / "wrong_pass.py", tmp_path / "run.rsc"
+@pytest.fixture(
+    scope="module", params=[pytest.param("relay", marks=pytest.mark.exhaustive), "relax"]
+)
+def compiled(request, tmp_path_factory):
+    script = SCRIPTS / request.param / "support" / "wrong_pass.py"
+    path = tmp_path_factory.mktemp("recorded") / "run.rsc"
     program = [sys.executable, str(script)]
     if request.param == "relay":  # whose TVM lies in another package
         program[1:] = ["-c", f"{BOOT}import runpy; runpy.run_path({str(script)!r})"]
@@ -57,6 +60,7 @@ def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
     assert "makes the test fail: exit status 1" in found["bisection"]["verdict"]
 
 
+@pytest.mark.exhaustive
 def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_path):
     script, path = tmp_path / "script.py", str(tmp_path / "run.rsc")
     script.write_text(OPEN)
