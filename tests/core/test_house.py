@@ -41,7 +41,7 @@ LINES = {
     "passes": 11139,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25219,
+    "viz": 25223,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sys
+from types import SimpleNamespace
 from unittest.mock import Mock, call
 
 import pytest
@@ -15,6 +17,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
 from relascope.viz.panels.steps.step_list import catch_up
 from relascope.viz.rows.step_list import rows as step_rows
@@ -66,6 +69,8 @@ def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(p
 def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     state, done = {}, Mock()
     monkeypatch.setattr(st, "session_state", state)
+    here = sys.modules[catch_up.__module__]
+    monkeypatch.setattr(here, "current", lambda screen: SimpleNamespace(pipeline="ab"))
     catch_up(done)
     session = state["step_list_done"][0]
     deeds = [{"number": 1, "what": "select", "row": 2}]
@@ -73,12 +78,24 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     catch_up(done)
     catch_up(done)
     deeds.append({"number": 2, "what": "move", "row": 2, "to": 1})
+    deeds.append({"number": 3, "what": "switch", "row": 3, "enabled": False})  # there was one
     catch_up(done)
     assert done.mock_calls == [call.select(row=2), call.move(row=2, to=1)]
     # A browser that comes back after the app's end tells what an earlier one has done.
-    state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 3}]}}
+    state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 4}]}}
     catch_up(done)
     assert len(done.mock_calls) == 2
+
+
+def test_a_field_of_a_step_that_is_gone_changes_nothing(page):
+    key = sidebar.pipeline_key("relay", False, "tvm")
+    page.session_state[key] = "cse|convert_layout"
+    open_tab(page, "Passes")
+    (field, *_) = (s for s in page.selectbox if str(s.key).startswith("parameter_1"))
+    field.set_value("NCHW")
+    page.session_state[key] = "cse"
+    assert not settle(page.run()).exception
+    assert page.session_state[key] == "cse"
 
 
 def test_next_change_walks_over_what_the_step_touched(page):

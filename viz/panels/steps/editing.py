@@ -100,7 +100,10 @@ def _field(
         except ValueError as wrong:
             st.session_state[_REFUSED] = key, str(wrong)
             return
-        change(now()[0].with_parameter(index, parameter.name, new or None), None)
+        pipeline, _ = now()
+        # A pipeline that was pasted meanwhile may have no such step.
+        if [s.name for s in pipeline.steps[index : index + 1]] == [step.name]:
+            change(pipeline.with_parameter(index, parameter.name, new or None), None)
 
     label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
     more: dict[str, Any] = {"key": key, "on_change": changed, "help": parameter.about or None}

@@ -74,8 +74,7 @@ class StepList:
 
     def select(self, row: int) -> None:
         """Choose it."""
-        if row <= len(current(self.screen).pipeline):
-            _choose(current(self.screen), row - 1)
+        _choose(current(self.screen), row - 1)
 
     def switch(self, row: int, enabled: bool) -> None:
         """Switch it on or off."""
@@ -127,7 +126,9 @@ def catch_up(pipeline: StepList) -> None:
             done = deed["number"]
             st.session_state[_DONE] = session, done
             given = {k: v for k, v in deed.items() if k not in ("number", "what")}
-            getattr(pipeline, deed["what"])(**given)
+            # A pipeline that was pasted meanwhile may have fewer rows.
+            if deed["what"] == "add" or deed["row"] <= len(current(pipeline.screen).pipeline):
+                getattr(pipeline, deed["what"])(**given)
 
 
 def _counted() -> tuple[str, int]:
