@@ -106,7 +106,7 @@ def check(command: Command) -> Document:
     stages, also = accuracy.of_program(command, stages, target, training, not args.inputs)
     tried = accuracy.each(stages, lambda stage: accuracy.run(command, stage, target))
     rows = [row for _, found in tried for row in found]
-    info = command("load", stages[0].source, True)
+    info = command("load", accuracy.opened(stages, training), True)
     document = tables.accuracy_document(args.model, command.engine, target, rows, info.against)
     document["verdict"] = " ".join(filter(None, (document["verdict"], info.unjudged, *also)))
     verdicts = {row["verdict"] for row in document["inputs"]}

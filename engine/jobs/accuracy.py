@@ -236,6 +236,12 @@ def with_inputs(stages: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, .
     return tuple(replace(s, source=replace(s.source, values=k)) for s in stages for k in kinds)
 
 
+def opened(stages: Sequence[Stage], training: bool) -> ModelSource:
+    """The source that says what the model is: in the mode that was asked for, since what was traced
+    in train mode opens in no other. Its inference is a stage that fails."""
+    return next((s.source for s in stages if s.source.training == training), stages[0].source)
+
+
 def of_program(
     ask: Ask, stages: Sequence[Stage], target: str, training: bool, others: bool
 ) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
@@ -245,7 +251,7 @@ def of_program(
     so has one that quantizes. With `others`, the first stage of such a program runs on other runs
     than the sample, too. Raises EngineError where it cannot be opened.
     """
-    info: ModelInfo = ask("load", stages[0].source)
+    info: ModelInfo = ask("load", opened(stages, training))
     others = others and info.against != PYTORCH
     if info.against == PYTORCH and not in_steps(info.graph):
         return tuple(stages), ()

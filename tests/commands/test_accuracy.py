@@ -214,6 +214,16 @@ def test_a_program_that_quantizes_is_checked_in_the_one_precision_that_it_has():
     assert kept[0].source.dtype == "float32"
 
 
+def test_what_was_traced_in_train_mode_has_its_training_stages():
+    def ask(method, source):
+        if not source.training:
+            raise EngineError("input", "This trace was taken in train mode.")
+        return SimpleNamespace(graph=SimpleNamespace(nodes=[]), against="PyTorch")
+
+    stages = accuracy.plan("relay", ModelSource("mlp"), FORWARD, TRAINING)
+    assert accuracy.of_program(ask, stages, "llvm", True, False)[0] == stages
+
+
 def test_a_cancelled_stage_is_no_row():
     def ask(method, *arguments):
         raise EngineError("cancelled", "Cancelled.")

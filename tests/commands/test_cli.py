@@ -113,7 +113,8 @@ def test_compare_is_a_word_for_diff_with_the_other_engine_and_says_which_one_fai
     assert {k: v for k, v in data.items() if k not in (*timed, "model")} == {
         k: v for k, v in found.items() if k not in timed
     }
-    assert data["model"] == "mlp" and data["verdict"].startswith("They start from different code")
+    assert data["model"] == "mlp"
+    assert data["verdict"].startswith("They start from different programs")
     assert (found["a"]["engine"], found["b"]["engine"]) == ("relay", "relax")
     assert found["first_difference"]["pass"] is None
     seed = str(page_session.RELAX_SEED)

@@ -37,11 +37,11 @@ LINES = {
     "bench": 3680,
     "commands": 3370,
     "core": 1314,
-    "engine": 41259,
+    "engine": 41265,
     "passes": 11139,
     "recorder": 1462,
     "samples": 570,
-    "viz": 25223,
+    "viz": 25224,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -22,6 +22,7 @@ Row = dict[str, Any]
 
 SLOWER, LEAST = 1.5, 0.005
 """A pass is slower that takes `SLOWER` times as long and `LEAST` seconds more."""
+_APART = "They start from different programs"
 SURE = 0.9  # pairs that are less sure than this are counted as such
 
 
@@ -121,7 +122,7 @@ def _first_difference(
     """The first step after which the programs differ, with what differs there."""
     begun = program(-1, -1)
     if begun is not None and not begun["same"]:
-        return {"pass": None, "a": -1, "b": -1, "why": "They start from different code.", **begun}
+        return {"pass": None, "a": -1, "b": -1, "why": f"{_APART}.", **begun}
     texts: Row | None = None
     at = {"a": -1, "b": -1}
     for row in rows:
@@ -276,7 +277,7 @@ def verdict(document: Row) -> str:
     said = []
     if first is not None:
         name = first["pass"]
-        said.append("They start from different code" if name is None else f"They diverge at {name}")
+        said.append(_APART if name is None else f"They diverge at {name}")
     if end is not None:
         counts = end["counts"]
         words = [f"{counts[k]} {k}" for k in ("changed", "added", "removed") if counts[k]]

@@ -83,7 +83,7 @@ def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):
     sample = {"keep_against": "sample", "keep_against_sample": "mlp", "keep_against_ir": "relax"}
     page = put(page, **sample)
     assert set(clients) == {"relay", "relax"}
-    assert "They start from different code" in words(page)
+    assert "They start from different programs" in words(page)
 
 
 def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
