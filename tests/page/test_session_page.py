@@ -114,6 +114,11 @@ def test_what_was_found_is_kept_with_the_session_and_run_again_from_its_file(
     replay.write(file, replace(kept, results={"accuracy": {}}), None)
     main(["replay", str(file), "--json"], shared_fake)
     assert json.loads(capsys.readouterr().out)["results"]["accuracy"]["rows"], "on its own inputs"
+    # Pages of a process are as another process happens to have them.
+    grown = [{**step, "kept_bytes": step["kept_bytes"] + 4096} for step in kept.results["steps"]]
+    replay.write(file, replace(kept, results={**kept.results, "steps": grown}), None)
+    assert main(["replay", str(file)], shared_fake) == 0
+    capsys.readouterr()
     again = opened(session=entry.id)
     assert again.session_state["keep_repeats"] == 7
     assert [t.title for t in again.session_state["history"].values()] == ["bert_layer, training"]

@@ -35,7 +35,7 @@ from relascope.viz.sessions import state
 
 Results = dict[str, Any]
 _CLOSE = 0.01  # relative, of an error that is over its limit
-_SKIPPED = ("where", "hint", "target", "measured", "median_ms", "share", "verdict")
+_SKIPPED = ("where", "hint", "target", "measured", "median_ms", "share", "verdict", "kept_bytes")
 _TITLES = {"accuracy": "Accuracy report", "bisection": "Bisection", "profile": "Kernels"}
 _OF_TRIES = ("outcome", "worst", "max_abs", "max_rel", "limit")
 _NUMBERS = ("max_abs", "max_rel", "scale", "spread", "limit", "worst", "dtype")
