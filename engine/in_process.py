@@ -34,11 +34,11 @@ def load_engine(ir: str) -> Backend:
 
         return RelayBackend()
     if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
-        message = "A TVM with Relay is already imported here, and two TVMs do not get on."
+        message = "A TVM with Relay is already imported, and a process can hold only one TVM."
         hint = "Dispatch all modules of a process through the same engine."
         raise EngineError("engine", message, str(sys.modules["tvm"].__file__), hint)
     if importlib.util.find_spec("tvm") is None:
-        hint = "Install the package apache-tvm: it is in requirements.txt."
+        hint = "Install the Python package apache-tvm, which requirements.txt lists."
         raise EngineError("engine", "The Relax engine's TVM is not installed.", sys.prefix, hint)
     from relascope.engine.relax.session import RelaxBackend
 

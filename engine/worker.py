@@ -259,7 +259,7 @@ class _Worker:
         except BaseException as error:  # also SystemExit: the session has no say in our end
             explained = explain(error, method)
             if self.session is None:
-                explained.hint = "The engine could not start; its log has the whole story."
+                explained.hint = "The engine could not start; its log has the details."
             traceback.print_exc()
             sys.stderr.flush()
             return failed, explained

@@ -74,7 +74,7 @@ def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     """
     cap = os.environ.get(SETTING, "")
     if cap not in ("", _AVX2):
-        message = f"{SETTING} is {cap!r}, which is no cap on the processor."
+        message = f"{SETTING} is {cap!r}, an unknown cap on the processor."
         raise EngineError("target", message, SETTING, f"Unset it, or set it to {_AVX2}.")
     try:
         first = path.read_text().split("\n\n")[0]

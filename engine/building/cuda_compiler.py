@@ -76,7 +76,7 @@ def compile_cuda(source: str, arch: str, form: str) -> bytes:
                 raise
     if nvcc is None:
         raise RuntimeError(
-            "Neither nvcc nor nvrtc is here: install CUDA's toolkit, or the Python package "
+            "Neither nvcc nor nvrtc is here: install the CUDA toolkit or the Python package "
             "nvidia-cuda-nvrtc"
         )
     return _by_nvcc(nvcc, source, arch, form)

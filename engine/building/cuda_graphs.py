@@ -17,7 +17,7 @@ from relascope.engine.building.executables import Compiled, OwnMemory, Tensors, 
 GRAPHS = "-graphs=cuda"
 """What a CUDA target says to have each function recorded once, and launched as a whole."""
 
-ON_GPU = (("cuda",), "CUDA graphs are NVIDIA's.")
+ON_GPU = (("cuda",), "CUDA graphs need an NVIDIA GPU.")
 """See `target_text.refuse_elsewhere`."""
 
 _WARM_UP = 2
@@ -53,7 +53,7 @@ class Recorded(Compiled):
             try:
                 self._replay, self._results = record(lambda: self.function.run(arguments, kept))
             except RuntimeError as error:
-                message = f"This program cannot be a CUDA graph: {lines_of(error)[0]}"
+                message = f"This program cannot run as a CUDA graph: {lines_of(error)[0]}"
                 hint = f"Leave out {GRAPHS}."
                 raise EngineError("target", message, self.target, hint) from error
             self._recorded = key

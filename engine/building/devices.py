@@ -37,8 +37,8 @@ _SPELLINGS = (
 _GPUS = {
     "cuda": "an NVIDIA GPU",
     "metal": "an Apple GPU",
-    "vulkan": "a GPU, by Vulkan",
-    "opencl": "a device, by OpenCL",
+    "vulkan": "a GPU through Vulkan",
+    "opencl": "a device through OpenCL",
 }
 _MOST_GPUS = 64
 TVMS_OWN = "TVM's own kernels"
@@ -102,7 +102,7 @@ class Tvm:
         given = np.arange(64, dtype="float32")
         try:
             if not np.array_equal(self.run(target, device, given), given * 2 + 1):
-                return "a small function gave wrong numbers."
+                return "a small function returned wrong numbers."
         except Exception as error:  # whatever keeps it from running is the answer to the question
             on_gpu = gpu_faults.gpu_fault(error)
             return f"{on_gpu.message} {on_gpu.hint}" if on_gpu else lines_of(error)[-1]
@@ -145,7 +145,7 @@ class Tvm:
         for option, words in self.cuda_ways.items():
             name = f"{gpu.name} {option}".rstrip()
             problem = self.attempt(name, device) if option else ""
-            missing = f"TVM sees it but cannot use it so: {problem}" if problem else ""
+            missing = f"TVM sees it but cannot use it this way: {problem}" if problem else ""
             found.append(
                 replace(gpu, name=name, kernels=words, runs_here=not problem, missing=missing)
             )
@@ -176,14 +176,14 @@ class Tvm:
     def _absent(self, kind: str) -> str:
         """Why there is no device of a kind, in a sentence."""
         if not self._writes(kind):
-            return f"This TVM was built without {kind}: it writes no code for it."
+            return f"This TVM was built without {kind}, so it cannot generate code for it."
         if kind == "cuda":
             return self.cuda_missing() or (
-                "There is no NVIDIA GPU here, or its driver shows none to this process."
+                "There is no NVIDIA GPU here, or the driver hides it from this process."
             )
         if not self._drives(kind):
-            return f"This TVM writes code for {kind}, but was built without what drives it."
-        return f"There is no device here that {kind} drives."
+            return f"This TVM generates code for {kind}, but was built without its runtime."
+        return f"{kind} finds no device here."
 
     def examine(self, target: str) -> Target:
         kind = str(self.parse(target).kind)
@@ -194,16 +194,15 @@ class Tvm:
                 return Target(target, words, False, missing)
             return self._tried(target, words, self.module.cpu(0))
         if not self._writes(kind):
-            message = f"This TVM was built without {kind}, so it cannot write code for it."
             hint = "Choose another kind, such as llvm or cuda."
-            raise EngineError("target", message, target, hint)
+            raise EngineError("target", self._absent(kind), target, hint)
         index = gpu_index(target)
-        words, kernels = _GPUS.get(kind, f"a device, by {kind}"), self._kernels(target)
+        words, kernels = _GPUS.get(kind, f"a device through {kind}"), self._kernels(target)
         if kind not in _GPUS or not self._drives(kind) or not self.module.device(kind, 0).exist:
             return Target(target, words, False, self._absent(kind), kernels)
         device = self.module.device(kind, index)
         if not device.exist:
-            missing = f"There is no GPU with the number {index} here."
+            missing = f"There is no GPU number {index} here."
             return Target(target, words, False, missing, kernels)
         return replace(self._tried(target, _gpu_words(kind, device), device), kernels=kernels)
 
@@ -239,7 +238,7 @@ class Tvm:
         wanting = lacking(frozenset(used), cpu_info())
         if not wanting:
             return ""
-        return f"This machine's processor lacks what such code may use: {', '.join(wanting)}."
+        return f"Its code may use features that this processor lacks: {', '.join(wanting)}."
 
     def new_target(self, target: str, make: Callable[[], Any]) -> Any:
         """A target of this TVM's, checked against LLVM.
@@ -250,9 +249,9 @@ class Tvm:
         """
         kind, options = split(target)
         if kind == "rocm":
-            message = "relascope does not build for AMD's GPUs: no TVM of the Python packages runs "
+            message = "relascope does not build for AMD's GPUs: no packaged TVM supports them."
             hint = "`relascope engines` lists what runs here."
-            raise EngineError("target", f"{message}there.", target, hint)
+            raise EngineError("target", message, target, hint)
         codegen = self.module.target.codegen
         asked = hasattr(codegen, "llvm_get_targets")  # an older TVM cannot say what its LLVM has
         if asked:
@@ -274,7 +273,7 @@ def _check_processor(target: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
         message = f"LLVM knows no processor {name!r} of this architecture."
-        hint = f"Perhaps one of {', '.join(close)}; or leave -mcpu out."
+        hint = f"Name another, such as {', '.join(close)}; or leave out -mcpu."
         raise EngineError("target", message, target, hint)
 
 
@@ -282,7 +281,7 @@ def _check_features(target: str, features: str, has: Collection[str]) -> None:
     for feature in features.split(","):
         if feature[:1] == "+" and feature[1:] not in has:
             message = f"LLVM knows no feature {feature[1:]!r} of this architecture."
-            hint = "Write -mattr=+avx2,+fma, say, or leave it out."
+            hint = "Write, for example, -mattr=+avx2,+fma, or leave it out."
             raise EngineError("target", message, target, hint)
 
 

@@ -22,8 +22,8 @@ reason where there is no compiler, or where it refuses."""
 
 _LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal"}
 _NOT_WRITTEN = (
-    "This TVM cannot write the library out, for it has no runtime for this GPU: there is the "
-    "kernels' code alone."
+    "This TVM has no runtime for this GPU and cannot export the library: only the code of its "
+    "kernels is here."
 )
 
 
@@ -148,8 +148,8 @@ def _on_device(
             machine |= elf.registers(cubin)
             ptx = compile_cuda(source, "ptx").decode("utf-8", "replace")
         except Exception as error:  # without a compiler the source is still to be had
-            what = "The CUDA source was made and not compiled, so there is no machine code and no"
-            notes.append(f"{what} size of it. {_reason(error)}.")
+            what = "The CUDA source was not compiled, so machine code and its size are missing."
+            notes.append(f"{what} {_reason(error)}.")
             sizes = None
             continue
         texts.setdefault("PTX", {}).update(kernel_code.device_functions(ptx))

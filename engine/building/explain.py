@@ -20,7 +20,7 @@ def explain(error: BaseException, method: str) -> EngineError:
     if on_gpu is not None:
         return on_gpu
     kind = _FAILED_KIND.get(method, "engine")
-    hint = "The engine goes on working; its log has the whole story."
+    hint = "The engine still works; its log has the details."
     if isinstance(error, RecursionError):
         message = "The program is nested too deeply for a pass written in Python."
         return EngineError(kind, message, method, "Try a smaller model, or a part of this one.")

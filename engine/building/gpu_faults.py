@@ -33,8 +33,8 @@ def _old_driver(match: re.Match[str], text: str) -> str:
     serves = ""
     if version:
         number = int(version[1])
-        serves = f": it serves CUDA up to {number // 1000}.{number % 1000 // 10}"
-    return f"The NVIDIA driver is too old for the CUDA that is used here{serves}."
+        serves = f": it supports CUDA up to {number // 1000}.{number % 1000 // 10}"
+    return f"The NVIDIA driver is too old for the CUDA in use{serves}."
 
 
 def _architecture(match: re.Match[str], text: str) -> str:
@@ -45,7 +45,7 @@ def _architecture(match: re.Match[str], text: str) -> str:
 
 def _library(match: re.Match[str], text: str) -> str:
     name = next(g for g in match.groups() if g)
-    return f"The library {name} is missing, which is needed to use the GPU."
+    return f"The library {name} is missing; the GPU needs it."
 
 
 _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] = (
@@ -53,8 +53,8 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
         r"CUDA:? out of memory|(CUDA_|cuda)Error_?(OutOf|Memory|OUT_OF_)\w*|"
         r"CUBLAS_STATUS_ALLOC_FAILED",
         _full,
-        "Take a smaller batch or fewer tokens, or a cut that saves less; or end what else uses the "
-        "GPU (nvidia-smi lists it).",
+        "Choose a smaller batch, fewer tokens, or a cut that saves less; or end other processes on "
+        "the GPU (nvidia-smi lists them).",
     ),
     (
         r"driver on your system is too old|driver version is insufficient for CUDA runtime|"
@@ -62,27 +62,27 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
         r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|unsupported display driver / cuda driver combination|"
         r"forward compatibility was attempted on non supported HW",
         _old_driver,
-        "Update the driver, or install a PyTorch that was built for the CUDA that it serves.",
+        "Update the driver, or install a PyTorch built for a CUDA that it supports.",
     ),
     (
         r"no kernel image is available for execution|CUDA_ERROR_NO_BINARY_FOR_GPU",
-        "What was compiled has no code for this GPU's architecture.",
-        "Take the target as the list of targets has it, with this GPU's own -arch=sm_…; where "
-        "PyTorch's own kernels lack it, install a PyTorch that was built for this GPU.",
+        "The compiled program has no code for this GPU's architecture.",
+        "Choose the target from the list of targets, with this GPU's own -arch=sm_…; if PyTorch's "
+        "own kernels fail, install a PyTorch built for this GPU.",
     ),
     (
         r"Unsupported gpu architecture '(\w+)'|Value '(\w+)' is not defined for option 'gpu-name'|"
         r"invalid value for --gpu-architecture(?: \(-arch\))?(?: '?(\w+))?",
         _architecture,
-        "Name another with -arch=sm_…, or install a CUDA toolkit of the GPU's time or later (the "
+        "Name another with -arch=sm_…, or install a CUDA toolkit at least as new as the GPU (the "
         "Python package nvidia-cuda-nvrtc has a compiler, too).",
     ),
     (
         r"CUDA_ERROR_INVALID_PTX|CUDA_ERROR_INVALID_IMAGE|device kernel image is invalid",
         "The driver refuses the code: it is for another architecture, or a kernel asks for more "
         "than this GPU has.",
-        "Take the target as the list of targets has it; what kernels ask for, `relascope compile` "
-        "lists.",
+        "Choose the target from the list of targets; `relascope compile` lists what each kernel "
+        "asks for.",
     ),
     (
         r"too many resources requested for launch|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|"
@@ -94,10 +94,10 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
     (
         r"illegal memory access|CUDA_ERROR_ILLEGAL_ADDRESS|unspecified launch failure|"
         r"CUDA_ERROR_LAUNCH_FAILED|misaligned address|device-side assert",
-        "A kernel on the GPU read or wrote where it must not, after which this process cannot use "
-        "the GPU any more.",
-        "Start the engine anew; with CUDA_LAUNCH_BLOCKING=1 in the environment the error comes "
-        "from the kernel at fault.",
+        "A kernel on the GPU read or wrote where it must not; this process can no longer use the "
+        "GPU.",
+        "Restart the engine. With CUDA_LAUNCH_BLOCKING=1 in the environment, the kernel at fault "
+        "raises the error.",
     ),
     (
         r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|CUDA_ERROR_NO_DEVICE|"
@@ -105,18 +105,18 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
         lambda match, text: (
             "This PyTorch was built without CUDA."
             if "not compiled" in match[0]
-            else "This process sees no GPU: there is none, no driver, or it is hidden."
+            else "This process sees no GPU: there is none, there is no driver, or it is hidden."
         ),
-        "Install PyTorch's build for CUDA, and the GPU's driver; CUDA_VISIBLE_DEVICES, where it is "
-        "set, must name the GPU. Or choose a target for the CPU.",
+        "Install PyTorch's build for CUDA and the GPU's driver; CUDA_VISIBLE_DEVICES, if set, must "
+        "name the GPU. Or choose a target for the CPU.",
     ),
     (
         r"(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nvrtc|nvrtc-builtins|nvJitLink)"
         r"[\w.-]*): cannot open shared object|"
         r"Could not load library (lib\w+\.so[\w.]*)|Unable to load any of \{(lib[\w.]+)",
         _library,
-        "Install it: the driver brings libcuda, PyTorch's build for CUDA or the Python packages "
-        "nvidia-…-cu12 the others; or name their folder in LD_LIBRARY_PATH.",
+        "Install it: libcuda comes with the driver, others with PyTorch's build for CUDA or the "
+        "Python packages nvidia-…-cu12. Or name its folder in LD_LIBRARY_PATH.",
     ),
 )
 """A fault by what is written of it; what to say, with what the match found; and what to do."""

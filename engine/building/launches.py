@@ -65,19 +65,19 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
     threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
     shared_kib = _SHARED.get(kind, 0) >> 10
     about: dict[str, Callable[[Launch], object]] = {
-        "have one thread in each block, the rest of the GPU's units idle": lambda x: x.threads == 1,
-        f"have fewer threads in each block than the {_WARP} that a GPU runs at a time": lambda x: (
+        "have one thread per block, which leaves most of the GPU idle": lambda x: x.threads == 1,
+        f"have fewer threads per block than the {_WARP} that a GPU runs at a time": lambda x: (
             1 < x.threads < _WARP and x.blocks > 1
         ),
-        "are scheduled by DLight's last rule: no other takes their sums, and one thread computes "
-        "each of them": lambda x: x.schedule.endswith("by one thread"),
-        "have more threads in a block than it may have, and will not run": lambda x: (
+        "are scheduled by DLight's last rule, because no other takes their sums: one thread "
+        "computes each sum": lambda x: x.schedule.endswith("by one thread"),
+        "have more threads per block than this GPU allows, and will not run": lambda x: (
             x.threads > threads
         ),
-        f"share more than the {shared_kib} KiB that a block may, and will not run": lambda x: (
+        f"share more than the {shared_kib} KiB of a block, and will not run": lambda x: (
             x.shared_bytes > shared
         ),
-        "keep values in memory beside registers": lambda x: x.spilled_bytes,
+        "spill registers to memory": lambda x: x.spilled_bytes,
     }
     for words, applies in about.items():
         names = [launch.name for launch in found if applies(launch)]

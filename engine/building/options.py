@@ -165,7 +165,7 @@ class Builder:
             message = f"{UNBUILT} for {target}: {_reason(lines_of(error))}"
             hint = "Choose another target, or a smaller part of the model."
             if _LEFT in str(error):
-                message = f"No pass lowers what TVM is left with: {_reason(lines_of(error))}"
+                message = f"No pass lowers an operator that is left: {_reason(lines_of(error))}"
                 raise EngineError("pass", message, target, "Run LegalizeOps again.") from error
             raise EngineError("target", message, target, hint) from error
 
@@ -331,7 +331,7 @@ def _reason(lines: list[str]) -> str:
     if at is None or at + 1 >= len(lines):
         # A module or a graph may stand behind it.
         return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1])
-    return f"LLVM refuses the code that TVM wrote ({lines[at + 1].rstrip('!')})"
+    return f"LLVM rejects the code that TVM generated ({lines[at + 1].rstrip('!')})"
 
 
 class _Structure:

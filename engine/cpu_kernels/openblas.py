@@ -28,9 +28,9 @@ FUNCTIONS = {"float32": "scipy_cblas_sgemm", "float64": "scipy_cblas_dgemm"}
 """By the type of the elements, the function of the library."""
 
 NOTE = (
-    "The library calls functions of the OpenBLAS in SciPy's wheels, scipy_cblas_sgemm say: load "
-    "that before it, its names for all to see. Convolutions, and products whose shapes are not "
-    "known, call functions that relascope registers in Python over PyTorch's."
+    "The library calls functions of the OpenBLAS in SciPy's wheels, such as scipy_cblas_sgemm: "
+    "load that first, with RTLD_GLOBAL. Convolutions, and products of unknown shapes, call "
+    "functions that relascope implements in Python with PyTorch."
 )
 """The note of a library that is built with it."""
 
@@ -69,8 +69,8 @@ def load() -> None:
     EngineError of kind "target" where it is not installed."""
     file = _file()
     if file is None:
-        message = f"OpenBLAS is not here: the SciPy installed has no {_FILE}."
-        hint = f"Install SciPy's wheel by requirements.txt, or leave out {OPENBLAS}."
+        message = f"OpenBLAS is not here: the installed SciPy has no {_FILE}."
+        hint = f"Install SciPy's wheel from requirements.txt, or leave out {OPENBLAS}."
         raise EngineError("target", message, OPENBLAS, hint)
     library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     library.scipy_openblas_set_num_threads(1)

@@ -83,7 +83,7 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     updates, backward = built.program.updates, built.step.has_backward
     outputs, updated = model.forward(), model.updated(updates)
     expected = _named(outputs, updated, model.gradients() if backward else {})
-    progress(0.5, "running what was built")
+    progress(0.5, "running the build")
     masks = built.masks(model.source.seed)
     outputs, captures = built.forward(masks)
     count = len(outputs) - len(updates)
@@ -91,8 +91,8 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     gradients = built.backward(masks, captures) if backward else {}
     found = _named(outputs[:count], updated, gradients)
     if set(found) != set(expected):
-        message = "What was built does not return what the model returns."
-        hint = "Report this; it is a fault of ours."
+        message = "The build does not return the model's results."
+        hint = "Report this: it is a bug in relascope."
         raise EngineError("engine", message, ", ".join(sorted(set(found) ^ set(expected))), hint)
     scales = {name: scale_of(tensor) for name, tensor in expected.items()}
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
@@ -129,8 +129,8 @@ def comparison(
     by nothing; `spread` finds that too, which takes longest."""
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
-        message = f"{name} has the shape {list(ours.shape)}, PyTorch's {list(theirs.shape)}."
-        raise EngineError("engine", message, name, "Report this; it is a fault of ours.")
+        message = f"{name} has the shape {list(ours.shape)}, and {list(theirs.shape)} in PyTorch."
+        raise EngineError("engine", message, name, "Report this: it is a bug in relascope.")
     if not theirs.numel():
         return Comparison(name, 0.0, 0.0, 0.0, dtype)
     if not theirs.is_floating_point() and not theirs.is_complex():
@@ -232,7 +232,7 @@ def _compiled(
     if baselines:
         torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
     for index, name in enumerate(baselines):
-        progress(index / len(baselines), f"{name}, which compiles first")
+        progress(index / len(baselines), f"compiling {name}")
         try:
             began = time.perf_counter()
             module = compiled(model, name)

@@ -25,8 +25,8 @@ def waited(device: torch.device) -> str:
     if device.type != "cuda":
         return ""
     return (
-        "Each time ends when the GPU has done all that it was given "
-        f"(torch.cuda.synchronize of {device}), TVM's kernels as PyTorch's."
+        "Each time ends when the GPU has finished all kernels, TVM's and PyTorch's "
+        f"(torch.cuda.synchronize of {device})."
     )
 
 

@@ -27,8 +27,8 @@ from relascope.passes.cost import known_flops, reads
 from relascope.passes.peak_memory import plan
 
 LOST = (
-    "TVM's build changed the program in a way that is not followed, so its kernels are not mapped "
-    "to nodes."
+    "TVM's build changed the program in a way that relascope does not follow, so its kernels are "
+    "not mapped to nodes."
 )
 
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
@@ -95,7 +95,7 @@ def profile(
         kernels += found
     measured = None
     if peaks is not None:
-        progress(0.98, "what the machine does at best")
+        progress(0.98, "measuring what the machine does at best")
         measured = peaks(tuple(dict.fromkeys(k.dtype for k in kernels if k.dtype)))
     nodes = (n for phase in runs for n in graphs[phase])
     weights = {n.id: n.bytes or 0 for n in nodes if n.kind in (Kind.PARAMETER, Kind.CONSTANT)}
@@ -105,7 +105,7 @@ def profile(
     figures = machine(), target, torch.get_num_threads(), repeats, shared, tuple(phases)
     notes = tuple(n for n in (built.note, *(w.note for w in profiled.values())) if n)
     if waits := waited(built.model.device):
-        notes += (f"{waits} While a kernel is timed, it is alone on the GPU.",)
+        notes += (f"{waits} Each kernel is timed alone on the GPU.",)
     drawn = sum(m.nbytes for m in masks.values())
     return Profile(*figures, comparisons, built.seconds, notes, measured, working_set, drawn)
 

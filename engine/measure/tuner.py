@@ -183,7 +183,7 @@ def _tune_one(
         records.add(place, records.CURVE, lines)
         progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
 
-    progress(0.0, f"{workload.name}: as it is built without records")
+    progress(0.0, f"{workload.name}: timing it without records")
     before = rival()
     progress(0.0, _words(workload, 0, trials, best, before))
     tuner.search(workload, own, trials, report)
@@ -197,7 +197,7 @@ def _words(
 ) -> str:
     words = f"{workload.name}: trial {made} of {trials}"
     words += "" if best is None else f", best {best:.4g} ms"
-    return words + ("" if before is None else f", {before:.4g} ms without")
+    return words + ("" if before is None else f", {before:.4g} ms without records")
 
 
 def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:

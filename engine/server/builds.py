@@ -139,7 +139,7 @@ class Builds:
         """What the device of a target does at best; see `engine.measure.peaks`. Turn 0 measures
         once, for profiles; another number measures anew."""
         set_threads(threads)
-        progress(0.0, "what the machine does at best")
+        progress(0.0, "measuring what the machine does at best")
         return self._peaks_of(target, dtypes, turn)
 
     def _peaks_of(self, target: str, dtypes: tuple[str, ...], turn: int) -> Peaks:

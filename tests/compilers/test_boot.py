@@ -164,10 +164,10 @@ def test_an_old_driver_without_the_right_runtime_still_boots_and_says_so(needs, 
     assert said["error"] < ELEMENTWISE
     real, _, note = said["libraries"]["libcuda.so.1"]
     assert real and len(wanted) - len(old) == 2
-    assert "too old for this TVM: it lacks 2 of the functions it calls" in note
+    assert "too old for this TVM: it lacks 2 of the functions that TVM calls" in note
     assert note in said["missing"]
     if not said["libraries"]["libcudart.so.12"][0]:
-        assert "driver is here, but not" in said["missing"]
+        assert "driver is installed, but not" in said["missing"]
         assert "nvidia-cuda-runtime-cu12" in said["missing"]
 
 
@@ -236,7 +236,7 @@ def no_tvm(monkeypatch, folder: Path) -> EngineError:
 
 def test_the_setting_names_no_tvm_that_works(monkeypatch, tmp_path):
     error = no_tvm(monkeypatch, tmp_path)
-    assert "holds no tvm" in error.message and error.where == str(tmp_path)
+    assert "has no package tvm" in error.message and error.where == str(tmp_path)
     assert "no folder" in no_tvm(monkeypatch, tmp_path / "nowhere").message
     (tmp_path / "python" / "tvm").mkdir(parents=True)
     assert "no Relay" in no_tvm(monkeypatch, tmp_path).message

@@ -224,5 +224,5 @@ def test_graphs_are_refused_or_left_out_in_words(recorded, monkeypatch):
         function.run({"x": torch.randn(2, 3), "w": torch.randn(2, 3)}, ["w"])
     function = Function()
     assert cuda_graphs.as_target_says(function, "cuda -libs=blas") is function
-    with refused("target", "CUDA graphs are NVIDIA.s"):
+    with refused("target", "CUDA graphs need an NVIDIA GPU"):
         refuse_elsewhere("llvm -graphs=cuda", {cuda_graphs.GRAPHS: cuda_graphs.ON_GPU})

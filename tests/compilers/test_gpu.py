@@ -72,12 +72,12 @@ def kernel(**facts):
 @pytest.mark.parametrize(
     ("facts", "part"),
     [
-        ({"threads": 1}, "one thread in each block"),
+        ({"threads": 1}, "one thread per block"),
         ({"threads": 8}, "fewer threads"),
         ({"schedule": "DLight's Fallback, each sum by one thread"}, "one thread computes each"),
         ({"threads": 2048}, "will not run"),
         ({"shared_bytes": 50_000}, "share more than the 48 KiB"),
-        ({"spilled_bytes": 4}, "in memory beside registers"),
+        ({"spilled_bytes": 4}, "spill registers to memory"),
     ],
 )
 def test_what_a_gpu_would_not_like_is_said(facts, part):

@@ -49,7 +49,7 @@ def test_what_moves_results_is_room():
 def test_a_refusal_is_a_sentence_of_ours_and_all_else_a_crash():
     refusal = judged.failed(EngineError("operator", "Cannot.", "aten::x"))
     assert (refusal["verdict"], refusal["where"]) == ("refused", "aten::x")
-    ours = EngineError("operator", "Cannot.", "", "Report this; it is a fault of ours.")
+    ours = EngineError("operator", "Cannot.", "", "Report this: it is a bug in relascope.")
     assert judged.failed(ours)["verdict"] == "crash"
     assert judged.failed(EngineError("engine", "It ended."))["verdict"] == "crash"
     with pytest.raises(ValueError, match="last") as caught:

@@ -23,8 +23,8 @@ from relascope.engine.relax.kernels.gpu_schedules import RULE, extents
 
 _NOTES = {
     OPENBLAS: NOTE,
-    BLAS: "The library calls functions that relascope registers in Python over PyTorch's, such as "
-    "relascope.matmul_nt; it runs beside relascope alone.",
+    BLAS: "The library calls functions that relascope implements in Python with PyTorch, such as "
+    "relascope.matmul_nt; it runs only beside relascope.",
 }
 
 

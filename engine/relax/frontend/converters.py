@@ -252,10 +252,8 @@ class Converter(ExportedProgramImporter):
         wanted = [tensor_type(v) for v in (value if isinstance(value, list | tuple) else [value])]
         if wanted != (found := _made_types(made)):
             theirs, ours = (", ".join(map(str, kinds)) for kinds in (wanted, found))
-            message = (
-                f"Relax's PyTorch frontend makes {ours} of {node.target}, and PyTorch {theirs}."
-            )
-            self.refuse(node, message)
+            message = f"{node.target} gives {ours} in Relax's PyTorch frontend"
+            self.refuse(node, f"{message}, and {theirs} in PyTorch.")
 
     def refuse(self, node: Node, message: str, hint: str = "") -> NoReturn:
         raise EngineError("operator", message, node.meta["origin"].where, hint)

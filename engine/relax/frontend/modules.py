@@ -154,7 +154,7 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
     """A module's kernels, and the functions that it calls by name; raises if it is not Relax's."""
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
-            raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, and no module"])
+            raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, not a module"])
         mod = tvm.IRModule({"main": mod})
     found: dict[str, None] = {}
     for var, function in mod.functions.items():
@@ -192,7 +192,7 @@ def _main(mod: Any, name: str) -> tuple[Any, str]:
         return functions["main"], ""
     if not functions:
         listed = ", ".join(every) or "none"
-        message = f"{name} has no function of Relax among those that it has: {listed}."
+        message = f"{name} has no function of Relax. Its functions: {listed}."
         raise EngineError("file", message[:400], name, "Give the module that calls them.")
     first, *others = functions
     listed = ", ".join(others)

@@ -36,7 +36,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         if isinstance(param.ty, relax.TensorType):
             kinds[said] = _tensor(known.get(said, param))
         else:
-            not_run = f"its argument {said} is {param.ty}, and no tensor"
+            not_run = f"its argument {said} is {param.ty}, not a tensor"
     check_params(params, kinds, name)
     inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
@@ -50,7 +50,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     result = closed.ret_ty
     parts = result.fields if isinstance(result, relax.TupleType) else [result]
     if strange := [str(p) for p in parts if not isinstance(p, relax.TensorType)]:
-        not_run = f"it returns {strange[0]}, and not a tensor or a tuple of tensors"
+        not_run = f"it returns {strange[0]}, not a tensor or a tuple of tensors"
     outputs = tensor_types(result)
     tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
     program = RelaxProgram(

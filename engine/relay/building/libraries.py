@@ -1,7 +1,7 @@
-"""What the Relay engine builds, as libraries to take apart, and their launches on a GPU.
+"""The Relay engine's builds, as libraries to take apart, and their launches on a GPU.
 
-TVM compiles CUDA's source while it builds. Here it gets no machine code, so that the source can be
-looked at without a compiler; such a build does not run, and is not kept.
+TVM compiles CUDA source while it builds. Here it gets no machine code, so that the source can be
+read without a compiler; such a build does not run and is not kept.
 """
 
 import math
@@ -25,11 +25,11 @@ _CALLBACK = "tvm_callback_cuda_compile"
 
 _NOTES = {
     OPENBLAS: NOTE,
-    BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope registers in "
-    "Python over PyTorch's; elsewhere it runs with a TVM that was built with MKL, if it has no "
-    "transposed convolution and none whose weight is an argument: those are PyTorch's too.",
+    BLAS: "The library calls tvm.contrib.mkl.matmul and batch_matmul, which relascope implements "
+    "in Python with PyTorch. Elsewhere it needs a TVM built with MKL, and must have no transposed "
+    "convolution and none whose weight is an argument: PyTorch computes those, too.",
     CUBLAS: "The library calls tvm.contrib.cublas.matmul and batch_matmul, which relascope "
-    "registers in Python over PyTorch's; elsewhere it runs with a TVM that was built with cuBLAS.",
+    "implements in Python with PyTorch. Elsewhere it needs a TVM built with cuBLAS.",
 }
 
 
@@ -45,7 +45,7 @@ def library(function: Function, phase: str, target: str) -> Library:
 
 @contextmanager
 def _source_alone() -> Iterator[None]:
-    """Leave CUDA's source uncompiled while TVM builds."""
+    """Leave CUDA source uncompiled while TVM builds."""
     theirs = tvm.get_global_func(_CALLBACK, allow_missing=True)
     tvm.register_func(_CALLBACK, lambda source, target: bytearray(b"\0"), override=True)
     try:

@@ -15,7 +15,7 @@ _FUNCTIONS = (tvm.ir.Op, tvm.ir.GlobalVar, relay.Function, relay.Constructor)
 
 
 def has_control_flow(mod: tvm.IRModule) -> bool:
-    """Whether a function of a module branches, keeps state, or calls what it computes."""
+    """Whether a function of a module branches, keeps state, or calls a computed function."""
     return any(
         isinstance(one, _CONTROL)
         or (isinstance(one, relay.Call) and not isinstance(one.op, _FUNCTIONS))
@@ -30,17 +30,16 @@ def _everything(mod: tvm.IRModule) -> Iterator[Any]:
 
 
 class VmModule:
-    """A module that was built for a target; a call runs "main" on arrays and gives its results,
-    flat. Raises EngineError of kind "target" where a function inside of another calls itself."""
+    """A module built for a target; a call runs "main" on arrays and returns its results, flat.
+    Raises EngineError of kind "target" if an inner function calls itself."""
 
     def __init__(self, mod: tvm.IRModule, target: Any, device: Any) -> None:
         for one in _everything(mod):
             if isinstance(one, relay.Let) and one.var in relay.analysis.free_vars(one.value):
-                message = f"The function {one.var.name_hint} inside of another calls itself"
-                why = f"{message}, on which TVM's passes fail."
+                why = f"TVM's passes fail: the inner function {one.var.name_hint} calls itself."
                 hint = "Make it a function of the module."
                 raise EngineError("target", why, str(target.kind), hint)
-        # Which it needs, and does itself from level 1 on.
+        # The virtual machine needs these passes; from level 1 on, its compiler runs them itself.
         for step in (relay.transform.ToANormalForm(), relay.transform.LambdaLift()):
             mod = step(relay.transform.InferType()(mod))
         self._machine = VirtualMachine(relay.vm.compile(mod, target=target), device)

@@ -58,8 +58,8 @@ class Profiled:
         plain = json.loads(ordinary.get_graph_json())["nodes"]
         if list(_names(plain).values()) != list(names.values()):
             self.note = (
-                "TVM built other kernels for being profiled than it builds otherwise, so these "
-                "times are not those of the program that is timed from end to end."
+                "TVM built different kernels for profiling, so these times are not those of the "
+                "program that is timed from end to end."
             )
         inside = {i: sorted(_inside(known[i].op.body)) if known else [] for i in self._kernels}
         self.kernels = tuple(

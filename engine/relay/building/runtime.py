@@ -321,8 +321,8 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     """A function of a program as it is given to TVM to build: alone, with what it calls put in.
     Raises EngineError of kind "target" where it has control flow, which only `build` takes."""
     if has_control_flow(_module_of(program, function)):
-        message = "Relay's virtual machine runs control flow, and its kernels are not taken apart."
-        hint = "Take a part of it without `if`, recursion and functions as values."
+        message = "Programs with control flow run on Relay's virtual machine, as a whole only."
+        hint = "Choose a part without `if`, recursion and functions as values."
         raise EngineError("target", message, options.target, hint)
     if len(program.mod.functions) > 1:
         function = _alone(program, function)

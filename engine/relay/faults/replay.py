@@ -58,11 +58,11 @@ array = tvm.nd.array
 def check_formed(mod: tvm.IRModule) -> None:
     main = mod["main"]
     if free := relay.analysis.free_vars(main):
-        raise ValueError(f"{free[0].name_hint} is read, and bound nowhere")
+        raise ValueError(f"{free[0].name_hint} is read but bound nowhere")
     if not relay.analysis.well_formed(main):
         raise ValueError("a variable is bound twice")
     if main._checked_type_ is None:
-        raise ValueError("it has no types; relay.transform.InferType gives them")
+        raise ValueError("it has no types: run relay.transform.InferType")
 
 
 def signature(mod: tvm.IRModule) -> tuple[dict[str, str], str]:

@@ -185,7 +185,8 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's needs scale and shift."""
         data, shape, gamma, beta, epsilon = inputs[:5]
         if len(shape) != 1:
-            self.refuse("Relay's layer norm takes one axis, the last.", "Flatten the others first.")
+            message = "Relay's layer norm normalises only the last axis."
+            self.refuse(message, "Flatten the axes to normalise into one.")
         size = int(shape[0])
         return self.norm(relay.op.nn.layer_norm, data, gamma, beta, size, epsilon, axis=-1)
 
@@ -242,7 +243,7 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's leaves out the update of the running statistics, where it keeps some."""
         if inputs[5] and inputs[3] is not None:
             message = (
-                "Instance norm in train mode updates its running statistics, which Relay cannot."
+                "Instance norm in train mode updates its running statistics; Relay cannot do that."
             )
             self.refuse(message, "Put it in eval mode, or build it without running statistics.")
         return super().instance_norm(inputs, input_types)
@@ -295,7 +296,8 @@ class Converter(CoreOperators, TypedConverter):
         if not whole or isinstance(base, float):
             return self.make_elemwise("power")(inputs, input_types)
         if not isinstance(exponent, int) or not 0 < exponent <= 64:
-            self.refuse("Powers of integers cannot be imported.", "Convert them to float before.")
+            message = "Powers of integers need a constant exponent from 1 to 64."
+            self.refuse(message, "Convert the base to float.")
         return reduce(relay.multiply, [base] * exponent)
 
     def of_bits(self, name: str) -> Convert:
@@ -477,7 +479,8 @@ class Converter(CoreOperators, TypedConverter):
                 rest = zip(padding[dimensions:], before, strict=True)
                 padding, count = [0] * dimensions + [end - p for end, p in rest], False
             if divisor is not None and "float" not in self.infer_type(data).dtype:
-                self.refuse("divisor_override of integers cannot be imported.", "Convert them.")
+                message = "Average pooling of integers takes no divisor_override."
+                self.refuse(message, "Convert the input to float.")
             options = {"count_include_pad": count or divisor is not None}
             made = op(data, kernel, strides, [1] * dimensions, padding, **options)
             if divisor is not None:
@@ -490,8 +493,8 @@ class Converter(CoreOperators, TypedConverter):
         """TVM's finds another element for a place that is no number."""
         flat = len(self.infer_shape(inputs[0])) == 4
         if inputs[3] and not (flat and (inputs[2], inputs[3]) != (1, 2)):
-            message = "Sampling beyond the border is not imported in this form."
-            self.refuse(message, 'Sample with padding_mode="zeros".')
+            message = "grid_sample with this padding_mode cannot be imported."
+            self.refuse(message, 'Use padding_mode="zeros".')
         return super().grid_sampler(inputs, input_types)
 
     def pad_common(self, mode: Any, pad_value: Any, inputs: Any, input_types: Any) -> Any:

@@ -75,7 +75,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     found = tensor_types(outputs)[: len(model.outputs_flat)]
     if found != model.outputs_flat:  # a file does not tell the types behind what it refuses
         ours, theirs = (", ".join(map(str, types)) for types in (found, model.outputs_flat))
-        message = f"Relay's PyTorch frontend makes a model of {ours}, and PyTorch {theirs}."
+        message = f"The model gives {ours} in Relay's PyTorch frontend, and {theirs} in PyTorch."
         raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,

@@ -23,7 +23,7 @@ def _asked(text: str, name: str, given: Arrays | None) -> tuple[str, list[np.nda
         with uncounted("asking PyTorch, operator by operator"):
             words, results = _process().ask(question, (given or {}).values())
     except (OSError, ValueError):
-        return "what ends its process, or there is no TVM with Relax", []
+        return "something that ends its process, or there is no TVM with Relax", []
     return words["why"], results
 
 

@@ -81,12 +81,12 @@ def read(pieces: Pieces, name: str) -> Any:
     "file" where it is none of Relay's; TVM raises anything else."""
     if pieces.format == "json":
         if is_relax_json(pieces.text):
-            message = f"{name} is JSON of a TVM that has no Relay."
-            raise EngineError("file", message, name, "Choose the engine Relax.")
+            message = f"{name} is JSON of a TVM without Relay."
+            raise EngineError("file", message, name, "Choose the Relax engine.")
         return tvm.ir.load_json(check_relay_json(pieces.text, name))
     if pieces.format != "relay":
         message = f"{name} is TVMScript, which is Relax."
-        raise EngineError("file", message, name, "Choose the engine Relax.")
+        raise EngineError("file", message, name, "Choose the Relax engine.")
     text, mark, metadata = pieces.text.partition(_METADATA)
     if mark:
         text = f"{text}{mark}\n{check_relay_json(metadata, name)}\n"
@@ -121,16 +121,16 @@ def _parsed(text: str, params: Mapping[str, Any]) -> Any:
 def _check(mod: Any, name: str) -> None:
     """Refuse what a module brings of code, or calls of code by its name."""
     if not isinstance(mod, tvm.IRModule):
-        raise not_read(name, "Relay", [f"it is a {type(mod).__name__}, and no module"])
+        raise not_read(name, "Relay", [f"it is a {type(mod).__name__}, not a module"])
     functions = {str(v.name_hint): f for v, f in mod.functions.items()}
     if "main" not in functions:
         listed = ", ".join(functions) or "none"
-        message = f'{name} has no function "main" among those that it has: {listed}.'
-        raise EngineError("file", message[:400], name, 'Call the one to look at "main".')
+        message = f'{name} has no function "main". Its functions: {listed}.'
+        raise EngineError("file", message[:400], name, 'Rename the one to open to "main".')
     for where, function in functions.items():
         if not isinstance(function, relay.Function):
-            message = f"{name} has {where}, which is a kernel of its own: that is code, and is not "
-            raise EngineError("file", message + "run.", where, _HINT)
+            message = f"{name} brings a kernel, {where}: that is code, and code is not run."
+            raise EngineError("file", message, where, _HINT)
         for one in everything(function):
             if isinstance(one, relay.Function):
                 keys = [str(k) for k in one.attrs.keys()] if one.attrs else []  # noqa: SIM118
@@ -138,7 +138,7 @@ def _check(mod: Any, name: str) -> None:
                     message = f"{where} of {name} has the attribute {strange[0]!r}, which no "
                     raise EngineError("file", message + "imported module has.", where, _HINT)
             elif isinstance(one, tvm.ir.Op) and str(one.name).startswith(_FOREIGN):
-                message = f"{where} of {name} calls {one.name}, which is code and no operator."
+                message = f"{where} of {name} calls {one.name}, which is code, not an operator."
                 raise EngineError("file", message, where, _HINT)
             elif isinstance(one, relay.Call) and one.attrs is not None:
                 _check_attributes(one, name)
@@ -167,7 +167,7 @@ def _check_attributes(call: Any, name: str) -> None:
             fits = isinstance(one, _PLAIN) or "virtual" in field.name
             todo += list(one) if isinstance(one, tvm.ir.Array) else []
         if not fits:
-            message = f"{name}: {call.op} has an attribute {field.name} that is none."
+            message = f"{name}: the attribute {field.name} of {call.op} is of a wrong type."
             raise EngineError("file", message[:300], str(field.name), _HINT)
 
 

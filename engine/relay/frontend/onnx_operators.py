@@ -17,7 +17,7 @@ def _value(of: Any) -> np.ndarray:
     """Of an input known at import; else a ValueError."""
     folded = fold_constant(of)
     if not isinstance(folded, relay.Constant):
-        raise ValueError("an input that decides shapes is not constant")
+        raise ValueError("an input that determines shapes is not constant")
     return np.asarray(folded.data.numpy())
 
 
@@ -66,7 +66,7 @@ def _split(inputs: Any, attrs: Mapping[str, Any]) -> Any:
 def _pad(inputs: Any, attrs: Mapping[str, Any]) -> Any:
     data, mode = inputs[0], attrs.get("mode", b"constant").decode()
     if mode not in ("constant", "edge", "reflect"):
-        raise ValueError(f"padding by the mode {mode}")
+        raise ValueError(f"its padding mode is {mode}")
     rank = len(infer_shape(data))
     pads = attrs.get("pads")
     pads = _value(inputs[1]) if pads is None else np.array(pads)

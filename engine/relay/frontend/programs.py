@@ -23,7 +23,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     main = mod["main"]
     kinds = {str(p.name_hint): _tensor(p, name) for p in main.params}
     if len(kinds) < len(main.params):
-        raise EngineError("file", f'Two arguments of "main" of {name} have one name.', name)
+        raise EngineError("file", f'Two arguments of "main" in {name} have the same name.', name)
     check_params(params, kinds, name)
     inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
@@ -38,7 +38,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         isinstance(result, tvm.ir.TupleType) and all(isinstance(f, tensor) for f in result.fields)
     )
     if not flat:
-        message = f'"main" of {name} returns {result}, and not a tensor or a tuple of tensors.'
+        message = f'"main" in {name} returns {result}, not a tensor or a tuple of tensors.'
         raise EngineError("file", message[:400], name, _HINT)
     outputs = tensor_types(result)
     tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
@@ -56,8 +56,8 @@ def _tensor(param: Any, name: str) -> TensorType:
     said, kind = str(param.name_hint), param.checked_type
     kinds = tensor_types(kind)
     if not isinstance(kind, tvm.ir.TensorType) or len(kinds) != 1:
-        message = f"The argument {said} of {name} is {kind}, and no tensor."
-        raise EngineError("input", message, said, "Take its tensors as arguments of their own.")
+        message = f"The argument {said} of {name} is {kind}, not a tensor."
+        raise EngineError("input", message, said, "Make its tensors separate arguments.")
     if any(not isinstance(d, int) for d in kinds[0].shape):
         message = f"The argument {said} of {name} leaves sizes open: {kinds[0]}."
         example = "x".join(str(d) if isinstance(d, int) else "1" for d in kinds[0].shape)

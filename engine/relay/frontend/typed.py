@@ -71,7 +71,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
         kind = source.meta["origin"].operator
         if made is None and self.node.users:
-            message = f"Relay's PyTorch frontend leaves out one of the results of {kind}."
+            message = f"Relay's PyTorch frontend leaves out a result of {kind}."
             self.refuse(message, REWRITE)
         typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
         if not isinstance(typed, relay.TensorType) or not isinstance(value, torch.Tensor):
@@ -83,7 +83,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         if found.shape == wanted.shape and self._castable(found.dtype, wanted.dtype):
             return _cast(made, wanted.dtype)
         if found != wanted:
-            message = f"Relay's PyTorch frontend makes {found} of {kind}, and PyTorch {wanted}."
+            message = f"{kind} gives {found} in Relay's PyTorch frontend, and {wanted} in PyTorch."
             self.refuse(message, REWRITE)
         return made
 

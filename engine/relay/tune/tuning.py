@@ -52,10 +52,7 @@ def tunable(tuned: Function, target: str, profiled: Profiled | None) -> Tunable:
         groups = profiled.groups
         found = None if groups is None else templates.matched(groups, function, options)
         if found is None:
-            message = (
-                "TVM's build changes this program so that its kernels cannot be told from each "
-                "other."
-            )
+            message = "TVM's build changes this program so that its kernels cannot be identified."
             raise EngineError("target", message, target, "Tune a smaller part of the model.")
         calls = found
     else:
@@ -119,7 +116,7 @@ class RelayTuner:
             return self._duel(workload.program, best_record(place))
         except Exception as wrong:  # whatever TVM makes of the operator
             why = lines_of(wrong)[-1][:200]
-            self.notes += (f"{workload.name} without records could not be timed: {why}",)
+            self.notes += (f"{workload.name} could not be timed without records: {why}",)
             return None
 
     def _duel(self, task: templates.Operator, record: str | None) -> tuple[float, float | None]:

@@ -122,8 +122,8 @@ def _accept_imported() -> None:
     import tvm
 
     if importlib.util.find_spec("tvm.relay") is None:
-        message = "A TVM without Relay is already imported here, and two TVMs do not get on."
-        hint = "Do not import tvm before the Relay engine, or run it in a process of its own."
+        message = "A TVM without Relay is already imported, and a process can hold only one TVM."
+        hint = "Start the Relay engine before you import tvm, or in another process."
         raise EngineError("engine", message, str(tvm.__file__), hint)
 
 
@@ -158,7 +158,7 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
             real = ctypes.CDLL(place, ctypes.RTLD_GLOBAL)
         except OSError as error:
             if os.sep in place:
-                broken = f"{place} is there but does not load ({error})."
+                broken = f"{place} exists but cannot be loaded ({error})."
             continue
         lacking = tuple(s for s in wanted if not hasattr(real, s.name))
         if not lacking:  # it may be a stub that this process has loaded before
@@ -166,7 +166,7 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
         # Symbols are looked up among all that is loaded, so what an old library lacks can come
         # from beside it, under another name.
         _load_stub(f"{name}.relascope", lacking)
-        what = f"{len(lacking)} of the functions it calls ({lacking[0].name} is one)"
+        what = f"{len(lacking)} of the functions that TVM calls, such as {lacking[0].name}"
         note = f"{place} is too old for this TVM: it lacks {what}. Update it to use the GPU."
         return CudaLibrary(name, True, place, note)
     return CudaLibrary(name, False, _load_stub(name, wanted), note=broken)
@@ -184,8 +184,8 @@ def _load_stub(name: str, wanted: tuple[Symbol, ...]) -> str:
             failures.append(str(error))
             continue
         return str(path)
-    message = f"A stand-in for {name}, which this machine lacks, could not be written and loaded."
-    hint = "Set XDG_CACHE_HOME or TMPDIR to a folder that may be written and executed from."
+    message = f"This machine lacks {name}, and a stub for it could not be written and loaded."
+    hint = "Set XDG_CACHE_HOME or TMPDIR to a folder where files may be written and executed."
     raise EngineError("engine", message, "; ".join(failures), hint)
 
 
@@ -239,11 +239,11 @@ def _read_bfloat16() -> None:
 def _explained(error: Exception, found: Installation) -> EngineError:
     message = f"TVM could not be loaded: {lines_of(error)[-1]}"
     if isinstance(error, ModuleNotFoundError):
-        hint = f"Install the Python package {error.name}: it is in requirements.txt."
+        hint = f"Install the Python package {error.name}, which requirements.txt lists."
     elif isinstance(error, OSError):
-        hint = "Install the system library that it names (Debian: zlib1g, libtinfo6, libstdc++6)."
+        hint = "Install the library that the message names (Debian: zlib1g, libtinfo6, libstdc++6)."
     elif found.origin == SETTING:
-        hint = f"Check that the TVM that {SETTING} names imports by itself."
+        hint = f"Check that Python imports the TVM that {SETTING} names."
     else:
         hint = f"Its installation looks broken: run `{INSTALL} --force`."
     return EngineError("engine", message, str(found.python), hint)
@@ -262,5 +262,5 @@ def cuda_missing() -> str:
     packages = {"libcudart.so.12": "cuda-runtime"}
     named = [f"nvidia-{packages[s]}-cu12" for s in stubs if s in packages]
     advice = f" Run `pip install {' '.join(named)}`." if named else ""
-    text = f"The NVIDIA driver is here, but not {' and '.join(stubs)}, which this TVM needs."
+    text = f"The NVIDIA driver is installed, but not {' and '.join(stubs)}, which this TVM needs."
     return f"{text}{advice} {notes}".strip()

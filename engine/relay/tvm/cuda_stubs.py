@@ -63,9 +63,9 @@ def read_needs(path: Path) -> Needs:
             libraries = tuple(t.needed for t in sections["SHT_DYNAMIC"].iter_tags("DT_NEEDED"))
             wanted = tuple(_wanted(sections))
         except (ELFError, ConstructError, UnicodeDecodeError) as wrong:
-            raise ValueError(f"{path} is no ELF file, or is cut short: {wrong}") from wrong
+            raise ValueError(f"{path} is not an ELF file, or is cut short: {wrong}") from wrong
         except KeyError as missing:
-            raise ValueError(f"{path} is no shared object: it has no {missing}") from None
+            raise ValueError(f"{path} is not a shared object: it has no {missing}") from None
     origin, search = str(path.resolve().parent), ""
     if "DT_RUNPATH" in tags:
         search = tags["DT_RUNPATH"].runpath

@@ -38,14 +38,14 @@ def installation() -> Installation:
     spec = importlib.util.find_spec("bitblas")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
-        message = f"The Relay engine's TVM is not installed; `{INSTALL}` does it."
+        message = f"The Relay engine's TVM is not installed: run `{INSTALL}`."
         hint = f"Or set {SETTING} to a folder with a TVM that has Relay."
         raise EngineError("engine", message, sys.prefix, hint)
     root = Path(places[0]) / "3rdparty" / "tvm"
     library = root / "build" / "libtvm.so"
     if not _has_relay(root / "python") or not library.is_file():
-        message = "The package bitblas that is installed carries no TVM with Relay."
-        hint = f"Run `{INSTALL} --force`, for that release of it has one."
+        message = "The installed package bitblas has no TVM with Relay."
+        hint = f"Run `{INSTALL} --force` to install the release that has one."
         raise EngineError("engine", message, str(root), hint)
     return Installation(root / "python", library, "bitblas")
 
@@ -55,7 +55,7 @@ def check_platform() -> None:
     was built for."""
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
         needs = "The Relay engine needs Linux on an x86-64 processor"
-        message = f"{needs}: that is what the TVM inside bitblas was built for."
+        message = f"{needs}: the TVM inside bitblas was built for these."
         hint = f"Set {SETTING} to the folder of a TVM that has Relay (0.18 or older)."
         raise EngineError("engine", message, f"{platform.system()} on {platform.machine()}", hint)
 
@@ -71,15 +71,15 @@ def available() -> EngineError | None:
 
 def _from_setting(folder: Path) -> Installation:
     hint = (
-        f"Point {SETTING} at the root of a TVM checkout that was built, or at its python folder; "
+        f"Set {SETTING} to the root of a TVM checkout that was built, or to its python folder; "
         "unset it to use the TVM inside bitblas."
     )
     if not folder.is_dir():
-        raise EngineError("engine", f"{SETTING} names no folder.", where=str(folder), hint=hint)
+        raise EngineError("engine", f"{SETTING} does not name a folder.", str(folder), hint)
     folder = folder.resolve()
     python = next((p for p in (folder / "python", folder) if (p / "tvm").is_dir()), None)
     if python is None:
-        message = f"The folder that {SETTING} names holds no tvm."
+        message = f"The folder that {SETTING} names has no package tvm."
         raise EngineError("engine", message, str(folder), hint)
     if not _has_relay(python):
         message = f"The TVM that {SETTING} names has no Relay: Apache TVM dropped it after 0.18."

@@ -18,7 +18,7 @@ def problems(program: RelayProgram) -> Iterator[str]:
     for name, function in program.mod.functions.items():
         where = name.name_hint
         for free in relay.analysis.free_vars(function):
-            yield f"{free.name_hint} is read in {where}, and bound nowhere"
+            yield f"{free.name_hint} is read in {where} but bound nowhere"
         if not relay.analysis.well_formed(function):
             yield f"a variable of {where} is bound twice"
         if isinstance(function, relay.Function) and function._checked_type_ is None:

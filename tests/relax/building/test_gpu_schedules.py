@@ -78,7 +78,7 @@ def test_sums_are_a_thread_each_where_no_rule_takes_them():
     with parse(CUDA):
         assert schedule_on_gpu([])(mod)["main"].attrs[RULE] == SUMMED
     one = Launch("k_kernel", 4, 256, 0, f"DLight's {SUMMED}")
-    assert any("one thread computes each of them" in note for note in notes([one]))
+    assert any("one thread computes each sum" in note for note in notes([one]))
 
 
 def padded():

@@ -247,5 +247,5 @@ def test_relays_text_is_told_in_relax_or_refused(tmp_path, monkeypatch):
     with refused("reader", r"TVM's own reader fails over it \(SIGSEGV\)"):
         opened(tmp_path, deep, "relay")
     monkeypatch.setenv("RELASCOPE_RELAY_TVM", str(tmp_path))
-    with refused("engine", "holds no tvm"):
+    with refused("engine", "has no package tvm"):
         read_program(tmp_path / "mod.relay", ModelSource("mod.relay"), silent)

@@ -151,12 +151,12 @@ REFUSED = {
         True,
         "batch norm averages over all batches",
     ),
-    "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "one axis"),
+    "layer norm over two axes": (nn.LayerNorm((6, 8)), False, "only the last axis"),
     "poisson": (Fn(lambda x: torch.poisson(x.sigmoid())), False, "random"),
     "another type": (
         Fn(lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="xy")[0]),
         False,
-        "makes float32[8, 6] of aten::meshgrid, and PyTorch float32[6, 8]",
+        "gives float32[8, 6] in Relay's PyTorch frontend, and float32[6, 8] in PyTorch",
     ),
     "a shape of values": (Fn(lambda x: (x > 0).nonzero()), False, "nonzero"),
 }
