@@ -1,1 +1,1 @@
-"""What building needs in either IR: devices, options, threads, the code of what was built."""
+"""What building needs in either IR: devices, options, threads, the generated code."""

@@ -1,4 +1,4 @@
-"""The processor of this machine: what to call it, and what to compile for. No TVM in here."""
+"""The processor of this machine: its name, and what to compile for. No TVM in here."""
 
 import os
 import platform
@@ -12,13 +12,13 @@ SETTING = "RELASCOPE_PROCESSOR"
 """The environment variable that caps what code for this machine's processor may use."""
 _AVX2 = "avx2"
 
-# Processors that LLVM can write code for, by falling use, each asked whether all that its code
-# would use is there. AMD's own come first on AMD: they are scheduled for what the machine is.
+# Processors that LLVM can generate code for, the most capable first; the first whose features this
+# machine has is taken. AMD's own come first on AMD: their code is scheduled for the machine.
 _AMD = ("znver2", "znver1")
 _X86 = ("cascadelake", "skylake-avx512", "haswell", "sandybridge", "nehalem", "x86-64")
 
-# What a code generator uses without being asked, by LLVM's name, with the kernel's name for it
-# where they differ. Other features of a processor only serve programs that name them.
+# Features that a code generator uses unasked, by LLVM's name, with the kernel's name if it differs.
+# Other features of a processor only serve programs that name them.
 _SAME = (
     "ssse3 popcnt cx16 avx avx2 fma f16c bmi2 movbe gfni vaes vpclmulqdq "
     "avx512f avx512bw avx512cd avx512dq avx512vl avx512ifma avx512vbmi"
@@ -32,12 +32,11 @@ _USED = {f: f for f in _SAME.split()} | dict(pair.split("=") for pair in _OTHERS
 
 
 def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]]) -> str:
-    """A name for `-mcpu`: a processor whose LLVM code uses nothing beyond `flags`; "" where none
-    fits.
+    """A name for `-mcpu`: a processor whose LLVM code uses nothing beyond `flags`; "" if none fits.
 
     `flags` are the machine's features by the Linux kernel's names, `known` LLVM's processors with
-    their features by LLVM's names. The model's name does not decide: a virtual machine may hide
-    features, an old LLVM lacks new names."""
+    their features by LLVM's names. The model's name does not decide, because a virtual machine may
+    hide features, and an old LLVM lacks new names."""
     names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
     for name in names:
         if name in known:
@@ -57,7 +56,8 @@ def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
 
 def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
     """The target for this machine's processor, such as "llvm -mcpu=znver2", and a description;
-    `known` gives, of some processors, those that LLVM knows, with its names of their features."""
+    `known` returns those of the given processors that LLVM knows, with its names of their
+    features."""
     info = cpu_info()
     flags = frozenset(info.get("flags", "").split())
     name = ""
@@ -89,13 +89,13 @@ def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def machine(info: Mapping[str, str] | None = None) -> str:
-    """The processor's name; other systems than Linux know less of it, but something."""
+    """The processor's name; systems other than Linux may only give its architecture."""
     info = cpu_info() if info is None else info
     return info.get("model name") or platform.processor() or platform.machine()
 
 
 def cpu_words(info: dict[str, str], flags: frozenset[str]) -> str:
-    """The processor for people: its name, its vector instructions, how many cores there are."""
+    """The processor for people: its name, its vector instructions, its number of cores."""
     model = machine(info)
     model = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model)
     vector = next(

@@ -59,13 +59,13 @@ _HEADERS = {
     "cuda/std/type_traits": _TRAITS % _INTEGRAL,
     "math_constants.h": _NUMBERS,
 }
-"""What TVM has kernels include and nvrtc does not have by itself, as far as they use it."""
+"""The parts that kernels use of headers that TVM includes and nvrtc lacks."""
 
 
 def compile_cuda(source: str, arch: str, form: str) -> bytes:
-    """What NVIDIA's compiler makes of CUDA's source; the GPU need not be here. Raises RuntimeError
-    where there is no compiler, or it refuses the source; with its words. `arch` is such as "sm_90",
-    `form` "cubin" or "ptx"."""
+    """Compile CUDA source by NVIDIA's compiler; the GPU need not be here. `arch` is, for example,
+    "sm_90", `form` "cubin" or "ptx". Raises RuntimeError, with the compiler's message, if there is
+    no compiler or it refuses the source."""
     nvrtc, nvcc = _nvrtc(), shutil.which("nvcc")
     if nvrtc is not None:
         try:
@@ -83,7 +83,7 @@ def compile_cuda(source: str, arch: str, form: str) -> bytes:
 
 
 def compiler() -> str:
-    """Which compiler there is, in words: a path; "" where there is none."""
+    """The path of the compiler that would be used; "" if there is none."""
     nvrtc = _nvrtc()
     return (nvrtc[1] if nvrtc is not None else shutil.which("nvcc")) or ""
 
@@ -93,7 +93,7 @@ def _nvrtc() -> tuple[Any, str] | None:
     for name in _NVRTC:
         for place in places(name):
             try:
-                # Which it opens by name, and finds so where the loader does not look.
+                # nvrtc opens these by name; loaded here, they are found in any folder.
                 for beside in sorted(Path(place).parent.glob("libnvrtc-builtins.so*")):
                     ctypes.CDLL(str(beside))
                 found = ctypes.CDLL(place)
@@ -107,7 +107,7 @@ def _nvrtc() -> tuple[Any, str] | None:
 def _by_nvrtc(nvrtc: Any, place: str, source: str, arch: str, form: str) -> bytes:
     real = arch.replace("compute_", "sm_") if form == "cubin" else arch.replace("sm_", "compute_")
     options = [f"--gpu-architecture={real}", "--std=c++17", "-default-device", "--device-int128"]
-    # Where the loader knows it by its name, the folder is still to be found.
+    # If the loader knew it by its name, its folder is still to be found.
     beside = [Path(p).parent.parent / "include" for p in (place, *places(Path(place).name))]
     found = [f for f in (*beside, Path("/usr/local/cuda/include")) if f.joinpath(_HALF).exists()]
     options += [f"-I{f}" for f in found[:1]]

@@ -1,7 +1,7 @@
-"""A function that was built, recorded as one CUDA graph by PyTorch and launched as a whole.
+"""A built function, recorded as one CUDA graph by PyTorch and launched as a whole.
 
-Launching kernels one by one takes a processor longer than a GPU takes to run small ones. PyTorch
-records what a function queues on its stream, its own libraries' kernels and TVM's alike.
+A processor takes longer to launch small kernels one by one than a GPU takes to run them. PyTorch
+records all kernels that a function queues on its stream, its own libraries' and TVM's.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.building.executables import Compiled, OwnMemory, Tensors, given, ready
 
 GRAPHS = "-graphs=cuda"
-"""What a CUDA target says to have each function recorded once, and launched as a whole."""
+"""A CUDA target's option to record each function once, and launch it as a whole."""
 
 ON_GPU = (("cuda",), "CUDA graphs need an NVIDIA GPU.")
 """See `target_text.refuse_elsewhere`."""
@@ -24,15 +24,14 @@ _WARM_UP = 2
 
 
 class OnDevice(Compiled, Protocol):
-    """A function that was built for a GPU, with the types of its arguments."""
+    """A function built for a GPU, with the types of its arguments."""
 
     arguments: dict[str, TensorType]
 
 
 class Recorded(Compiled):
-    """A function as a CUDA graph, which is recorded at the first run and again where an argument
-    that is kept moves, or one of open size changes it. Other arguments are copied in, results
-    out."""
+    """A function as a CUDA graph, recorded at the first run, and again when an argument in `keep`
+    moves or one of open size changes its size. Other arguments are copied in, results out."""
 
     def __init__(self, function: OnDevice, target: str) -> None:
         self.function, self.target, self.used = function, target, function.used
@@ -71,12 +70,12 @@ class Recorded(Compiled):
 def record(
     run: Callable[[], tuple[torch.Tensor, ...]],
 ) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
-    """What a function queues, as something that queues it again, and the results that it writes.
-    Raises RuntimeError where it waits for the GPU, or takes memory that it did not need before."""
+    """Record what a function queues: a function that queues it again, and the results that this
+    writes. Raises RuntimeError if it waits for the GPU, or takes more memory than before."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(_WARM_UP):  # libraries choose kernels, and TVM takes its memory
+        for _ in range(_WARM_UP):  # libraries choose kernels, and TVM allocates memory
             run()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()

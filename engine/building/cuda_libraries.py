@@ -1,4 +1,4 @@
-"""Where CUDA's libraries are on a machine: the system's, CUDA's toolkit's, or Python packages'."""
+"""Where a machine has CUDA's libraries: in the system, the CUDA toolkit or Python packages."""
 
 import ctypes
 import importlib.util
@@ -11,9 +11,9 @@ _WANTED = re.compile(r"(lib[\w-]+\.so[.\d]*): cannot open shared object file")
 
 
 def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
-    """What to ask the loader for, to find a CUDA library by its soname, such as "libcudart.so.12";
-    `search` has folders to look in first."""
-    yield name  # what is loaded already, or the system knows
+    """Paths at which the loader may find a CUDA library, by its soname, such as "libcudart.so.12";
+    folders in `search` come first."""
+    yield name  # loaded already, or known to the system
     folders = [Path(s) for s in search if os.path.isabs(s)]
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or ()) if spec else ():
@@ -30,8 +30,7 @@ def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
 
 
 def load(path: str) -> str:
-    """Load a library after the CUDA libraries that it needs; the loader's error, or "" where it
-    loads."""
+    """Load a library after the CUDA libraries that it needs. Returns the loader's error, or ""."""
     tried: set[str] = set()
     while True:
         try:

@@ -21,7 +21,7 @@ from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
 from relascope.engine.protocol.targets import Target
 
-# How else the part before the first dash of a triple may be written: LLVM lists one name of each.
+# Other spellings of a triple's part before the first dash: LLVM lists one name of each.
 _SPELLINGS = (
     (r"i[3-9]86", "i386"),
     (r"amd64", "x86_64"),
@@ -52,17 +52,17 @@ _SYSTEMS = {
     "android": "Android",
     "freebsd": "FreeBSD",
 }
-"""Systems as triples call them, and as Python does."""
+"""Systems by their names in triples, and in Python."""
 
 
 @dataclass(frozen=True)
 class Tvm:
     """What differs between the TVMs. `parse` reads a target's text as this TVM's; `run` builds `y =
-    2 x + 1` for one, runs it on a device, and gives its result. `cuda_missing` says in a sentence
-    why it cannot drive a GPU, "" where it does not know. `cpu_ways` are a CPU target's further
-    options, such as one that leaves matmuls to PyTorch's BLAS, the best last, and in words what
-    they do; `cuda_ways` the same for each of NVIDIA's GPUs, the default first, "" for TVM's own
-    kernels; each is tried."""
+    2 x + 1` for one, runs it on a device, and returns the result. `cuda_missing` says in a sentence
+    why it cannot drive a GPU, "" if it does not know. `cpu_ways` are further options of a CPU
+    target, the best last, such as one that leaves matmuls to PyTorch's BLAS, each with a
+    description; `cuda_ways` are those for each NVIDIA GPU, the default first, "" for TVM's own
+    kernels. Each is tried."""
 
     module: Any
     parse: Callable[[str], Any]
@@ -86,30 +86,30 @@ class Tvm:
         return tuple(sorted(found, key=lambda t: not t.runs_here))
 
     def target(self, text: str) -> Target:
-        """What a target's text is for, and whether that can be run here. Raises EngineError of kind
-        "target" where TVM refuses it, or cannot write code for it."""
+        """The device of a target's text, and whether the target runs here. Raises EngineError of
+        kind "target" if TVM refuses it, or cannot generate code for it."""
         if text not in self._examined:
             listed = {t.name: t for t in self.targets()}
             self._examined[text] = listed.get(text) or self.examine(text)
         return self._examined[text]
 
     def processor(self) -> str:
-        """The target of this machine's processor, for what is built whatever the target."""
+        """The target of this machine's processor, for code that every target needs."""
         return cpu_target(self.processors)[0]
 
     def attempt(self, target: str, device: Any) -> str:
-        """Build and run the small function on 64 numbers; what went wrong, or ""."""
+        """Build and run the small function on 64 numbers. Returns what went wrong, or ""."""
         given = np.arange(64, dtype="float32")
         try:
             if not np.array_equal(self.run(target, device, given), given * 2 + 1):
                 return "a small function returned wrong numbers."
-        except Exception as error:  # whatever keeps it from running is the answer to the question
+        except Exception as error:  # whatever keeps it from running is the answer
             on_gpu = gpu_faults.gpu_fault(error)
             return f"{on_gpu.message} {on_gpu.hint}" if on_gpu else lines_of(error)[-1]
         return ""
 
     def processors(self, wanted: frozenset[str]) -> dict[str, frozenset[str]]:
-        """Those of some processors that LLVM knows, with its names of their features."""
+        """Those of the wanted processors that LLVM knows, with its names of their features."""
         codegen = self.module.target.codegen
         if not hasattr(codegen, "llvm_get_cpu_archlist"):  # an older TVM, of the user's own
             return {}
@@ -118,7 +118,7 @@ class Tvm:
         return {n: frozenset(map(str, found)) for n, found in features.items()}
 
     def cpu(self) -> tuple[Target, ...]:
-        """The CPU by TVM's own kernels, and in other ways; or why it does not run."""
+        """The CPU with TVM's own kernels, and with further options; or why it does not run."""
         best, device = cpu_target(self.processors)
         problem = ""
         for target in dict.fromkeys([best, "llvm"]):
@@ -130,7 +130,7 @@ class Tvm:
         return (Target("llvm", device, False, f"TVM cannot build for the CPU here: {problem}"),)
 
     def gpus(self) -> tuple[Target, ...]:
-        """Every GPU that this TVM can write code for and drive; why there is none of NVIDIA's."""
+        """Every GPU that this TVM can generate code for and drive; why there is no NVIDIA GPU."""
         found: list[Target] = []
         for kind in _GPUS:
             if kind == "cuda" or (self._drives(kind) and self._writes(kind)):
@@ -224,9 +224,9 @@ class Tvm:
         return cpu_target(self.processors)[1]
 
     def _lacks(self, target: str) -> str:
-        """What code for a processor may use that this machine's does not have, in a sentence."""
+        """A sentence on features that code for a target may use and this machine lacks, or ""."""
         if platform.machine() not in ("x86_64", "AMD64"):
-            return ""  # the kernel's names are known for x86 alone; trying it tells
+            return ""  # features have known names only on x86; running the target tells
         options = split(target)[1]
         name = options.get("mcpu", "")
         used = set(self.processors(frozenset({name})).get(name, ()))
@@ -314,7 +314,7 @@ def _foreign(target: str) -> str:
 
 
 def _gpu_words(kind: str, device: Any) -> str:
-    """A GPU by its maker's name for it, its memory, and of NVIDIA's what it can do."""
+    """A GPU's name, its memory, and an NVIDIA GPU's compute capability."""
     size = getattr(device, "total_global_memory", None)
     facts = [f"{size / 2**30:.1f} GiB"] if size else []
     facts += [f"compute capability {device.compute_version}"] if kind == "cuda" else []
@@ -322,7 +322,7 @@ def _gpu_words(kind: str, device: Any) -> str:
 
 
 def torch_device(target: str) -> str:
-    """Where PyTorch runs beside a target: "cuda", with the GPU's number, or "cpu"."""
+    """PyTorch's device for a target: "cuda", with the GPU's number, or "cpu"."""
     if target.split()[0] != "cuda":
         return "cpu"
     index = gpu_index(target)
@@ -330,9 +330,9 @@ def torch_device(target: str) -> str:
 
 
 def default_target(found: tuple[Target, ...], device: torch.device) -> str:
-    """The target that functions in training code are built for: with PyTorch's BLAS on the CPU, and
-    on a GPU not as CUDA graphs, which would be recorded anew wherever a parameter moves. Raises
-    EngineError of kind "target" where TVM cannot run on that device here."""
+    """The target that functions in training code are built for: on the CPU with PyTorch's BLAS, on
+    a GPU without CUDA graphs, which would be recorded anew whenever a parameter moves. Raises
+    EngineError of kind "target" if TVM cannot run on that device here."""
     kind = "cuda" if device.type == "cuda" else "llvm"
     index = device.index or 0
     fitting = [

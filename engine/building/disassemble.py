@@ -1,7 +1,7 @@
-"""What an engine built for a target, taken apart: sizes and code, kernel by kernel.
+"""An engine's build for a target, taken apart: sizes and code, kernel by kernel.
 
-Needs no linker, so it works for other machines: TVM's export writes object files. Sizes of a GPU's
-kernels are those of NVIDIA's compiler.
+TVM's export writes object files; this needs no linker, so it works for other machines. Sizes of a
+GPU's kernels are those of NVIDIA's compiler.
 """
 
 import re
@@ -17,8 +17,8 @@ from relascope.engine.building import elf, gpu_faults, kernel_code, launches
 from relascope.engine.protocol.artefact import KernelCode, Launch, extension
 
 Compile = Callable[[str, str], bytes]
-"""From CUDA source and a format ("cubin", "ptx") to what the compiler makes of it; raises with the
-reason where there is no compiler, or where it refuses."""
+"""Compiles CUDA source to a format ("cubin", "ptx"); raises with the reason if there is no compiler
+or it refuses the source."""
 
 _LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL", "metal": "Metal"}
 _NOT_WRITTEN = (
@@ -29,10 +29,10 @@ _NOT_WRITTEN = (
 
 @dataclass(frozen=True)
 class Library:
-    """One function that was built. `llvm` is LLVM's text of the part that runs on the CPU, and the
-    same as assembly; `devices` are (kind, source) of each part that runs on a GPU, and `launches`
-    by function name there. `export` writes the library's object files into a tar file; `note` says
-    what it needs to run, a sentence, or ""."""
+    """One built function. `llvm` is LLVM's text of the part that runs on the CPU, and the same as
+    assembly; `devices` are (kind, source) of each part that runs on a GPU, and `launches` the
+    launches of functions there, by name. `export` writes the library's object files into a tar
+    file; `note` says in a sentence what it needs to run, or is ""."""
 
     phase: str
     llvm: tuple[str, str]
@@ -50,7 +50,7 @@ def library_of(
     notes: Mapping[str, str],
     runs: Mapping[str, Launch],
 ) -> Library:
-    """What a TVM built, as it is taken apart. `module` is the first one, with those that it
+    """A TVM's build as a library to take apart. `module` is the first one, with those that it
     imports; the TVMs name these differently. `notes` say, by an option of the target, what the
     library needs to run."""
     host, devices = ("", ""), []
@@ -75,8 +75,8 @@ def library_of(
 
 @dataclass(frozen=True)
 class Taken:
-    """A library's kernels, the bytes of its object files (None where TVM cannot write them out),
-    and what is to be said of it."""
+    """A library's kernels, the bytes of its object files (None if TVM cannot export them), and
+    notes about it."""
 
     kernels: tuple[KernelCode, ...]
     library_bytes: int | None
@@ -84,8 +84,8 @@ class Taken:
 
 
 def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> Taken:
-    """The kernels of a library, with their code; the object files are left in `folder`, as one tar
-    file a phase, with the code."""
+    """The kernels of a library, with their code. The object files are left in `folder`, as one tar
+    file per phase, with the code."""
     notes = [library.note] if library.note else []
     objects = _objects(library, folder, notes)
     on_device = _on_device(library.devices, compile_cuda, notes)
@@ -110,7 +110,7 @@ def _objects(library: Library, folder: Path | None, notes: list[str]) -> list[by
         archive = place / f"{library.phase}.tar"
         try:
             library.export(str(archive))
-        except AssertionError:  # an older TVM, which cannot write a part out that it cannot run
+        except AssertionError:  # an older TVM, which cannot export a part that it cannot run
             notes.append(_NOT_WRITTEN)
             return []
         with tarfile.open(archive) as opened:
@@ -147,7 +147,7 @@ def _on_device(
             made = elf.sizes(cubin)
             machine |= elf.registers(cubin)
             ptx = compile_cuda(source, "ptx").decode("utf-8", "replace")
-        except Exception as error:  # without a compiler the source is still to be had
+        except Exception as error:  # without a compiler there is still the source
             what = "The CUDA source was not compiled, so machine code and its size are missing."
             notes.append(f"{what} {_reason(error)}.")
             sizes = None
@@ -183,7 +183,7 @@ def _on_host(library: Library, objects: list[bytes], device: _Device | None) -> 
             made.append(_device_kernel(library, name, parts.pop(name), device))
             continue
         size = sum(functions.get(n, 0) for n in names) if symbol in functions else None
-        # The loops first: before them come some hundred lines that check the arguments.
+        # Loops first: the kernel's own function has some hundred lines that check the arguments.
         order = (*names[1:], symbol)
         texts = {"LLVM IR": bodies, "assembly": lines}
         made.append(KernelCode(name, library.phase, size, _code(texts, order)))

@@ -1,4 +1,4 @@
-"""How large the functions in an object file are: in ELF, which LLVM and NVIDIA's tools write."""
+"""Sizes of the functions in an ELF object file, as LLVM and NVIDIA's tools write it."""
 
 import io
 import struct
@@ -20,7 +20,7 @@ class Sizes:
 
 
 def sizes(data: bytes) -> Sizes | None:
-    """The sizes in an object file; None where it is no ELF file, or one that is cut short."""
+    """The sizes in an object file; None if it is not an ELF file, or is cut short."""
     try:
         sections = list(ELFFile(io.BytesIO(data)).iter_sections())
         tables = [s for s in sections if isinstance(s, SymbolTableSection)]
@@ -37,7 +37,7 @@ def sizes(data: bytes) -> Sizes | None:
 
 @dataclass(frozen=True)
 class RegisterUse:
-    """What a kernel needs: registers of a thread, and bytes of its memory that are elsewhere."""
+    """What a kernel needs: registers per thread, and bytes that a thread spills to memory."""
 
     count: int
     spilled_bytes: int
@@ -48,7 +48,7 @@ _PAIR = 0x04  # EIFMT_SVAL: the bytes that follow are counted
 
 
 def registers(cubin: bytes) -> dict[str, RegisterUse]:
-    """Of each kernel that NVIDIA's compiler made, by name; nothing where it is no such file."""
+    """The register use of each kernel in NVIDIA's object file, by name; empty for other files."""
     try:
         file = ELFFile(io.BytesIO(cubin))
         section, table = file.get_section_by_name(".nv.info"), file.get_section_by_name(".symtab")
@@ -66,7 +66,7 @@ def registers(cubin: bytes) -> dict[str, RegisterUse]:
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Attribute, symbol and value of each record of a kernel's in `.nv.info`."""
+    """Attribute, symbol and value of each of a kernel's records in `.nv.info`."""
     at = 0
     while at + 4 <= len(data):
         form, what, size = struct.unpack_from("<BBH", data, at)

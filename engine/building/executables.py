@@ -1,4 +1,4 @@
-"""Programs that were built, as `Executable`s; what both runtimes share."""
+"""Built programs as `Executable`s; what both runtimes share."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ ALIGNMENT = 64
 
 
 class Executable(Protocol):
-    """Something that was built and runs on torch tensors, all by name."""
+    """A built program that runs on torch tensors, all by name."""
 
     has_backward: bool
     drawn_again: tuple[Mask, ...]
@@ -30,14 +30,14 @@ class Executable(Protocol):
     functions: tuple["Compiled", ...]
 
     def own_memory(self, values: Tensors, backward: bool) -> "OwnMemory | None":
-        """What TVM holds for a run, beside PyTorch's tensors; None where that cannot be told.
-        `values` has inputs, parameters, masks and grad_outs by name; with `backward`, the run goes
-        on to the gradients."""
+        """The memory that TVM holds for a run, beside PyTorch's tensors; None if unknown. `values`
+        has inputs, parameters, masks and grad_outs by name; with `backward`, the run goes on to the
+        gradients."""
 
     @contextmanager
     def counting(self) -> Iterator[bool]:
-        """Where it holds PyTorch's memory alone, which its allocator counts; False where it cannot,
-        and PyTorch's count leaves out `own_memory`."""
+        """A context in which it uses only PyTorch's memory, which PyTorch's allocator counts. Gives
+        False if it cannot: then PyTorch's count leaves out `own_memory`."""
         with ExitStack() as stack:
             yield all([stack.enter_context(f.counting()) for f in self.functions])
 
@@ -45,20 +45,20 @@ class Executable(Protocol):
         """From inputs, parameters and masks to the outputs, and the captures by name."""
 
     def backward(self, values: Tensors, spent: Spent | None = None) -> dict[str, torch.Tensor]:
-        """From those, grad_outs and captures to the gradients, by what they are of. `spent` are
-        more values, which may be taken out of it and given up after their last reader."""
+        """From those, grad_outs and captures to the gradients, by the names of their tensors.
+        `spent` holds more values, which may be taken out and freed after their last reader."""
 
 
 Pools = Mapping[Hashable, int]
-"""Bytes by what they are taken from, where they stay to be used again: a size, or a memory."""
+"""Bytes by the pool that keeps them for reuse: a size, or a memory."""
 
 
 @dataclass(frozen=True)
 class OwnMemory:
-    """What TVM holds for a call of a function, beside PyTorch's tensors. `peak` is the most bytes
-    at one time, and `results` the part of it that the results keep. `pools` are bytes that stay
-    when all is done, for the next call; `results_of` is their part in the results, `given` the part
-    that arguments have at first, and that the call gives up."""
+    """The memory that TVM holds for a call of a function, beside PyTorch's tensors. `peak` is the
+    most bytes at one time, `results` the part of it that the results keep. `pools` are bytes that
+    stay for the next call; `results_of` is the results' part of them, `given` the part that
+    arguments hold at first and the call frees."""
 
     peak: int
     results: int = 0
@@ -84,16 +84,16 @@ class OwnMemory:
 
 
 class Compiled(Protocol):
-    """One function that was built; `used` names the arguments that some result depends on."""
+    """One built function; `used` names the arguments that some result depends on."""
 
     used: tuple[str, ...]
 
     def own_memory(self, values: Tensors) -> OwnMemory | None:
-        """What TVM holds for a call; None where it cannot be told."""
+        """The memory that TVM holds for a call; None if unknown."""
 
     def spend(self, values: Tensors, keep: Iterable[str], spent: Spent) -> tuple[torch.Tensor, ...]:
-        """Run once on `spent`, too; what is taken out of it goes after its last reader, unless
-        somebody else has it."""
+        """Run once, on `spent`, too; a tensor taken out of it is freed after its last reader,
+        unless someone else holds it."""
         return self.run({**values, **spent}, keep)
 
     def counting(self) -> AbstractContextManager[bool]:
@@ -101,12 +101,12 @@ class Compiled(Protocol):
         return nullcontext(False)
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        """Run once. Raises EngineError of kind "input" where an argument is missing or of another
+        """Run once. Raises EngineError of kind "input" if an argument is missing or of another
         type.
 
         `values` has a tensor for every argument by name; others are ignored, and none is changed.
-        The memory of arguments in `keep`, such as parameters, stays where it is from call to call:
-        they are handed over once. The results are flattened, as tensors of their own."""
+        Arguments in `keep`, such as parameters, stay in place from call to call, so they are handed
+        over once. The results are flattened, in memory of their own."""
 
 
 class Build(Protocol):
@@ -116,9 +116,9 @@ class Build(Protocol):
 
 
 class WholeExecutable(Executable):
-    """A program built as one function; a joint program for comparing only, not for timing.
+    """A program built as one function; a joint program only for comparing, not for timing.
 
-    Its forward hands any gradients to its backward, which only tells them apart.
+    Its forward hands any gradients to its backward, which only picks them out.
     """
 
     drawn_again = ()
@@ -144,7 +144,7 @@ class WholeExecutable(Executable):
 
 
 class TrainingExecutable(Executable):
-    """A forward and a backward that were built of a program that was split."""
+    """A forward and a backward, built from a split program."""
 
     has_backward = True
 
@@ -188,21 +188,21 @@ def built(program: Program, split: Any | None, build: Build) -> Executable:
 
 
 def given(values: Tensors, name: str) -> torch.Tensor:
-    """An argument's value. Raises EngineError of kind "input" where it is missing."""
+    """An argument's value. Raises EngineError of kind "input" if it is missing."""
     if name not in values:
         raise EngineError("input", f"The argument {name} is missing.", name)
     return values[name]
 
 
 def tensor_of(array: Any) -> torch.Tensor:
-    """A tensor of TVM's as PyTorch's, on the same memory. Both queue on one stream, and asking
-    which, as `torch.from_dlpack` does, takes longer on a GPU than a kernel."""
+    """A TVM tensor as PyTorch's, on the same memory. Both use one stream; `torch.from_dlpack` would
+    ask for it, which takes longer on a GPU than a kernel."""
     return torch.utils.dlpack.from_dlpack(array.__dlpack__())
 
 
 def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
-    """An argument as kernels take it: of the built type, contiguous, and aligned; a copy where
-    needed. Raises EngineError of kind "input" where it is missing, or of another type."""
+    """An argument as kernels take it: of the built type, contiguous and aligned; a copy if needed.
+    Raises EngineError of kind "input" if it is missing or of another type."""
     value = given(values, name)
     its = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
     if not its.fits(kind):

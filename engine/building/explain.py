@@ -14,7 +14,7 @@ _FAILED_KIND = {"step": "pass", "graph_after": "pass", "split": "pass"}
 def explain(error: BaseException, method: str) -> EngineError:
     """An unexpected exception as readable text.
 
-    Of a TVM error, which has pages of C++ backtrace, keep the last line and the failed check's.
+    A TVM error has pages of C++ backtrace: keep the last line, and that of the failed check.
     """
     on_gpu = gpu_faults.gpu_fault(error, method)
     if on_gpu is not None:
@@ -47,15 +47,15 @@ def _reason(message: str, limit: int = 6) -> str:
     if not kept:  # the backtrace comes last
         kept = [line.strip() for line in lines if line.strip() and not _FRAME.match(line)]
     text = "\n".join(kept[:limit])
-    # Where a log message is quoted, its time and file say nothing to the reader.
+    # The time and file of a quoted log message mean nothing to the reader.
     text = re.sub(r"\[\d\d:\d\d:\d\d\] \S+?:\d+: ", "", text)
-    # A check that failed without a word of its own ends in ": ".
+    # A failed check without a message ends in ": ".
     text = re.sub(r" is false:\s*$", " is false", text)
     return text if len(text) <= 1000 else text[:1000] + " …"
 
 
 def _diagnostics() -> str:
-    """What TVM's type checker last wrote to standard error, where that is a file.
+    """What TVM's type checker last wrote to standard error, if that is a file.
 
     The exception only refers to it. Call this before anything else is written.
     """

@@ -1,4 +1,4 @@
-"""What goes wrong with a GPU, from the words of drivers, compilers and frameworks to a sentence."""
+"""GPU faults: from the messages of drivers, compilers and frameworks to one sentence."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from relascope.core.errors import EngineError
 
 
 def gpu_fault(error: object, where: str = "") -> EngineError | None:
-    """A fault of a GPU in a sentence, kind "target"; None where the error is no such."""
+    """A GPU's fault in a sentence, kind "target"; None if the error is something else."""
     text = str(error)
     for pattern, message, hint in _FAULTS:
         if match := re.search(pattern, text, re.IGNORECASE):
@@ -119,4 +119,4 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
         "Python packages nvidia-…-cu12. Or name its folder in LD_LIBRARY_PATH.",
     ),
 )
-"""A fault by what is written of it; what to say, with what the match found; and what to do."""
+"""A pattern of a fault's message, what to say, perhaps from the match, and what to do."""

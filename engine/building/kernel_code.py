@@ -1,4 +1,4 @@
-"""Generated code, as TVM hands it out in one piece, taken apart kernel by kernel."""
+"""Generated code, which TVM hands out in one piece, taken apart kernel by kernel."""
 
 import re
 from collections import Counter
@@ -47,7 +47,7 @@ def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def _reached(head: str, body: str, inner: Mapping[str, str]) -> tuple[str, ...]:
-    """A function and, of others with their texts, those that it calls, and those that these do."""
+    """A function, and those of `inner` that it calls, directly or through others."""
     todo, seen = [body], {head: None}
     while todo:
         for name in _REFERRED.findall(todo.pop()):
@@ -81,7 +81,7 @@ def device_functions(text: str) -> dict[str, str]:
 
 
 def owner(device_function: str, kernels: Iterable[str]) -> str:
-    """The kernel that a GPU function is part of, else its own name: TVM appends "_kernel" and a
+    """The kernel that a GPU function belongs to, else its own name: TVM appends "_kernel" and a
     number."""
     name = re.sub(r"_kernel(_\d+)?$", "", device_function)
     return name if name in set(kernels) else device_function

@@ -1,6 +1,6 @@
-"""How a GPU runs the kernels of what was built: blocks, threads, the memory that a block shares.
+"""How a GPU runs the kernels of a build: blocks, threads, the memory that a block shares.
 
-A launch is read from the loops that TVM makes machine code of; registers, from the object file.
+Launches are read from the loops that TVM compiles, registers from the object file.
 """
 
 import math
@@ -15,15 +15,15 @@ _WARP = 32
 _SHARED = {"cuda": 48 * 1024}
 """Bytes that the threads of a block may share, in a kernel whose shared memory has a fixed size."""
 _THREADS = {"cuda": 1024}
-"""Of a block."""
+"""The most threads of a block."""
 
 
 @dataclass
 class Launches:
-    """Watches TVM's passes, and knows of each function on a GPU how it is launched. Of a function's
-    body, `extents` says by the axis of the grid ("blockIdx.x") how far it goes, and `shared` how
-    many bytes each tensor has that a block shares; `schedule` names the rule that made a function's
-    schedule, or is ""."""
+    """Watches TVM's passes to find how each function on a GPU is launched. For a function,
+    `extents` returns the length of each axis of the grid, such as "blockIdx.x", and `shared` the
+    bytes of each tensor that a block shares; `schedule` names the rule that made the function's
+    schedule, or returns ""."""
 
     extents: Callable[[Any], Mapping[str, int]]
     shared: Callable[[Any], Iterable[int]]
@@ -60,7 +60,7 @@ def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
 
 
 def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
-    """What to say of kernels that use a GPU badly, or ask for what it has not, in sentences."""
+    """Sentences on kernels that use a GPU badly, or ask for more than it has."""
     found = [launch for kernel in kernels for launch in kernel.launches]
     threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
     shared_kib = _SHARED.get(kind, 0) >> 10

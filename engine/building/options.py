@@ -1,4 +1,4 @@
-"""What building has in common for every TVM; each runtime says what is its TVM's own."""
+"""What building has in common for every TVM; each runtime supplies what differs."""
 
 import functools
 import hashlib
@@ -25,7 +25,7 @@ from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.building import (
     gpu_faults,
-    threads,  # sets what TVM reads when what was built first runs
+    threads,  # sets variables that TVM reads when a build first runs
 )
 from relascope.engine.building.cpu import cpu_info
 from relascope.engine.kept_builds import LARGEST, SHELF
@@ -37,9 +37,9 @@ from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
 
 @dataclass(frozen=True)
 class TuningRecords:
-    """What tuning found, to be built with. `place` is the target's folder of records, and `stamp`
-    changes when they do (`engine.protocol.records.stamp`). `always` takes every record, not only
-    those that beat what is done without."""
+    """Tuning records to build with. `place` is the target's folder of records, and `stamp` changes
+    when they do (`engine.protocol.records.stamp`). `always` takes every record, not only those that
+    beat a build without records."""
 
     place: Path
     stamp: str
@@ -48,7 +48,7 @@ class TuningRecords:
 
 @dataclass(frozen=True)
 class Function:
-    """One function of a program. `graph` is drawn of it, for a half of a split program by the ids
+    """One function of a program. `graph` is its graph, for a half of a split program with the ids
     of the joint graph; `exprs` has the IR's expression of each node by its id."""
 
     program: Any
@@ -59,9 +59,9 @@ class Function:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build. `target` is a text; with the library of `engine.<ir>.targets.BLAS`, matmuls are
-    PyTorch's BLAS's. `done` are TVM's own passes that made the program, for which only what is left
-    of TVM's pipeline is run; None builds by relascope's way. `records` are None where the target
+    """How to build. `target` is a text; with the library of `engine.<ir>.targets.BLAS`, PyTorch's
+    BLAS computes matmuls. `done` are TVM's own passes that made the program, after which only the
+    rest of TVM's pipeline runs; None builds in relascope's way. `records` are None if the target
     does not ask for them, or to look for them."""
 
     target: str = "llvm"
@@ -71,7 +71,7 @@ class BuildOptions:
     records: TuningRecords | None = None
 
     def with_records(self, ir: str, version: str) -> "BuildOptions":
-        """The same with what tuning found on this machine, where the target asks for it."""
+        """The same with this machine's tuning records, if the target asks for them."""
         if self.records is not None or RECORDS not in self.target.split():
             return self
         place = records.folder(ir, version, self.target, _threads())
@@ -91,7 +91,7 @@ _ANEW = ContextVar("anew", default=False)
 
 @contextmanager
 def built_anew() -> Iterator[None]:
-    """Build what is asked for in here, also where it was built before, and keep none of it."""
+    """A context in which everything is built anew, and no build is kept."""
     token = _ANEW.set(True)
     try:
         yield
@@ -101,16 +101,16 @@ def built_anew() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a TVM's builds are kept from process to process (`engine.kept_builds`). `text` is all of
-    a program, constants too; `load` goes from an exported shared object, the program and the
-    options to what runs."""
+    """How a TVM's builds are kept from process to process (`engine.kept_builds`). `text` gives the
+    whole program as text, with its constants; `load` goes from an exported shared object, the
+    program and the options to what runs."""
 
     text: Callable[[Any], str]
     load: Callable[[str, Any, BuildOptions], Any]
 
 
 class Builder:
-    """Builds, and knows what it built before by its structure."""
+    """Builds programs, and remembers builds by a program's structure."""
 
     def __init__(
         self,
@@ -131,14 +131,13 @@ class Builder:
         prepared: Prepared | None = None,
         keep: bool = True,
     ) -> Any:
-        """What runs, of a program of this structure: built, or built before.
+        """The build of a program of this structure, now or from before.
 
         `program` is a function or a module, whose arguments have `names`, which TVM does not count
-        as structure; `prepared` makes of it what `make` is given, where that is another program.
-        With `keep` it takes what another process built, too, and leaves it what is built here, if
-        it is for a CPU and there is a linker. Raises EngineError of kind "target" where TVM could
-        not build it, with TVM's reason, and "pass" where an operator is left that no pass
-        lowers."""
+        as structure; `prepared` makes the program that `make` is given, if that is another. With
+        `keep`, builds are shared with other processes if they are for a CPU and there is a linker.
+        Raises EngineError of kind "target", with TVM's reason, if TVM cannot build it, and of kind
+        "pass" if an operator is left that no pass lowers."""
         if _ANEW.get():
             return self._try(program, options, prepared)
         key = options, _Structure(program, names, int(self._hash(program)), self._equal)
@@ -173,7 +172,7 @@ class Builder:
 def _through_disk(
     keeping: Keeping, program: Any, options: BuildOptions, names: tuple[str, ...], make: Prepared
 ) -> Any:
-    """What is loaded from the disk, or is made to be handed over and kept there."""
+    """The build loaded from disk, or made here, handed over and kept there."""
     text = keeping.text(program)
     if len(text) > LARGEST:
         return make()
@@ -189,27 +188,27 @@ def _through_disk(
             loaded = keeping.load(str(file), program, options)
             SHELF.hand(key, file.read_bytes())
             return loaded
-    except Exception:  # of TVM's loader: what is no good is built anew
+    except Exception:  # of TVM's loader: build it anew
         traceback.print_exc()
     built = make()
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "built.so")
             built.export_library(str(file), fcompile=_link)
-            # Run as it will be later; TVM compiles the same only when what it built is run.
+            # Run it as it will run later; TVM would compile its own build again at the first run.
             loaded = keeping.load(str(file), program, options)
             SHELF.hand(key, file.read_bytes())
         return loaded
-    except Exception:  # of the linker's or the loader's: there is what TVM built
+    except Exception:  # of the linker or the loader: use TVM's build
         traceback.print_exc()
         return built
 
 
 _BESIDE: ContextVar[Callable[[str], Path | None]] = ContextVar("beside", default=lambda key: None)
-"""Asked for the file of a build, by its key, that is in no folder."""
+"""Gives the file of a build by its key, if another process builds it."""
 _PATIENCE = 60.0  # s, with a process that builds beside this one
 _THREADS = ContextVar("threads", default=0)
-"""Threads that what is built runs on, where fewer are used to build it."""
+"""Threads that a build will run on, if fewer are used to build it."""
 
 
 def _threads() -> int:
@@ -217,9 +216,9 @@ def _threads() -> int:
 
 
 def both(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
-    """What two functions build, where builds are kept: while the first builds, a process forked of
-    this one builds for the second, if there is another processor. Where that fails, the second
-    builds it, and says why."""
+    """The builds of two functions. If builds are kept and there is another processor, a process
+    forked from this one builds for the second while the first builds. If that fails, the second
+    builds it itself."""
     alone = sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2
     if alone or _ANEW.get() or not SHELF.name:
         return first(), second()
@@ -236,13 +235,13 @@ def both(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]
 
 
 class _Process:
-    """One that builds what `both` is asked for second, and leaves it in a folder by its key."""
+    """A process that makes the second build of `both`, and leaves it in a folder by its key."""
 
     def __init__(self, make: Callable[[], Any], folder: str) -> None:
         self._make, self._folder, self._number, self._began = make, Path(folder), 0, 0.0
 
     def begin(self, key: str) -> None:
-        """Fork it, now that there is something to build in this one."""
+        """Fork it, now that this process has something to build."""
         if self._number:
             return
         sys.stdout.flush()
@@ -252,7 +251,7 @@ class _Process:
         if self._number:
             return
         try:
-            # OpenMP's threads stayed behind, and it would wait for them.
+            # OpenMP would wait for its threads, which a fork leaves behind.
             _THREADS.set(torch.get_num_threads())
             torch.set_num_threads(1)
             threads.TEAM.set_threads(1)
@@ -261,7 +260,7 @@ class _Process:
             tempfile.tempdir = str(self._folder)  # what it leaves goes with it
             self._make()
         except BaseException:
-            traceback.print_exc()  # it is built anew
+            traceback.print_exc()  # the parent builds it
         finally:
             os._exit(1)
 
@@ -270,9 +269,9 @@ class _Process:
         os._exit(0)
 
     def made(self, key: str) -> Path | None:
-        """What it built by this key, when it has ended."""
+        """The file that it built for this key; waits until it has ended."""
         status, number = 0, 0
-        # One that takes so long stands still, and what it is to build is built anew.
+        # A process that takes longer hangs: its build is made anew.
         until = time.monotonic() + _PATIENCE + 4 * (time.monotonic() - self._began)
         while self._number and not number and time.monotonic() < until:
             time.sleep(0.01)
@@ -292,7 +291,7 @@ class _Process:
 
 @functools.cache
 def _makers() -> str:
-    """A hash of what makes code of programs: relascope's and TVM's Python, users' passes, the
+    """A hash of everything that generates code: relascope's and TVM's Python, users' passes, the
     libraries in use, this processor."""
     ours = Path(__file__).parents[2]
     named = filter(None, os.environ.get(PASS_FILES, "").split(os.pathsep))
@@ -310,7 +309,7 @@ def _makers() -> str:
 
 
 def _mapped(pattern: str) -> list[Path]:
-    """The shared libraries that this process has, by a pattern in their names."""
+    """The shared libraries that this process has loaded, by a pattern in their names."""
     lines = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
     files = {Path(fields[5]) for fields in lines if len(fields) == 6}
     return sorted(f for f in files if re.search(pattern, f.name) and ".so" in f.suffixes)
@@ -319,8 +318,8 @@ def _mapped(pattern: str) -> list[Path]:
 def _link(
     output: str, objects: str | Sequence[str], options: object = None, **more: object
 ) -> None:
-    """Make a shared object, for TVM's export. What it lacks is an error where it is loaded, and no
-    crash in a run; the C library's functions are those that this process has."""
+    """Link a shared object, for TVM's export. A missing symbol is an error when it is loaded, not a
+    crash in a run; the C library's functions are those of this process."""
     given = [objects] if isinstance(objects, str) else objects
     how = ["ld", "-shared", "-Bsymbolic", "-z", "now", "-o", output, *given, "--as-needed"]
     subprocess.run([*how, *_mapped(r"^lib[cm]\.so")], check=True, capture_output=True)
@@ -329,7 +328,7 @@ def _link(
 def _reason(lines: list[str]) -> str:
     at = next((i for i, line in enumerate(lines) if "module verification failed" in line), None)
     if at is None or at + 1 >= len(lines):
-        # A module or a graph may stand behind it.
+        # A module or a graph may follow the error's line.
         return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1])
     return f"LLVM rejects the code that TVM generated ({lines[at + 1].rstrip('!')})"
 

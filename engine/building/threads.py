@@ -1,10 +1,10 @@
 """How many threads TVM and PyTorch use, and whose: PyTorch's for both.
 
-After a kernel of PyTorch its threads spin some milliseconds for the next, on the cores that TVM's
-own would need; and TVM's sleep after each loop, and wake slowly. Code that TVM compiled looks up
+After a kernel, PyTorch's threads spin for some milliseconds, on the cores that TVM's own threads
+would need; and TVM's sleep after each loop, and wake slowly. Code that TVM compiled looks up
 `TVMBackendParallelLaunch` when it is loaded: each engine puts the address of `@launch` there.
 
-What importing this sets is read when TVM makes threads of its own, where PyTorch has no OpenMP.
+An import sets variables that TVM reads when it makes threads of its own: if PyTorch has no OpenMP.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import torch
 
 # By default TVM's threads are tied to cores that torch's threads use too.
 os.environ.setdefault("TVM_BIND_THREADS", "0")
-# As many as there may ever be; `set_threads` takes some of them. TVM's own default may be one.
+# The most that there may ever be; `set_threads` takes some of them. TVM's own default may be one.
 os.environ.setdefault("TVM_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 # Its threads would otherwise spin for the next kernel, on the cores that PyTorch's BLAS works on.
 os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
@@ -27,7 +27,7 @@ _ANY_CORE = 0  # threads are not tied to a kind of core
 
 LAUNCH = "TVMBackendParallelLaunch"
 ENTRY = "openmp_table"
-"""A packed function, which each engine writes in its TVM's convention: it returns `ADDRESS`."""
+"""A packed function that returns `ADDRESS`; each engine writes it in its TVM's convention."""
 ADDRESS = "i64 ptrtoint (%table @table to i64)"
 
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
@@ -76,7 +76,7 @@ define i32 @launch(i64 %body, i64 %data, i32 %asked) {
   ret i32 %error
 }
 
-; What each thread of the team does: every task where there are as many threads, else in turns.
+; The work of each thread of the team: one task if there are as many threads, else several in turn.
 define void @work(i64 %given) {
 start:
   %job = inttoptr i64 %given to %job
@@ -126,17 +126,16 @@ class _Table(ctypes.Structure):
 
 
 class Team:
-    """The threads of PyTorch's OpenMP as what TVM launches its parallel loops on."""
+    """The threads of PyTorch's OpenMP, on which TVM launches its parallel loops."""
 
     def __init__(self) -> None:
         self._table: _Table | None = None
         self._module: Any = None  # whose code it is: unloaded without it
 
     def made(self, load: Callable[[str], Any], target: str, entry: str) -> int | None:
-        """The address of a function that does what `LAUNCH` does. `load` loads a file of LLVM's
-        text as a module of TVM's, `target` is code that TVM compiled for this machine, as such
-        text, and `entry` is `ENTRY`. None where this PyTorch has no OpenMP: TVM then keeps its own
-        threads."""
+        """The address of a function that does what `LAUNCH` does. `load` loads a file of LLVM text
+        as a TVM module, `target` is LLVM text that TVM compiled for this machine, and `entry` is
+        the text of `ENTRY`. None if this PyTorch has no OpenMP: then TVM keeps its own threads."""
         library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
         if not all(hasattr(library, name) for name in _OPENMP):
             return None
@@ -154,7 +153,7 @@ class Team:
         return self._table.launch
 
     def set_threads(self, threads: int) -> None:
-        """Launch as many tasks from here on, where a loop does not say how many."""
+        """Launch this many tasks from now on, if a loop does not name a number."""
         if self._table is not None:
             self._table.threads = threads
 
@@ -163,7 +162,7 @@ TEAM = Team()
 
 
 def set_threads(threads: int) -> None:
-    """Let TVM and PyTorch both use so many threads; 0 means as many as there are processors."""
+    """Let TVM and PyTorch both use this many threads; 0 means one for each processor."""
     torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
     use_torch_threads()
 

@@ -1,1 +1,1 @@
-"""Kernels and schedules of our own for the CPU, the same in both engines. They know no TVM."""
+"""Our kernels and schedules for the CPU, the same in both engines. They import no TVM."""

@@ -1,6 +1,6 @@
-"""Memory of large tensors, which is used again once nobody has the tensor or a view of it.
+"""Memory of large tensors, which is reused once nobody holds the tensor or a view of it.
 
-For memory that is fresh, the system gives every page when it is first written to.
+Fresh memory is slow: the system provides each page when it is first written to.
 """
 
 import threading
@@ -17,7 +17,7 @@ class BufferPool:
     def __init__(self) -> None:
         self._arrays: dict[Hashable, np.ndarray] = {}
         self._lent: dict[Hashable, weakref.ref[np.ndarray]] = {}
-        self._turn = threading.Lock()  # or two threads' calls may get the same memory
+        self._turn = threading.Lock()  # else two threads' calls may get the same memory
 
     @property
     def nbytes(self) -> int:
@@ -31,7 +31,7 @@ class BufferPool:
     def fresh(
         self, key: Hashable, shape: Sequence[int], dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """A tensor, of no values yet; a large one on the CPU is kept in place of the last."""
+        """An uninitialised tensor; a large one on the CPU replaces the last one in the pool."""
         made = torch.empty(tuple(shape), dtype=dtype, device=device)
         small = made.nbytes < _LARGE or not hasattr(np, str(dtype).removeprefix("torch."))
         if device.type != "cpu" or small:

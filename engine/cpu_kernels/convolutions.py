@@ -1,8 +1,8 @@
-"""Convolutions by PyTorch, written into memory that is there.
+"""Convolutions by PyTorch, written into given memory.
 
-Its kernels lay data and weight out anew in each call, and make a weight's gradient in memory that
-is fresh, page by page. Where a window is one pixel, or a weight is large and pixels are few, a
-product of matrices (im2col) takes half to a quarter of the time, and no memory of such size.
+PyTorch's kernels lay out data and weight anew in each call, and make a weight's gradient in fresh
+memory, page by page. If a window is one pixel, or a weight is large and pixels are few, a product
+of matrices (im2col) takes half to a quarter of the time, and less memory.
 """
 
 import math
@@ -11,11 +11,11 @@ import torch
 from torch.nn import functional
 
 Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], int]
-"""Strides, padding, dilation, whether it is transposed, output padding and groups, as PyTorch."""
+"""PyTorch's strides, padding, dilation, whether it is transposed, output padding and groups."""
 _CONVOLUTION = torch.ops.aten.convolution.out
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _LARGE = 1 << 20  # bytes
-_PIXELS = 16  # of an image, from which a product of its own for each image is faster
+_PIXELS = 16  # per image, from which a separate product for each image is faster
 
 
 def convolution(
@@ -35,7 +35,7 @@ def convolution(
         torch.matmul(matrix.T if transposed else matrix, data.flatten(2), out=out.flatten(2))
     elif pointwise or _is_product(data if transposed else out, weight, options):
         made = _product(data, weight, options, out, pointwise)
-        # The zeros around an image, times infinity.
+        # NaN may come from the zeros around an image, times infinity.
         if not pointwise and not transposed and made.isnan().any():
             _CONVOLUTION(data, weight, None, *options, out=out)
         else:
@@ -52,7 +52,7 @@ def convolution(
 def _product(
     data: torch.Tensor, weight: torch.Tensor, options: Options, out: torch.Tensor, pointwise: bool
 ) -> torch.Tensor:
-    """(batch, outputs, pixels)."""
+    """The result, of shape (batch, outputs, pixels)."""
     strides, padding, dilation, transposed, *_ = options
     window, matrix = (weight.shape[2:], dilation, padding, strides), weight.flatten(1)
     matrix = matrix.T if transposed else matrix
@@ -67,9 +67,9 @@ def _product(
 def weight_gradient(
     data: torch.Tensor, grad: torch.Tensor, options: Options, out: torch.Tensor
 ) -> None:
-    """Make the gradient of the weight of a convolution that is not transposed. `data` was
-    convolved, `grad` is the gradient of the result, both of one dtype; `out` has the weight's shape
-    and dtype, is contiguous, and is read for these alone."""
+    """Write the gradient of the weight of a convolution that is not transposed. `data` was
+    convolved, `grad` is the gradient of the result, both of one dtype; `out` is contiguous, and has
+    the weight's shape and dtype."""
     strides, padding, dilation, *_ = options
     pointwise = _is_pointwise(out, options)
     # The zeros around an image, times infinity, would be NaN.
@@ -86,7 +86,7 @@ def weight_gradient(
 
 
 def _exact(factor: torch.Tensor, *images: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Images to be multiplied with a factor, with channels first where that may be infinite: by
+    """Images to multiply with a factor, with channels first if the factor may be infinite: with
     channels last, PyTorch multiplies the zeros around an image, too."""
     last = [i.device.type == "cpu" and not i.is_contiguous() and _has_rows(i) for i in images]
     if not any(last) or math.isfinite(float(factor.sum())):
@@ -100,7 +100,7 @@ def _has_rows(image: torch.Tensor) -> bool:
 
 
 def _rows(image: torch.Tensor) -> torch.Tensor:
-    """(batch x pixels, channels), on the same memory."""
+    """A view of shape (batch x pixels, channels)."""
     return image.permute(0, 2, 3, 1).flatten(0, 2)
 
 
@@ -131,5 +131,5 @@ def _folds(options: Options) -> bool:
 
 
 def _by_channel(tensor: torch.Tensor) -> torch.Tensor:
-    """(channels, batch x pixels)."""
+    """The tensor in shape (channels, batch x pixels)."""
     return tensor.transpose(0, 1).flatten(1)

@@ -13,22 +13,22 @@ from relascope.engine.pytorch.model import generator_states, seeded
 from relascope.passes.program import Mask
 
 _FEW = 1 << 15
-"""Elements up to which PyTorch is quicker than reading its generator's state."""
+"""Elements up to which PyTorch is quicker than the kernel, which reads its generator's state."""
 
 
 class MaskDrawing:
-    """What draws masks in this process: PyTorch, and a kernel once an engine provides one."""
+    """Draws masks in this process: by PyTorch, or by a kernel once an engine provides one."""
 
     def __init__(self) -> None:
         self._make: Callable[[], mersenne_twister.Kernel] | None = None
         self._kernel: mersenne_twister.Kernel | None = None
 
     def provide(self, make: Callable[[], mersenne_twister.Kernel]) -> None:
-        """Have a kernel made and tried at the first mask that is worth it."""
+        """Provide a kernel, which is made and tried at the first mask that is worth it."""
         self._make = make
 
     def kernel(self) -> mersenne_twister.Kernel | None:
-        """The kernel; None without one, or where PyTorch's numbers are others."""
+        """The kernel; None without one, or if PyTorch's numbers differ."""
         if self._make is not None:
             kernel, self._make = self._make(), None
             self._kernel = kernel if mersenne_twister.agrees(kernel) else None
@@ -48,14 +48,14 @@ def draw_masks(
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
 
     Args:
-        seed: as `ModelSource.seed`; None draws from where PyTorch's generator stands.
+        seed: as `ModelSource.seed`; None draws from the current state of PyTorch's generator.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
         room: masks of earlier calls, to reuse their memory; None allocates.
-        again: of the masks, those that are to be drawn again by `drawn_again`.
+        again: those of the masks that `drawn_again` will draw a second time.
 
     Returns:
-        By name, 0 and 1 as uint8 in the mask's shape, or its bits, by the model's own dropout on
-        ones; of other random operators, what they return. By `Mask.state` of those in `again`, the
+        By name, 0 and 1 as uint8 in the mask's shape, or as bits, drawn by the model's own dropout
+        on ones; for other random operators, their results. By `Mask.state` of those in `again`, the
         generator's state before they were drawn.
     """
     device, room, drawn = torch.device(device), room or BufferPool(), dict[str, torch.Tensor]()
@@ -74,8 +74,8 @@ def drawn_again(
     device: torch.device | str = "cpu",
     room: BufferPool | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Draw masks from their states, which are among some values by name, a second time. PyTorch's
-    generators are then where they were."""
+    """Draw masks a second time, from their states, which `values` has by name. PyTorch's generators
+    keep their states."""
     found, device = dict[str, torch.Tensor](), torch.device(device)
     on_gpu = device.type == "cuda"
     if not masks:
@@ -98,7 +98,7 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
         places = [mask.order.index(axis) for axis in range(len(mask.order))]
         return _mask(lying, device, room).permute(places).contiguous()
     held = getattr(torch, mask.held)
-    if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does it, without a pass over ones
+    if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does, without a pass over ones
         made = room.again(mask.name)
         if made is None:
             made = room.fresh(mask.name, mask.shape, held, device)
@@ -111,7 +111,7 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
 
 
 def _packed(mask: torch.Tensor, columns: int) -> torch.Tensor:
-    """A mask in a bit an element, as `Mask.bits` says."""
+    """A mask with one bit per element, as in `Mask.bits`."""
     flat = mask.flatten()
     eighths = torch.nn.functional.pad(flat, (0, 8 * columns - len(flat))).view(8, columns)
     rows = eighths[7].clone()

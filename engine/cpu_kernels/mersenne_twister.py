@@ -1,8 +1,8 @@
-"""Dropout masks by PyTorch's own random numbers, drawn by a kernel.
+"""Dropout masks from PyTorch's own random numbers, drawn by a kernel.
 
 On a CPU, PyTorch may draw `bernoulli_` serially, 64 bits of a Mersenne Twister per number. A TVM
 kernel vectorises these steps (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8, 1998) and
-leaves PyTorch's generator in the same state. The first mask checks that PyTorch draws so.
+leaves PyTorch's generator in the same state. The first mask checks that PyTorch draws this way.
 """
 
 import math
@@ -15,12 +15,12 @@ import torch
 from relascope.engine.cpu_kernels.openblas import let
 
 _WORDS, _MIDDLE = 624, 397
-"""Of the state, and how far ahead a new word looks."""
+"""Words of the state, and how far ahead a new word looks."""
 
 _PAIRS = _WORDS // 2
 _UPPER, _LOWER, _MATRIX = 0x80000000, 0x7FFFFFFF, 0x9908B0DF
 _BITS = 53
-"""Of each 64 that PyTorch makes a number between 0 and 1 of."""
+"""The bits, of each 64, that PyTorch makes a number between 0 and 1 from."""
 
 _LAYOUT = np.dtype(
     [("seed", "u8"), ("left", "i4"), ("seeded", "i4"), ("next", "u8"), ("words", "u8", _WORDS)]
@@ -28,17 +28,17 @@ _LAYOUT = np.dtype(
 """How the bytes of `torch.get_rng_state()` begin."""
 
 Kernel = Callable[[Sequence[torch.Tensor]], Any]
-"""Runs `computation` on tensors: its arguments in order."""
+"""Runs `computation` on tensors, its arguments in order."""
 
 
 def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
-    """Fill a mask (contiguous, uint8, on the CPU) from PyTorch's generator, which is then where
-    PyTorch would have left it; `keep` is the probability of a 1, between 0 and 1."""
+    """Fill a mask (contiguous, uint8, on the CPU) from PyTorch's generator, and leave that as
+    PyTorch would; `keep` is the probability of a 1, between 0 and 1."""
     raw = torch.get_rng_state()
     state = np.frombuffer(raw.numpy(), _LAYOUT, count=1)  # shares its memory
     drawn = _WORDS if state["left"][0] == 1 else int(state["next"][0])
     limit = math.ceil(keep * (1 << _BITS))  # the product is exact
-    with torch.device("cpu"):  # whatever PyTorch's default is now
+    with torch.device("cpu"):  # whatever PyTorch's default is
         words = torch.tensor(state["words"][0].astype(np.uint32))
         where = torch.tensor([drawn], dtype=torch.int32)
         below = torch.tensor([limit >> 32, limit & 0xFFFFFFFF], dtype=torch.uint32)
@@ -71,10 +71,10 @@ def agrees(kernel: Kernel) -> bool:
 def computation(te: Any, tir: Any) -> list[Any]:
     """The kernel in TVM's tensor expressions: its arguments, inputs before outputs.
 
-    Inputs are the state's words (uint32, 624), where in them to go on and how many were drawn
-    before (int32, 1), and the limit below which 53 bits are a success (uint32, high and low part).
-    Outputs are the mask (uint8, of any length), the state's words after it (uint32, 624), and room
-    (uint32, 625).
+    Inputs are the state's words (uint32, 624), how many of them are drawn already (int32, 1), and
+    the limit below which 53 bits are a success (uint32, high and low part). Outputs are the mask
+    (uint8, of any length), the state's words after it (uint32, 624), and scratch memory (uint32,
+    625).
     """
     count = te.var("count")
     words = te.placeholder((_WORDS,), "uint32", "words")
@@ -109,7 +109,7 @@ class _Loops:
         self.end = self._fixed("end", "int32", self.skipped + self.mask.shape[0])
 
     def _fixed(self, name: str, dtype: str, value: Any) -> Any:
-        """A variable for what no loop changes, which a compiler cannot know of memory."""
+        """A variable for a value that no loop changes; a compiler cannot know that of memory."""
         self.once.append((self.tir.Var(name, dtype), value))
         return self.once[-1][0]
 
@@ -146,7 +146,7 @@ class _Loops:
         )
         begin = tir.max(0, self.skipped - block * _PAIRS)
         end = tir.min(_PAIRS, self.end - block * _PAIRS)
-        # Two loops: a compiler makes vectors of what begins at a place that it knows.
+        # Two loops, because a compiler vectorises accesses that begin at a known place.
         odd = self._loop("j", begin, end, lambda j: self._draw(block, j, 0))
         even = self._loop("j", begin, end, lambda j: self._draw(block, j, 1))
         draw = tir.IfThenElse(self.odd > 0, odd, even)

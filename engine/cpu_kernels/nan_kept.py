@@ -1,8 +1,8 @@
 """Maxima, minima and comparisons of lowered kernels that treat NaN as PyTorch does.
 
 TVM writes max(a, b) as `a > b ? a : b`, which loses NaN in a, and starts a maximum at the lowest
-number instead of minus infinity. Some comparisons are true of NaN: the unordered ones, and all of
-them if LLVM may assume that there is no NaN, as in Relay's TVM.
+number instead of minus infinity. Some comparisons are true for NaN: the unordered ones, and all if
+LLVM may assume that there is no NaN, as in Relay's TVM.
 """
 
 import math
@@ -13,34 +13,34 @@ from typing import Any
 from relascope.engine.cpu_kernels.vector_math import number_of, type_of
 
 CHANGED = ("Max", "Min", "BufferStore", "Call")
-"""Nodes that a rule changes, and "NE"."""
+"""The nodes that a rule changes, beside "NE"."""
 
 NEGATED = ("Not",)
-"""What is changed before TVM takes `not a < b` for `b <= a`, which is not so of NaN."""
+"""Nodes changed before TVM turns `not a < b` into `b <= a`, which is wrong for NaN."""
 
 _OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 
 COMPARED = ("EQ", "LT", "LE", "GT", "GE", "Cast")
-"""More of them, where comparisons cannot be trusted with NaN at all."""
+"""More nodes to change, if no comparison can be trusted with NaN."""
 
 _BITS = {
     "float16": ("int16", 0x7FFF, 0x7C00),
     "float32": ("int32", 0x7FFFFFFF, 0x7F800000),
     "float64": ("int64", (1 << 63) - 1, 0x7FF << 52),
 }
-"""By dtype, an integer's dtype, its bits but the sign, and infinity's: NaN's are above."""
+"""By dtype, the integer dtype, its bits without the sign, and infinity's: NaN's are larger."""
 
 
 _LARGEST = {"float16": 65504.0, "float32": (2 - 2**-23) * 2.0**127, "float64": sys.float_info.max}
 
 _LOADS = {"BufferLoad": "buffer", "TensorLoad": "source"}
-"""What reads a buffer, as the TVMs call it, and what they call the buffer there."""
+"""The TVMs' nodes that read a buffer, and their attribute for the buffer."""
 
 _UNSEEN = "T_softmax_maxelem"
-"""The largest of a row in TVM's softmax, where NaN may be lost: its exponential is not."""
+"""The largest of a row in TVM's softmax: it may lose NaN, because the exponential keeps it."""
 
 Rule = Callable[[Any], Any]
-"""From a node to what stands in its place."""
+"""From a node to its replacement."""
 
 
 def rule(
@@ -51,8 +51,8 @@ def rule(
     known: dict[int, str] | None = None,
 ) -> Rule:
     """The rule for the nodes of a kernel. `walk` visits everything in a statement. `call` makes an
-    LLVM intrinsic by dtype, name and arguments, where LLVM has its maxima that keep NaN, of which
-    it makes vectors in reductions too."""
+    LLVM intrinsic by dtype, name and arguments, if LLVM has maxima that keep NaN, which it also
+    vectorises in reductions."""
     extremes: list[tuple[Any, str]] = []
 
     def visit(node: Any) -> None:
@@ -90,7 +90,7 @@ def rule(
 
 
 def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
-    """A store, with infinity in place of the largest number where a minimum begins with that."""
+    """A store, with infinity in place of the number that a maximum or minimum begins with."""
     number, (dtype, _) = number_of(store.value), _dtype(store.value)
     if number is None or abs(number) != _LARGEST.get(dtype):
         return store
@@ -102,7 +102,7 @@ def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
 
 
 def _padded(tir: Any, call: Any) -> Any:
-    """Around what a maximum is taken of, minus infinity in place of the lowest number."""
+    """A pad around a maximum's operand, of minus infinity in place of the lowest number."""
     if getattr(call.op, "name", "").rpartition(".")[2] != "if_then_else":
         return call
     condition, inside, around = call.args
@@ -120,7 +120,7 @@ def _kept(
     opposite: str = "",
 ) -> Any:
     """A comparison, maximum or minimum that treats NaN as PyTorch does; `opposite` is the
-    comparison that is true of all other numbers, to negate instead."""
+    comparison that holds for all other numbers, to negate instead."""
     dtype, lanes = _dtype(node.a)
     if dtype not in _BITS:
         return tir.Not(node) if opposite else node
@@ -132,7 +132,7 @@ def _kept(
     def held(value: Any) -> Any:
         if _name(value) in ("Var", *_LOADS) or number_of(value) is not None:
             return value
-        halves: list[Any] = []  # what a name stands for, TVM's lowering of bfloat16 leaves out
+        halves: list[Any] = []  # TVM's lowering of bfloat16 skips values of variables
         walk(value, lambda n: halves.append(n) if _is_half(n) else None)
         if halves:
             return value
@@ -140,7 +140,7 @@ def _kept(
         return bound[-1][0]
 
     if name in ("Max", "Min"):
-        if number_of(node.b) is not None:  # what comes second is kept
+        if number_of(node.b) is not None:  # TVM keeps a NaN in the second operand
             return made(node.b, node.a)
         unseen = str(getattr(_read(node.a), "name", "")).startswith(_UNSEEN)
         if number_of(node.a) is not None or unseen:
@@ -184,12 +184,13 @@ def places(
     """The rule for "Select", "EQ", "Sub" and "Call" nodes before a kernel is lowered.
 
     - argmax and argmin give the place of the first NaN, or the first place if all are infinite.
-    - A remainder written as a - trunc(a / b) * b is LLVM's, as infinity has no such difference.
+    - A remainder written as a - trunc(a / b) * b becomes LLVM's, because with infinity the
+      difference is wrong.
     - Differences are computed, see `_difference`.
     - A logarithm of a sum with a number in a buffer gets the number, for `vector_math` to
       recognise.
 
-    `equal` says whether two expressions are the same but for the buffers that they read."""
+    `equal` says whether two expressions are the same except for the buffers that they read."""
     kept: dict[str, list[Any]] = {"best": []}
 
     def read_by(expression: Any) -> list[Any]:
@@ -202,7 +203,7 @@ def places(
         return equal(a, b) and all(x is y or (x is not None and x.same_as(y)) for x, y in pairs)
 
     def stores(load: Any) -> list[Any]:
-        """What the kernel writes where an expression reads."""
+        """The kernel's stores to the buffer that an expression reads."""
         if "stores" not in kept:
             found = kept["stores"] = []
             walk(body, lambda n: found.append(n) if _name(n) == "BufferStore" else None)
@@ -212,7 +213,7 @@ def places(
     def logarithm(call: Any) -> Any:
         total = call.args[0]
         alone = stores(total) if not len(getattr(total, "indices", [0])) else []
-        total = alone[0].value if len(alone) == 1 else total  # of no axes: a stage of its own
+        total = alone[0].value if len(alone) == 1 else total  # a scalar is a stage of its own
         if call.op.name.partition(".")[2] != "log" or _name(total) != "Add":
             return call
         sides = [stores(s) for s in (total.a, total.b)]
@@ -223,7 +224,7 @@ def places(
         return call
 
     def better(node: Any) -> Any:
-        """The sides of a comparison of the best element so far, a float, with another."""
+        """The sides of a comparison of the best float so far with another; None for others."""
         compares = _name(node) in ("GT", "LT") and _dtype(node.a)[0] in _BITS
         return (node.a, node.b) if compares and stores(node.a) else None
 
@@ -273,8 +274,8 @@ def _remainder(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
 
 
 def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
-    """A difference that TVM or LLVM would fold to 0 (wrong for NaN and infinity) or to an operand
-    of a sum (unrounded)."""
+    """Keep a difference that TVM or LLVM would fold to 0 (wrong for NaN and infinity) or to an
+    operand of a sum (unrounded)."""
     dtype, lanes = _dtype(node)
     if dtype not in _BITS or _name(node) != "Sub":
         return node
@@ -285,7 +286,7 @@ def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
         return same(a, b) or (turned and same(a.a, b.b) and same(a.b, b.a))
 
     def apart(total: Any, term: Any) -> Any:
-        """A sum, out of TVM's sight where the term is one of its own."""
+        """A sum, hidden from TVM if the term is one of its operands."""
         if _name(total) != "Add" or not (same(total.a, term) or same(total.b, term)):
             return total
         return tir.reinterpret(dtype + lanes, tir.reinterpret(whole + lanes, total))
@@ -300,7 +301,7 @@ def _difference(tir: Any, same: Callable[[Any, Any], bool], node: Any) -> Any:
 
 
 _ROUNDS = {"bfloat16": "llvm.canonicalize", "float16": "llvm.ssa.copy"}
-"""By dtype, what marks a number that is rounded to it, from before TVM's lowering to behind it."""
+"""By dtype, the mark of a number rounded to it, from before TVM's lowering until after it."""
 
 
 def narrowed(
@@ -321,7 +322,7 @@ def narrowed(
 
 
 def marks(tir: Any, call: Callable[..., Any]) -> dict[int, str]:
-    """The dtype by the number of the intrinsic that marks what is rounded to it."""
+    """The dtype, by the number of the intrinsic that marks numbers rounded to it."""
     zero = tir.const(0.0, "float32")
     return {int(call("float32", n, zero).args[0].value): d for d, n in _ROUNDS.items()}
 
@@ -339,7 +340,7 @@ def _rounded(tir: Any, known: dict[int, str], call: Any) -> Any:
     half = tir.const((1 << digits - 1) - 1, whole)
     up = (bits + (odd + half)) & tir.const(0xFFFFFFFF >> digits << digits, whole)
     up = tir.reinterpret(kind, up)
-    if dtype == "float16":  # whose smallest numbers have fewer digits
+    if dtype == "float16":  # its smallest numbers have fewer digits
         scale, small = tir.const(2.0**24, kind), tir.const(2.0**-14, kind)
         near = tir.nearbyint(x * scale) * tir.const(2.0**-24, kind)
         up = tir.Select(tir.abs(x) < small, near, up)
@@ -356,13 +357,13 @@ def _name(node: Any) -> str:
 
 
 def _dtype(value: Any) -> tuple[str, str]:
-    """An expression's dtype, and "x8" of one of eight lanes."""
+    """An expression's dtype, and its lanes, such as "x8", or ""."""
     dtype, times, lanes = str(type_of(value).dtype).partition("x")
     return dtype, times + lanes
 
 
 def _like(tir: Any, number: float, value: Any) -> Any:
-    """A constant of an expression's dtype, in each of its lanes."""
+    """A constant in an expression's dtype, in each of its lanes."""
     dtype, lanes = _dtype(value)
     constant = tir.FloatImm(dtype, number)
     return tir.Broadcast(constant, int(lanes[1:])) if lanes else constant

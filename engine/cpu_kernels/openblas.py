@@ -19,25 +19,25 @@ from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol.tuning import RECORDS
 
 OPENBLAS = "-libs=openblas"
-"""What a CPU target says to have its matmuls done so."""
+"""A CPU target's option for matmuls by OpenBLAS."""
 
 ON_CPU = (("llvm",), "OpenBLAS is a library for CPUs.")
 """See `target_text.refuse_elsewhere`."""
 
 FUNCTIONS = {"float32": "scipy_cblas_sgemm", "float64": "scipy_cblas_dgemm"}
-"""By the type of the elements, the function of the library."""
+"""The library's functions by dtype."""
 
 NOTE = (
     "The library calls functions of the OpenBLAS in SciPy's wheels, such as scipy_cblas_sgemm: "
     "load that first, with RTLD_GLOBAL. Convolutions, and products of unknown shapes, call "
     "functions that relascope implements in Python with PyTorch."
 )
-"""The note of a library that is built with it."""
+"""The note of a library built with it."""
 
 _FILE = "libscipy_openblas"
 _ROW_MAJOR, _PLAIN, _TURNED = 101, 111, 112  # of CBLAS's interface
 _STEP = 16
-"""Threads share rows or columns in multiples of so many, which the library's tiles divide."""
+"""Threads share rows or columns in multiples of this number, which the library's tiles divide."""
 
 
 def installed() -> bool:
@@ -55,18 +55,18 @@ def _file() -> Path | None:
 
 
 def preferred() -> bool:
-    """Whether it is the first choice on this machine, before PyTorch's library.
+    """Whether it is this machine's first choice, before PyTorch's library.
 
-    On AMD's processors, `bert_layer` in training at 8 × 128 tokens takes 2 to 5 % less time by it
-    than by MKL, and the same at small sizes (`bench/speed.py`); on Intel's it is not measured.
+    On AMD's processors, `bert_layer` in training at 8 × 128 tokens takes 2 to 5 % less time with it
+    than with MKL, and the same at small sizes (`bench/speed.py`); Intel's are not measured.
     """
     return installed() and cpu_info().get("vendor_id") != "GenuineIntel"
 
 
 @functools.cache
 def load() -> None:
-    """Load the library where code compiled later finds it, and limit it to one thread. Raises
-    EngineError of kind "target" where it is not installed."""
+    """Load the library so that code compiled later finds it, and limit it to one thread. Raises
+    EngineError of kind "target" if it is not installed."""
     file = _file()
     if file is None:
         message = f"OpenBLAS is not here: the installed SciPy has no {_FILE}."
@@ -77,7 +77,7 @@ def load() -> None:
 
 
 def cpu_ways(blas: str) -> dict[str, str]:
-    """Options of targets for the CPU, and in words what each does; the best last."""
+    """Options of CPU targets with their descriptions; the best last."""
 
     def ways(option: str, library: str) -> dict[str, str]:
         return {option: library, f"{option} {SCHEDULES}": f"{library}, our schedules"}
@@ -93,7 +93,7 @@ def cpu_ways(blas: str) -> dict[str, str]:
 class Product:
     """A product of two tensors of matrices, of known shapes. `left` and `right` are shapes in
     memory, whose axes before the last two broadcast to the result's; `turn_a` and `turn_b` say
-    whether an operand's last two axes are swapped. `dtype` is that of all, a key of `FUNCTIONS`."""
+    whether an operand's last two axes are swapped. All have `dtype`, a key of `FUNCTIONS`."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
@@ -103,7 +103,7 @@ class Product:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """The result's shape."""
         rank = max(len(self.left), len(self.right))
         batches = [(1,) * (rank - len(s)) + s[:-2] for s in (self.left, self.right)]
         batch = tuple(max(a, b) for a, b in zip(*batches, strict=True))
@@ -112,12 +112,12 @@ class Product:
 
     @property
     def inner(self) -> int:
-        """What is summed over."""
+        """The extent that is summed over."""
         return self.left[-2 if self.turn_a else -1]
 
     def kernel(self, te: Any, tir: Any, left: Any, right: Any) -> Any:
-        """The product in TVM's tensor expressions, as a stage that nothing is fused with."""
-        # The shapes must be the tensors' very own.
+        """The product in TVM's tensor expressions, as a stage that nothing fuses with."""
+        # The shapes must be the tensors' own objects.
         buffers = [tir.decl_buffer(s, self.dtype) for s in (left.shape, right.shape, self.shape)]
         told = {"name": "openblas", "in_buffers": buffers[:2], "out_buffers": buffers[2:]}
 
@@ -140,7 +140,7 @@ class _Calls:
     def statement(self) -> Any:
         *batch, rows, columns = self.product.shape
         flat = len(self.product.right) == 2 and not self.product.turn_a
-        if flat:  # the rows of all matrices lie one behind the other
+        if flat:  # the rows of all matrices follow each other
             rows, batch = rows * math.prod(batch), []
         if math.prod(batch) == 1:
             return self.shared(rows, columns)
@@ -151,7 +151,7 @@ class _Calls:
     def shared(self, rows: int, columns: int) -> Any:
         """One product, of which each of TVM's threads computes a part.
 
-        Many threads cut both sides, few the longer one: each thread packs what it reads anew.
+        Many threads split both sides, few the longer one: each thread packs what it reads.
         """
         tir = self.tir
         threads, part = tir.Var("threads", "int32"), tir.Var("part", "int32")
@@ -172,9 +172,9 @@ class _Calls:
     def call(
         self, rows: Any, columns: Any, place: Sequence[Any], top: Any = 0, first: Any = 0
     ) -> Any:
-        """A call for some rows and columns of one matrix. `place` is the matrix's in the result,
-        empty for a single one, whose rows may span several axes; it begins at row `top` and column
-        `first`."""
+        """A call for some rows and columns of one matrix. `place` is the matrix's place in the
+        result, empty for a single one, whose rows may span several axes; the part begins at row
+        `top` and column `first`."""
         one, tir = self.product, self.tir
         turns = [_TURNED if turn else _PLAIN for turn in (one.turn_a, one.turn_b)]
         alpha, beta = (tir.FloatImm(one.dtype, number) for number in (1.0, 0.0))
@@ -187,7 +187,7 @@ class _Calls:
 
 
 def let(tir: Any, variable: Any, value: Any, body: Any) -> Any:
-    if hasattr(tir, "Bind"):  # the newer TVM's name for it, which holds for what follows
+    if hasattr(tir, "Bind"):  # the newer TVM's, which holds for the statements after it
         return tir.SeqStmt([tir.Bind(variable, value), body])
     return tir.LetStmt(variable, value, body)
 
@@ -204,7 +204,7 @@ def _address(tir: Any, buffer: Any, place: Sequence[Any], at: tuple[Any, Any]) -
 
 
 def _unfolded(number: Any, extents: Sequence[int]) -> list[Any]:
-    """The place on several axes of what has a number on all of them in a row."""
+    """The place on several axes of an element that has a number on all of them in a row."""
     index: list[Any] = []
     for extent in extents[::-1]:
         index.insert(0, number % extent)

@@ -1,4 +1,4 @@
-"""Products of a matrix of few rows, or with a weight that is known when it is built.
+"""Products of a matrix of few rows, or with a weight that is known at build time.
 
 Such a weight is packed once, at build time, into panels of columns that a product reads
 sequentially. `engine.cpu_kernels.schedules` sums a tile, some rows of a panel, in registers (Goto
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 PRODUCT = "packed_product"
-"""Name of the stage that sums up, which the schedule knows it by."""
+"""Name of the stage that sums, by which the schedule knows it."""
 
 ROWS = "packed_rows"
 """Name of the stage that puts the rows of the left operand into tiles."""
@@ -26,16 +26,16 @@ OUTER = "outer_products"
 
 TILE_ROWS, TILE_COLUMNS = "relascope.tile_rows", "relascope.tile_columns"
 TILE_LANES = "relascope.tile_lanes"
-"""Annotations of these stages: the size of a tile, and of the vectors that its rows consist of."""
+"""Annotations of these stages: the size of a tile, and of the vectors in its rows."""
 
 AHEAD = "relascope.ahead"
-"""Annotation of a loop over a weight that may ask memory for what comes next: the stage's name."""
+"""Annotation of a loop over a weight that may prefetch what comes next: the stage's name."""
 
 STRIPS = "strip_product"
-"""Name of the stage that multiplies with some rows of a weight as it lies."""
+"""Name of the stage that multiplies with some rows of a weight that is not packed."""
 
 DTYPE = "float32"
-"""What the tiles are made for."""
+"""The dtype that the tiles are made for."""
 
 LANES = 8
 """float32 numbers in a vector register of 32 bytes."""
@@ -56,29 +56,29 @@ _TILES = {
     LANES: {(4, 3): 1.0, (5, 2): 1.0, (6, 2): 1.04, (3, 3): 1.1, (2, 3): 1.4, (4, 2): 1.2},
     2 * LANES: {(4, 3): 1.0, (7, 2): 1.0, (6, 2): 1.06, (3, 4): 1.07, (5, 2): 1.13, (14, 1): 1.14},
 }
-"""By the lanes of a register, rows and vectors of tiles whose sums, with what they are summed from,
-fit into so many; and what an element of the result costs, over the best. Fewer sums than 8 wait for
-each other, and more than 14 are no faster."""
+"""By the lanes of a register, rows and vectors of tiles whose sums and operands fit into the
+registers, with the cost of an element of the result relative to the best. Fewer sums than 8 wait
+for each other, and more than 14 are no faster."""
 
 
 _FEW = 160
-"""Rows up to which libraries, which pack the weight each time, lose most by that."""
+"""Rows up to which libraries lose most by packing the weight in each call."""
 
 
 _VERY_FEW = 48
-"""Rows up to which a weight that is not packed is best read as it lies."""
+"""Rows up to which a weight is best read without packing it."""
 
 _ROW_TILES = {
     LANES: {(3, 3): 1.0, (5, 2): 1.5},
     2 * LANES: {(7, 2): 1.0, (4, 3): 1.04, (3, 3): 1.1, (5, 2): 1.2},
 }
-"""The same of rows with rows of a weight."""
+"""The same for products of rows with rows of a weight."""
 
 ROW_BLOCK = 4
-"""Tiles of a weight's rows that are used for all rows of the left operand before the next."""
+"""Tiles of a weight's rows that serve all rows of the left operand before the next tiles."""
 
 _STRIPS = (128, 96, 64)
-"""Rows of a weight that are read side by side: more, and the processor looks up where each is."""
+"""Rows of a weight that are read side by side: with more, address translation slows the reads."""
 
 
 class MatmulTile(NamedTuple):
@@ -98,7 +98,7 @@ class MatmulTile(NamedTuple):
         return MatmulTile(*(int(notes[name]) for name in (TILE_ROWS, TILE_COLUMNS, TILE_LANES)))
 
     def within(self, outer: Sequence[int]) -> bool:
-        """Whether no tile goes over an edge of axes that the rows are laid out in, but the last."""
+        """Whether no tile crosses an edge of the axes that hold the rows, except the last edge."""
         *more, last = [d for d in outer if d > 1] or [1]
         return not more or last % self.rows == 0
 
@@ -106,9 +106,8 @@ class MatmulTile(NamedTuple):
 def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | None:
     """The tile for a product of that many rows and columns; None where a library serves it better.
 
-    Rows are padded with zeros to whole tiles; columns must be whole panels. Of the processor's
-    `registers`, LLVM 10 spills sums of tiles that take more than 13 of 16; smaller ones pay for few
-    rows only."""
+    Rows are padded with zeros to whole tiles; columns must be whole panels. LLVM 10 spills the sums
+    of tiles that take more than 13 of 16 `registers`; smaller tiles only pay for few rows."""
     if rows < 2 or (registers.count < 16 and rows > _FEW):
         return None
     for lanes in _lanes(registers):
@@ -124,31 +123,31 @@ def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | N
 
 
 def _lanes(registers: Registers) -> tuple[int, ...]:
-    """Of the vectors of tiles, the best first: half a register where no tile has whole ones."""
+    """The lanes of tiles' vectors, the best first: half a register if no tile has whole ones."""
     return tuple(dict.fromkeys((registers.lanes, LANES)))
 
 
 def _filled(rows: int, high: int) -> float:
-    """Rows of whole tiles, over those that there are."""
+    """The ratio of the rows of whole tiles to the given rows."""
     return -(-rows // high) * high / rows
 
 
 def strip(rows: int, inner: int) -> int | None:
-    """How many rows of an unpacked weight (inner, columns) to go through at a time. None where a
-    library, which packs a weight at every call, serves such a product better."""
+    """How many rows of an unpacked weight (inner, columns) to read at a time. None if a library,
+    which packs a weight in every call, serves such a product better."""
     if rows > _VERY_FEW:
         return None
     return next((s for s in _STRIPS if inner % s == 0), None)
 
 
 def parts(panels: int) -> int:
-    """Into how many parts the panels of a weight that is read as it lies are divided."""
+    """The number of parts that the panels of an unpacked weight are divided into."""
     return next(p for p in (4, 3, 2, 1) if panels % p == 0)
 
 
 def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -> MatmulTile | None:
-    """The tile for a weight of shape (columns, inner) that is not known when built; None where a
-    library, which packs the weight at every call, serves it better."""
+    """The tile for a weight of shape (columns, inner) that is unknown at build time; None if a
+    library, which packs the weight in every call, serves it better."""
     if not 2 <= rows <= _VERY_FEW:
         return None
     for lanes in _lanes(registers):
@@ -188,11 +187,11 @@ def panels(weight: np.ndarray, tile: MatmulTile) -> np.ndarray:
 def product(
     te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]
 ) -> Any:
-    """The product in TVM's tensor expressions. Raises ValueError where a tile would cross an edge
-    of `outer`.
+    """The product in TVM's tensor expressions. Raises ValueError if a tile would cross an edge of
+    `outer`.
 
     `data` is of shape (rows, inner), or has several axes in place of the rows; `weight` is as
-    `panels` gives it, or of shape (inner, columns) where `strip` finds one. `outer` are the
+    `panels` returns it, or of shape (inner, columns) if `strip` is not None. `outer` are the
     result's axes in place of its rows, (*outer, columns); a tile must not cross their edges, which
     TVM's schedule primitives lose."""
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
@@ -200,7 +199,7 @@ def product(
     wide = tile.columns
     columns = int(weight.shape[0]) * wide if packed else int(weight.shape[1])
     if rows % high:
-        # Rows behind the end are zeros.
+        # Rows beyond the end are zeros.
         def row(t: Any, k: Any, i: Any) -> Any:
             at, zero = t * high + i, tir.const(0, data.dtype)
             return tir.if_then_else(at < rows, read(at, k), zero)
@@ -261,8 +260,8 @@ def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Seq
 
 
 def outer_products(te: Any, left: Any, right: Any, tile: MatmulTile) -> Any:
-    """The sum of outer products of rows, in TVM's tensor expressions: of `left` (inner, rows) and
-    `right` (inner, columns) one of shape (rows, columns)."""
+    """The sum of outer products of rows, in TVM's tensor expressions: from `left` (inner, rows) and
+    `right` (inner, columns) to the shape (rows, columns)."""
     inner, rows = (int(d) for d in left.shape)
     k = te.reduce_axis((0, inner), name="k")
 
@@ -273,9 +272,9 @@ def outer_products(te: Any, left: Any, right: Any, tile: MatmulTile) -> Any:
 
 
 def _rows_of(data: Any, tile: MatmulTile, outer: Sequence[int]) -> tuple[int, int, int, int, Any]:
-    """Rows, elements of each, rows and number of tiles; and how to read an element of a row."""
+    """Rows, elements of each, rows of a tile, number of tiles, and a function that reads one."""
     if not tile.within(outer):
-        raise ValueError(f"tiles of {tile.rows} rows go over edges of {tuple(outer)}")
+        raise ValueError(f"tiles of {tile.rows} rows cross edges of {tuple(outer)}")
     *given, inner = (int(d) for d in data.shape)
     rows = math.prod(given)
 
@@ -291,7 +290,7 @@ def _rows_of(data: Any, tile: MatmulTile, outer: Sequence[int]) -> tuple[int, in
 
 
 def _row(index: Sequence[Any], outer: Sequence[int]) -> Any:
-    """The number of a row, of an element's place on these axes and a last one."""
+    """The row number of an element, from its place on these axes and a last one."""
     row: Any = 0
     for position, extent in zip(index[:-1], outer, strict=True):
         row = row if extent == 1 else row * extent + position

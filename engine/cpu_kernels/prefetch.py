@@ -15,7 +15,7 @@ _LINE = 16  # float32 numbers in a line of the cache
 
 
 def read_ahead(dialect: Dialect, function: Any) -> Any:
-    """A scheduled kernel in which loops marked with `packed.AHEAD` ask for what comes next."""
+    """A scheduled kernel in which loops marked with `packed.AHEAD` prefetch what comes next."""
     tir = dialect.tir
     prefix = tir.__name__.rpartition(".")[2]
     found = False
@@ -44,7 +44,7 @@ Places = list[list[Any]]
 
 
 def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
-    """The weight that a loop reads, and places of the lines of it that a step asks for."""
+    """The weight that a loop reads, and the places of the lines that a step prefetches."""
     inner, blocks = [], []
 
     def visit(node: Any) -> None:
@@ -64,7 +64,7 @@ def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
 
 
 def _panel(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
-    """Of the next panel of a packed weight, a share for each step of each tile."""
+    """The share of the next panel of a packed weight for each step of each tile."""
     (rows, _, inner), (row, column, _) = extents, at
     panel = column // tile.columns + 1
     step = row // tile.rows * loop.extent + loop.loop_var
@@ -73,7 +73,7 @@ def _panel(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: An
 
 
 def _strip(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
-    """Of the columns that come next in a strip, or first in the next, as many rows a step."""
+    """The share for each step of the next columns in a strip, or of the first in the next strip."""
     (_, rows, columns, deep), (strip, row, column, _) = extents, at
     step = row // tile.rows * loop.extent + loop.loop_var
     part = columns // packed.parts(columns // tile.columns)
@@ -89,7 +89,7 @@ def _strip(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: An
 
 
 def _rows(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any) -> Places:
-    """Of the rows of a turned weight that come next, a share for each step of each tile."""
+    """The share of the next rows of a transposed weight for each step of each tile."""
     (rows, _, lanes, inner), (row, column, _, _) = extents, at
     block = tile.columns * packed.ROW_BLOCK
     pair = column % block // tile.columns
@@ -100,6 +100,6 @@ def _rows(at: Sequence[Any], extents: Sequence[int], tile: MatmulTile, loop: Any
 
 
 def _share(lines: int, steps: int, step: Any) -> list[Any]:
-    """Numbers of the lines that a step asks for, so that all steps ask for all of them."""
+    """The lines that a step prefetches, so that all steps together prefetch all of them."""
     each = -(-lines // steps)
     return [step * each + k for k in range(each)]

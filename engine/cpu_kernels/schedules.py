@@ -1,4 +1,4 @@
-"""Schedules for what TVM's passes leave as plain loops on the CPU, for the TVM of either IR.
+"""Schedules for kernels that TVM's passes leave as plain loops on the CPU, for either IR's TVM.
 
 Steps are inlined, reductions run along memory, large kernels run on threads, and products of
 `engine.cpu_kernels.packed_matmul` are computed in register tiles. LLVM vectorises the inner loops;
@@ -14,51 +14,52 @@ from typing import Any
 from relascope.engine.cpu_kernels import packed_matmul
 
 SCHEDULES = "-schedules=relascope"
-"""What a CPU target says to have kernels scheduled here."""
+"""A CPU target's option for kernels scheduled here."""
 
 FLAGS = ("fast-math-reassoc", "fast-math-contract", "fast-math-nsz")
-"""What such a target lets LLVM do: sum in any order, and join products with sums, which vectors
-need. NaN and infinities stay what they are."""
+"""What such a target allows LLVM: to sum in any order, and to join products with sums, which
+vectors need. NaN and infinities stay intact."""
 
 FEW_FLOPS = 1_000_000
-"""Below so many multiplications and additions a product of two results is small."""
+"""Multiplications and additions below which a product of two results is small."""
 
 _PARALLEL = 1 << 17
 """Elements from which a kernel is worth waking other threads for."""
 
 _CHUNK = 512
-"""Columns that a thread sums at a time: their sums stay in the nearest cache."""
+"""Columns that a thread sums at a time: their sums stay in the L1 cache."""
 
 _NARROWEST = 64
 """Columns below which chunks would leave vectors half empty."""
 
 _SHARES = 16
-"""Panels of a weight, or rows of tiles, from which threads share them whole."""
+"""Panels of a weight, or rows of tiles, from which each goes to one thread."""
 
 _PRODUCTS = (packed_matmul.PRODUCT, packed_matmul.DOTS, packed_matmul.OUTER)
 """Stages that are laid out in tiles."""
 
 _STEPS = 8
-"""Rows of a weight at most, or vectors of one, between two looks ahead."""
+"""The most rows of a weight, or vectors of a row, between two prefetches."""
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
-"""What is not to be computed once for each of several readers."""
+"""Intrinsics that are too dear to compute anew for each of several readers."""
 
 _DEEP = 3
-"""Dear calls from which a step stays: TVM's generator of LLVM code writes out what one in another
-reads, and would write four in a row for minutes."""
+"""Dear calls from which a step is not inlined: TVM's LLVM code generator writes out the operand of
+a nested call, and would take minutes for four in a row."""
 _LONG = 300
-"""Expressions from which a step is long: each that reads another twice would double them."""
+"""Expressions from which a step is long: each step that reads another twice would double them."""
 _WRITTEN_OUT = 64
-"""Rounds of a loop that may be written out."""
+"""The most iterations of a loop to unroll."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the TVMs call differently. `get_block` names a schedule's method that gives a block by
-    its name, `region` a read region's buffer. `walk` visits everything in a statement; `loops`
-    makes a statement with other loops, for which the function gives one in place of a loop, or
-    None; `put` an expression with values in place of variables, given as pairs."""
+    """What differs between the TVMs. `get_block` names a schedule's method that finds a block by
+    its name, `region` a read region's attribute for its buffer. `walk` visits everything in a
+    statement; `loops` returns a statement with other loops: its function returns a loop's
+    replacement, or None; `put` returns an expression with values in place of variables, given as
+    pairs."""
 
     tvm: Any
     tir: Any
@@ -85,7 +86,7 @@ class Dialect:
         return any(v.same_as(f) for f in found for v in variables)
 
     def divisors(self, statement: Any, variables: Sequence[Any]) -> set[int]:
-        """Numbers by which a statement divides what has one of these variables."""
+        """The numbers by which a statement divides expressions of these variables."""
         found: set[int] = set()
 
         def visit(node: Any) -> None:
@@ -98,8 +99,8 @@ class Dialect:
         return found
 
     def called(self, statement: Any) -> tuple[Counter[str], int]:
-        """How often a statement calls each intrinsic (without the dialect's prefix); its expression
-        count."""
+        """How often a statement calls each intrinsic (without the dialect's prefix), and its number
+        of expressions."""
         found: Counter[str] = Counter()
         count = 0
 
@@ -114,7 +115,7 @@ class Dialect:
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
-    """A kernel's schedule; None of a kernel of another form than these rules know, or, if `sure`,
+    """A kernel's schedule; None for a kernel of a form that these rules do not know, or, if `sure`,
     where they may not beat TVM's own."""
     kernel = _Kernel(dialect, function)
     try:
@@ -155,7 +156,7 @@ class _Kernel:
     def schedule(self) -> None:
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
         if not ways.keys().isdisjoint(map(self._name, self._blocks())):
-            for block in self._blocks():  # of a number, as Relay has them
+            for block in self._blocks():  # blocks of a number, which Relay makes
                 if not (self.sch.get_loops(block) or self.sch.get(block).reads):
                     self.sch.compute_inline(block)
         opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
@@ -174,9 +175,9 @@ class _Kernel:
     def unfold(self) -> None:
         """Split innermost loops where an index divides their counter, as a reshape's does.
 
-        LLVM 22 vectorises a loop that reads at k // 4 and k % 4 so that it reads past the end, if
-        the divisor is as long as the vector. Where it divides no whole number of times, as a
-        reshape's behind a slice that begins at 1, the loop is written out.
+        If the divisor is as long as the vector, LLVM 22 vectorises a loop that reads at k // 4 and
+        k % 4 so that it reads past the end. A loop that the divisor does not divide, such as a
+        reshape's after a slice that begins at 1, is unrolled.
         """
         for block in self._blocks():
             loops = self.sch.get_loops(block)
@@ -211,14 +212,14 @@ class _Kernel:
         return list(self.sch.get_child_blocks(self.tvm.block(self.sch, "root")))
 
     def _split(self, loop: Any, *extents: int) -> Any:
-        """A loop as several, one in the other, the inner ones of these lengths."""
+        """A loop as several nested ones, the inner ones of these lengths."""
         return self.sch.split(loop, factors=[None, *extents])
 
     def _extent(self, loop: Any) -> int:
         return int(self.sch.get(loop).extent)
 
     def _plain(self, block: Any) -> bool:
-        """Whether a block is one statement in as many loops of known length as it has axes."""
+        """Whether a block is one statement in one loop of known length for each axis."""
         loops, known = self.sch.get_loops(block), self._known(block)
         axes = self.sch.get(block).iter_vars
         axis = self.tvm.tir.IterVar
@@ -233,7 +234,7 @@ class _Kernel:
         return frozenset(map(self._name, self.sch.get_output_blocks("root")))
 
     def _inline(self, kept: set[str]) -> None:
-        """Compute each step of a group where it is read, unless that repeats dear work."""
+        """Inline each step into its readers, unless that repeats dear work."""
         outputs = self._outputs() | kept
         for block in self._blocks():
             made = self.sch.get(block)
@@ -246,7 +247,7 @@ class _Kernel:
             try:
                 self.sch.compute_inline(block)
             except self.tvm.scheduling.ScheduleError:
-                continue  # a gather, say, whose reader needs the value at another place
+                continue  # such as a gather, whose reader needs the value at another place
 
     def _repeated(self, block: Any) -> bool:
         """Whether a step would be computed for several readers, or for many elements of one."""
@@ -265,10 +266,8 @@ class _Kernel:
         return int(axis.iter_type) == self.tvm.tir.IterVar.CommReduce
 
     def _row_by_row(self, blocks: Sequence[Any]) -> bool:
-        """Compute all steps of a row before the next row, as in a softmax or layer norm; whether it
-        is one.
-
-        The last step's outer loops are the rows, as are each earlier step's.
+        """Compute all steps of a row before the next row, as in a softmax or layer norm. Returns
+        False if the kernel is not of this form: all steps' outer loops are the same rows.
         """
         sch = self.sch
         *before, last = blocks
@@ -290,13 +289,13 @@ class _Kernel:
         for block in reversed(before):
             sch.compute_at(block, row)
         for block in filter(self._is_reduction, before):
-            if loops := sch.get_loops(block)[1:]:  # none of what reduces a single element
+            if loops := sch.get_loops(block)[1:]:  # none if it reduces a single element
                 sch.decompose_reduction(block, loops[0])
         return True
 
     def _reduction(self, block: Any) -> None:
-        """Run a reduction along memory, and parallelise it; sums of rows are chunked by columns for
-        that."""
+        """Run a reduction along memory, and parallelise it; for that, sums of rows are split into
+        chunks of columns."""
         sch = self.sch
         axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
         fastest = self._fastest(sch.get(block))
@@ -325,13 +324,13 @@ class _Kernel:
             self._share(loops[:-1], self._steps(block))
 
     def _share(self, loops: Sequence[Any], count: int) -> None:
-        """Have threads share loops that lie side by side, where that is worth waking them."""
+        """Let threads share adjacent loops, if that is worth waking them."""
         loop = self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
         if count >= _PARALLEL and self._extent(loop) > 1:
             self.sch.parallel(loop)
 
     def _fastest(self, block: Any) -> int | None:
-        """Which axis of a block runs along memory where it reads most; None where none does."""
+        """The axis of a block that runs along memory in its largest operand; None if none does."""
         axes = {v.var: k for k, v in enumerate(block.iter_vars)}
         largest = max(block.reads, key=lambda r: _elements(self.tvm.buffer(r).shape), default=None)
         if largest is None or not largest.region:
@@ -341,7 +340,7 @@ class _Kernel:
     def _product(self) -> None:
         """Compute a product of `packed_matmul`, its weight packed or as given.
 
-        Each panel of a packed weight serves all rows before the next.
+        Each panel of a packed weight serves all rows before the next panel.
         """
         self._inline({packed_matmul.PRODUCT, packed_matmul.ROWS, packed_matmul.STRIPS})
         product = self.tvm.block(self.sch, packed_matmul.PRODUCT)
@@ -352,7 +351,7 @@ class _Kernel:
             self._tiled(product, panels_first=True)
 
     def _outer(self) -> None:
-        """Sum outer products in the order in which the result lies in memory."""
+        """Sum outer products in the result's order in memory."""
         self._inline({packed_matmul.OUTER})
         self._tiled(self.tvm.block(self.sch, packed_matmul.OUTER), panels_first=False)
 
@@ -394,7 +393,7 @@ class _Kernel:
             self._pointwise(block)
 
     def _ahead(self, loop: Any, stage: str) -> Any:
-        """Do a loop's work in steps, before each of which memory may be asked for what comes."""
+        """Split a loop into steps, before each of which the next data may be prefetched."""
         extent = self._extent(loop)
         step = next(n for n in range(min(extent, _STEPS), 0, -1) if extent % n == 0)
         steps, _ = self._split(loop, step)
@@ -402,14 +401,14 @@ class _Kernel:
         return steps
 
     def _in_registers(self, product: Any, inner: Any, row: Any, column: Any, lane: Any) -> None:
-        """Write the loops of a tile out, and set its sums to zero before the loop `inner`."""
+        """Unroll the loops of a tile, and set its sums to zero before the loop `inner`."""
         self.sch.vectorize(lane)
         self.sch.unroll(column)
         self.sch.unroll(row)
         self.sch.decompose_reduction(product, inner)
 
     def _dots(self) -> None:
-        """Multiply rows with rows of a weight in registers, and sum up what is in each.
+        """Multiply rows with rows of a weight in registers, and sum each register.
 
         A few rows of the weight stay in cache for all rows of the left operand, so it is read once.
         """
@@ -432,8 +431,8 @@ class _Kernel:
             self._pointwise(other)
 
     def _streamed(self, product: Any, parts: Any) -> None:
-        """Compute a product with an unpacked weight, some of its rows at a time; what follows, at
-        the end.
+        """Compute a product with an unpacked weight, some of its rows at a time; its readers follow
+        at the end.
 
         Threads share the columns in a few wide parts, to read long runs of memory.
         """

@@ -1,11 +1,11 @@
 """Exponentials and the like in float32 as arithmetic that LLVM can vectorise.
 
 TVM calls the C library per element for `exp`, `erf`, `tanh` and `sigmoid`. Here they are
-polynomials with errors of a few ulps; NaN and infinities give the right results. Other dtypes stay.
-`pow` with 2 or 3 is a product.
+polynomials with errors of a few ulps; NaN and infinities give the right results. Other dtypes are
+unchanged. `pow` with 2 or 3 is a product.
 
 With or without schedules, `log(1 + y)` is computed as log1p, which TVM lacks, and tanh of a small y
-by its series, where TVM subtracts exponentials.
+by its series, because TVM subtracts exponentials.
 """
 
 import math
@@ -23,10 +23,10 @@ _LN2_HIGH = 0.693359375
 _LN2_LOW = math.log(2.0) - _LN2_HIGH
 
 _EXP_FIRST, _EXP_LAST = -87.33654, 88.72283
-"""Outside of these exp is below the normal numbers of float32, or above its largest."""
+"""Outside of these bounds, exp is below float32's normal numbers or above its largest."""
 
 _ERF_END = 3.95
-"""From here on erf is 1 in float32."""
+"""From this x on, erf is 1 in float32."""
 _ERF_TOP = (
     1.1283791065216064,
     0.19153116643428802,
@@ -43,24 +43,24 @@ _ERF_BOTTOM = (
     0.0011705351062119007,
     3.783273132285103e-05,
 )
-"""erf(x) / x as a quotient of polynomials in x², fitted on [0, 3.95] by least squares, weighted
-anew until the largest relative error is as small as it gets (Lawson's method): 2.1e-8."""
+"""erf(x) / x as a quotient of polynomials in x², fitted on [0, 3.95] by least squares, reweighted
+until the largest relative error is minimal (Lawson's method): 2.1e-8."""
 
 _TANH_SERIES = (
     *(1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835),
     *(-1382 / 155925, 21844 / 6081075, -929569 / 638512875),
 )
 _TANH_TERMS, _TANH_NEAR = 5, 0.1
-"""How many a vector takes; below this all of them are exact in float64, too."""
+"""How many terms a vector takes; below this all terms are exact in float64, too."""
 _TANH_SMALL = 0.3
 """Below this the series is within 5e-8 of tanh; above, 1 - 2 / (exp(2x) + 1) loses no digits."""
 
 
 _LOG1P_TERMS = {"float32": 9, "float64": 18}
-"""Of the series of log(1 + y) in y / (2 + y), by dtype, for y from -1/2 to 1."""
+"""Terms, by dtype, of the series of log(1 + y) in y / (2 + y), for y from -1/2 to 1."""
 
 LOWERING = "llvm.FLowerIntrinsic"
-"""Attribute of an operator: what LLVM is told in its place."""
+"""An operator's attribute: its lowering for LLVM."""
 
 
 class VectorMath:
@@ -80,13 +80,13 @@ class VectorMath:
         first["tanh"] = partial(self._near_zero, first["tanh"])
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
-            # Stand before TVM's own rules for LLVM.
+            # Take precedence over TVM's own rules for LLVM.
             made = partial(rule, theirs)
             tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, made, level=99)
 
     @contextmanager
     def used(self, here: bool) -> Iterator[None]:
-        """Build with these rules, or with TVM's own, inside: they hold for a whole process."""
+        """A context in which the process builds with these rules if `here`, else with TVM's."""
         before, self._used = self._used, here
         try:
             yield
@@ -125,7 +125,7 @@ class VectorMath:
         return tir.Let(y, rest[0], tir.Select(near, small, theirs(tir.log(y + one))))
 
     def _near_zero(self, others: Callable[..., Any], theirs: Any, call: Any) -> Any:
-        """tanh of others than float32 vectors, by its series near 0."""
+        """tanh in dtypes that `_tanh` is not for, by its series near 0."""
         kind, tir = str(type_of(call).dtype), self._tir
         bits = kind.partition("x")[0]
         if bits not in ("float32", "float64") or self._is_ours(kind):
@@ -137,7 +137,7 @@ class VectorMath:
         return tir.Let(x, call.args[0], tir.Let(square, x * x, made))
 
     def _is_ours(self, kind: str) -> bool:
-        """Whether a type, of a number or a vector of them, is one that these rules are for."""
+        """Whether these rules apply to a type, of a number or a vector."""
         return self._used and kind.partition("x")[0] == _DTYPE
 
     def _bound(self, value: Any, rule: Callable[[Any], Any]) -> Any:
@@ -145,7 +145,7 @@ class VectorMath:
         return self._tir.Let(x, value, rule(x))
 
     def _constant(self, value: float, x: Any) -> Any:
-        """A number in each place of a vector as wide as x."""
+        """A number in each lane of a vector as wide as x."""
         return self._tir.const(value, str(type_of(x).dtype))
 
     def _polynomial(self, x: Any, coefficients: Sequence[float]) -> Any:
@@ -196,19 +196,19 @@ class VectorMath:
         return one / (one + self._bound(self._constant(0.0, x) - x, self._exp))
 
     def _unless_nan(self, x: Any, result: Any) -> Any:
-        # By bits: a comparison of x with itself is left out where TVM lets LLVM think of no NaN.
+        # By bits: a comparison of x with itself is dropped if TVM lets LLVM assume no NaN.
         tir, kind = self._tir, str(type_of(x).dtype).replace("float", "int")
         size = tir.reinterpret(kind, x) & tir.const(0x7FFFFFFF, kind)
         return tir.Select(size > tir.const(0x7F800000, kind), x, result)
 
 
 def type_of(call: Any) -> Any:
-    """What says the dtype of an expression: itself, or its type in newer TVMs."""
+    """The object with an expression's dtype: itself, or its type in newer TVMs."""
     return call if hasattr(call, "dtype") else call.ty
 
 
 def number_of(value: Any) -> float | None:
-    """The number that an expression is, or is a vector of; None of others, and of NaN."""
+    """The number that an expression is, or is a vector of; None for others, and for NaN."""
     constant = value.value if type(value).__name__ == "Broadcast" else value
     known = type(constant).__name__ == "FloatImm" and not math.isnan(constant.value)
     return float(constant.value) if known else None

@@ -1,1 +1,1 @@
-"""Errors, times, memory and peaks of what was built."""
+"""Errors, times, memory and peaks of builds."""

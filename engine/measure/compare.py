@@ -1,4 +1,4 @@
-"""What was built, compared with PyTorch and timed against it."""
+"""Builds, compared with PyTorch and timed against it."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,15 +23,14 @@ from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, 
 from relascope.engine.pytorch.model import Model
 
 WHOLE_NUMBERS = 2.0**32
-"""The largest scale of integers: one that is off by one is over float64's limit at any size."""
+"""The largest scale of integers: with it, an error of 1 exceeds float64's limit at any size."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """A program that was built, with what is needed to run it on a model's inputs. `model` is on
-    the device that it was built for, `program` the engine's own, `capture_bytes` are held between
-    forward and backward, and `kept` says whether another process built it: then `seconds` are of
-    loading it."""
+    """A built program, with what it needs to run on a model's inputs. `model` is on the device that
+    it was built for, `program` is the engine's own, `capture_bytes` are held between forward and
+    backward, and `kept` says that another process built it: then `seconds` are those of loading."""
 
     model: Model
     program: Any
@@ -40,11 +39,11 @@ class Built:
     seconds: float
     kept: bool = False
     room: BufferPool = field(default_factory=BufferPool, compare=False)
-    """Of the masks."""
+    """The memory of the masks."""
 
     @property
     def note(self) -> str:
-        """What is to be said of its seconds; "" for nothing."""
+        """A note on its seconds, or ""."""
         return "It was built by an earlier process and loaded from disk." if self.kept else ""
 
     @cached_property
@@ -61,13 +60,13 @@ class Built:
         return self.step.forward({**self.values, **masks})
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
-        """The gradients under the model's grad_outs, by the name of what they are of."""
+        """The gradients under the model's grad_outs, by the names of their tensors."""
         drawn = drawn_again(self.step.drawn_again, masks, self.model.device, self.room)
         return self.step.backward({**self.values, **masks, **captures, **drawn})
 
 
 def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
-    """What a program takes of a model: inputs, parameters, buffers and grad_outs by name."""
+    """The values that a program takes from a model: inputs, parameters, buffers and grad_outs."""
     inputs = dict(zip(model.input_names, model.inputs, strict=True))
     values = {**inputs, **model.parameters, **model.buffers}
     if program.grad_outs:
@@ -124,9 +123,9 @@ def comparison(
     against: float,
     spread: bool = True,
 ) -> Comparison:
-    """One tensor of ours against PyTorch's. Raises EngineError of kind "engine" where the shapes
-    differ. `scale` is of PyTorch's tensor, for the result; `against` divides the absolute error, 0
-    by nothing; `spread` finds that too, which takes longest."""
+    """Compare a tensor of ours with PyTorch's. Raises EngineError of kind "engine" if the shapes
+    differ. `scale` is that of PyTorch's tensor, for the result; `against` divides the absolute
+    error, unless it is 0; `spread` asks for the spread, too, which takes longest."""
     dtype = str(theirs.dtype).removeprefix("torch.")
     if ours.shape != theirs.shape:
         message = f"{name} has the shape {list(ours.shape)}, and {list(theirs.shape)} in PyTorch."
@@ -152,12 +151,12 @@ def measure(
 ) -> TimeResult:
     """Compare with PyTorch, then time against PyTorch eager, all in turns.
 
-    Every run counts whole: drawing masks as PyTorch does, tensors in, results as tensors of their
-    own, until the device has finished. With a backward, forward alone and forward and backward are
-    timed. Memory is measured afterwards, in a run of its own. Set the number of threads before.
-    `ours` are of one model on one device, and the result is about the first. `baselines` of
-    `engine.protocol.times.BASELINES` are timed in turn with them; of one that cannot be compiled, a
-    note says why."""
+    A run counts in full: drawing masks as PyTorch does, passing tensors in, and results in memory
+    of their own, until the device has finished. With a backward, it times the forward alone, and
+    forward and backward. A separate run measures memory. Set the number of threads before. `ours`
+    are of one model on one device, and the result is about the first. `baselines` of
+    `engine.protocol.times.BASELINES` are timed in turn with them; a note says why one cannot be
+    compiled."""
     first = ours[0].built
     model, phases = first.model, ["forward"]
     if first.step.has_backward:
@@ -212,7 +211,7 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
 
     def forward_backward() -> object:
         spent = built.masks(None)
-        _outputs, captures = built.forward(spent)  # held while PyTorch's backward runs, too
+        _outputs, captures = built.forward(spent)  # as PyTorch holds outputs during its backward
         for mask in built.step.drawn_again:
             del spent[mask.name]
         about = spent, built.model.device, built.room
@@ -230,7 +229,7 @@ def _compiled(
     seconds: dict[str, float] = {}
     notes = []
     if baselines:
-        torch._dynamo.reset()  # or what an earlier model made it give up on is remembered
+        torch._dynamo.reset()  # else it remembers what it gave up on for earlier models
     for index, name in enumerate(baselines):
         progress(index / len(baselines), f"compiling {name}")
         try:

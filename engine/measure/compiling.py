@@ -1,4 +1,4 @@
-"""How long a program's passes and its build take, in turns with work that is always the same."""
+"""Time a program's passes and its build, in turns with a constant amount of work."""
 
 import io
 import time
@@ -26,7 +26,7 @@ def measure(
     seconds: float,
     progress: Progress,
 ) -> tuple[tuple[tuple[int, Times], ...], Times, Times]:
-    """Run the passes one after the other, then the build, in rounds, as of
+    """Run the passes one after the other, then the build, in rounds, as in
     `engine.server.builds.Builds.compile_times`; all of them have run once before."""
     began = time.perf_counter()
     taken: dict[int, list[float]] = {index: [] for index, _, _ in passes}
@@ -65,17 +65,17 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _clock() -> float:
-    """Seconds, without those in which this thread was ready and another had the processor."""
+    """Seconds, without those in which this thread waited for a processor."""
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
             waited = 1e-9 * int(file.read().split()[1])
-    except (OSError, IndexError, ValueError):  # another system than Linux, or one without
+    except (OSError, IndexError, ValueError):  # not Linux, or without these statistics
         waited = 0.0
     return time.perf_counter() - waited
 
 
 def _same_work() -> dict[int, int]:
-    """Some milliseconds of what passes do most: calls, tables and small objects of Python's."""
+    """Some milliseconds of what passes do most: Python's calls, tables and small objects."""
     table: dict[int, int] = {}
     for number in range(50_000):
         key = number * 7919 % 4093

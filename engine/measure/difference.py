@@ -1,4 +1,4 @@
-"""How far two tensors are apart, in parts that reuse memory, as fresh memory is slow."""
+"""How far two tensors are apart, in parts that reuse memory, because fresh memory is slow."""
 
 import numpy as np
 import torch
@@ -9,7 +9,7 @@ _PART = 1 << 20
 
 
 def scale_of(tensor: torch.Tensor) -> float:
-    """The largest finite magnitude; 0.0 where there is none."""
+    """The largest finite magnitude; 0.0 if there is none."""
     if not tensor.numel():
         return 0.0
     if tensor.is_floating_point():
@@ -23,9 +23,9 @@ def scale_of(tensor: torch.Tensor) -> float:
 def deviation(
     ours: torch.Tensor, theirs: torch.Tensor, unit: float, spread: bool
 ) -> tuple[float, Spread]:
-    """The largest of |ours - theirs|, in float64, of tensors of one shape with an element; and the
-    rest, if `spread`, which takes longest. Relative errors are relative to `unit`. NaN is
-    infinitely far except from NaN; infinities of one sign are equal."""
+    """The largest |ours - theirs|, in float64, of tensors of one shape that are not empty; with
+    `spread`, which takes longest, the rest, too. Relative errors are relative to `unit`. NaN is
+    infinitely far from all but NaN; infinities of one sign are equal."""
     ours, theirs = ours.to(theirs.device).reshape(-1), theirs.reshape(-1)
     worst, total, nans, infinities = 0.0, 0.0, 0, 0
     found = np.empty(theirs.numel() if spread else 0)
@@ -50,7 +50,7 @@ def deviation(
 
 
 _FAR = 1e300
-"""A difference between finite float32 numbers is less; what is not may be of a NaN."""
+"""Differences between finite float32 numbers are smaller; others may come from a NaN."""
 
 
 def _apart(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:

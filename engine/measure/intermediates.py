@@ -1,15 +1,15 @@
-"""The tensors inside a program against those inside PyTorch's run of the model, for either IR.
+"""Compare tensors inside a program with those inside PyTorch's run of the model, for either IR.
 
-A backend names the operator of PyTorch that each node came from, and makes a program that returns
-what is inside. Each shown node is kept, so little is fused. Counterparts of nodes are:
+A backend names the PyTorch operator that each node came from, and makes a program that returns the
+inner tensors. Each shown node is kept, so little is fused. The counterparts of nodes are:
 
-- An operator's result, for the last node of its type that came from the operator.
-- The gradient of the same tensor, for gradients that the program returns.
-- A gradient inside PyTorch with the same numbers but for rounding, for other nodes of the backward.
-  One without is not called wrong: the two may compute differently on the way.
-- The same node of the function built whole, for other nodes of a split program.
-- In the import, run operator by operator, the same computation, result, or numbers, for a program
-  that came without PyTorch.
+- For the last node of its type that came from an operator, the operator's result.
+- For gradients that the program returns, the gradient of the same tensor.
+- For other nodes of the backward, a gradient inside PyTorch with the same numbers but for rounding.
+  A node without one is not called wrong: the two may compute differently on the way.
+- For other nodes of a split program, the same node of the function built whole.
+- For a program that came without PyTorch, the same computation, result or numbers in the import,
+  run operator by operator.
 """
 
 from collections import defaultdict
@@ -35,13 +35,13 @@ from relascope.passes.cuts.split_program import SplitProgram
 Counterparts = Mapping[str, tuple[str, torch.Tensor]]
 """By a node's id, its counterpart's name and tensor."""
 
-# Relative to scale: tensors nearer than this are the same but for rounding. Much wider, and two
-# gradients that a small term tells apart would be taken for one another.
+# Relative to scale: tensors nearer than this are the same but for rounding. A much larger limit
+# would confuse gradients that differ by a small term.
 _NEAR = {torch.float32: 1e-4, torch.float64: 1e-10}
 
 
 class InsideBackend(Protocol):
-    """What seeing inside a program needs of an IR."""
+    """What an IR supplies to show the inside of a program."""
 
     def build(self, program: Any, split: SplitProgram | None, target: str) -> Executable:
         """Build a program whole, or as the two functions it was split into."""
@@ -55,8 +55,8 @@ class InsideBackend(Protocol):
 
 @dataclass(frozen=True)
 class Intermediates:
-    """A function whose inside is to be seen, with tensors that it reads beside the model's
-    (`given`), and the names of what its last results are `gradients` of."""
+    """A function to look into, with tensors that it reads beside the model's (`given`), and the
+    names of the tensors whose `gradients` its last results are."""
 
     function: Function
     masks: Tensors
@@ -79,7 +79,7 @@ def values_inside(
 
 
 def shown_in(backend: InsideBackend, function: Function) -> dict[str, Any]:
-    """The IR's expressions of the nodes whose tensors can be seen, by id."""
+    """The IR's expressions of the nodes whose tensors can be shown, by id."""
     exprs = {n.id: function.exprs[n.id] for n in function.graph if _is_shown(n)}
     return {ident: expr for ident, expr in exprs.items() if backend.can_show(expr)}
 
@@ -101,7 +101,7 @@ def compare_inside(
 ) -> tuple[NodeError, ...]:
     """Compare every node with its counterpart, in graph order. `values` are from `values_inside`,
     `results` from `results_in` of the whole function; `whole` are tensors of the same nodes in the
-    function built whole, empty where it is that."""
+    function built whole, empty if it is that function."""
     theirs = dict(results)
     known = dict(reference.gradients)
     against: dict[str, float] = {}
@@ -130,7 +130,7 @@ def compare_inside(
 
 
 def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
-    """Compare the captures that PyTorch has, too, with its tensors."""
+    """Compare captures with PyTorch's tensors, where PyTorch has them, too."""
     found = []
     for ident, ours in captures.items():
         if ident in results:
@@ -142,8 +142,8 @@ def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparis
 
 def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) -> Counterparts:
     """PyTorch's result for each node that is the result of an operator. `graph` is of the whole
-    function. `ordinals` are by node id the place of its operator in PyTorch's order of execution;
-    -1 - n for what a pass made of operator n, whose result is not known then."""
+    function. `ordinals` give, by node id, the place of its operator in PyTorch's order of
+    execution; -1 - n for a node that a pass made of operator n, whose result is then unknown."""
     unsure = {-1 - o for n in graph if (o := ordinals.get(n.id, 0)) < 0}
     last: dict[tuple[int, TensorType, int | None], str] = {}
     for node in graph:
@@ -165,8 +165,8 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
 
 @dataclass(frozen=True)
 class ImportedRun:
-    """The insides of one run of an imported program, or of that with its gradient; `gradients`
-    names what its last results are gradients of."""
+    """The inner tensors of one run of an imported program, or of that with its gradient;
+    `gradients` names the tensors whose gradients its last results are."""
 
     graph: Graph
     values: Tensors
@@ -174,7 +174,7 @@ class ImportedRun:
 
     @property
     def reference(self) -> Reference:
-        """What nodes are known by, by their numbers."""
+        """The tensors by whose numbers nodes are recognised."""
         graph, names = self.graph, self.gradients
         ends = zip(graph.outputs[len(graph.outputs) - len(names) :], names, strict=True)
         gradients = tuple((n, self.values[i]) for i, n in ends if i in self.values)
@@ -182,9 +182,8 @@ class ImportedRun:
         return Reference({}, gradients, others)
 
     def counterparts(self, graph: Graph, ends: bool) -> Counterparts:
-        """Nodes of a later program that are computed here in the same way of the same arguments;
-        and the results, if these are the model's (`ends`), which they are not on the way to a
-        gradient."""
+        """Nodes of a later program that are computed here in the same way from the same arguments;
+        and the results, if these are the model's (`ends`), not values on the way to a gradient."""
         found: dict[str, tuple[str, torch.Tensor]] = {}
         if ends:
             pairs = zip(graph.outputs[: graph.forward_outputs], self.graph.outputs, strict=False)
@@ -225,7 +224,7 @@ class _Nearest:
                 self._by_kind[kind].append((self._print(tensor), name, tensor))
 
     def _print(self, tensor: torch.Tensor) -> float:
-        """A number that tells tensors apart: a weighted sum with fixed random weights."""
+        """A number that distinguishes tensors: a weighted sum with fixed random weights."""
         count = tensor.numel()
         if count not in self._weights:
             generator = torch.Generator().manual_seed(count)
@@ -233,7 +232,7 @@ class _Nearest:
         return float(tensor.detach().cpu().double().flatten() @ self._weights[count])
 
     def of(self, ours: torch.Tensor) -> tuple[str, torch.Tensor] | None:
-        """The name of the nearest tensor, and it in our shape; None where none is near."""
+        """The name of the nearest tensor, and the tensor in our shape; None if none is near."""
         known = self._by_kind.get((ours.numel(), ours.dtype))
         if not known:
             return None

@@ -1,7 +1,7 @@
 """The most memory that one run takes at one time.
 
-PyTorch's allocator is measured: on the CPU by the profiler, on a GPU by its own count. What TVM's
-functions take, they report (`engine.building.executables.Compiled.own_memory`).
+PyTorch's allocator is measured: on the CPU by the profiler, on a GPU by its own count. TVM's
+functions report their own memory (`engine.building.executables.Compiled.own_memory`).
 """
 
 import os
@@ -14,14 +14,14 @@ from torch.autograd.profiler import profile
 
 
 def waiting(device: torch.device) -> Callable[[], None]:
-    """What waits until a device has done all that it was given."""
+    """A function that waits until a device has finished its work."""
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)
     return lambda: None
 
 
 def waited(device: torch.device) -> str:
-    """What each time on a device includes, a sentence; "" on a CPU, where calls block."""
+    """A sentence on what each time on a device includes; "" on a CPU, where calls block."""
     if device.type != "cuda":
         return ""
     return (
@@ -31,8 +31,8 @@ def waited(device: torch.device) -> str:
 
 
 def torch_peak(run: Callable[[], object], device: torch.device) -> int:
-    """The most bytes that PyTorch's allocator had out during a run, its result included, beyond
-    those before it."""
+    """The most bytes that PyTorch's allocator held during a run, its result included, beyond those
+    before it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -49,7 +49,7 @@ def torch_peak(run: Callable[[], object], device: torch.device) -> int:
         with _quiet():
             watched.__exit__(None, None, None)
     del result
-    results: Any = watched.kineto_results  # whose types PyTorch's stubs do not know
+    results: Any = watched.kineto_results  # PyTorch's stubs lack its type
     events = [e for e in results.events() if e.name() == "[memory]"]
     held = most = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
@@ -60,7 +60,7 @@ def torch_peak(run: Callable[[], object], device: torch.device) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the profiler says of its starting and stopping out of the process's log."""
+    """Keep the profiler's messages at start and stop out of the process's log."""
     log, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

@@ -1,7 +1,7 @@
-"""What a machine does at best: FLOPs a second, and bytes a second from memory and from caches.
+"""What a machine does at best: FLOPs per second, and bytes per second from memory and caches.
 
-PyTorch measures it with its own threads in a second or two. The best of several rounds in turns
-counts, more of them on a busy machine.
+PyTorch measures it with its own threads in a second or two. The best of several rounds counts; a
+busy machine takes more rounds.
 """
 
 import time
@@ -19,16 +19,15 @@ from relascope.engine.turns import alone
 
 _ROUNDS = 4
 _BUDGET_SECONDS = 1.5
-"""Rounds go on so long at most while one of them is still better than all before."""
+"""How long rounds may go on while each is better than all before."""
 _BETTER = 1.02
 _BLOCK_SECONDS = 3e-3
-"""What is quicker is done several times in a row."""
+"""Quicker work is done several times in a row."""
 _SMALLEST = 2**18
 _LEAST_LARGEST = 2**28
 _MOST_LARGEST = 2**31
 _SIDES = {"cpu": (1024, 4096), "cuda": (4096, 16384)}
-"""Rows of the matrices whose product is timed: at first, and on a machine that is quick with
-these."""
+"""Rows of the matrices in the timed product: at first, and if these turn out too quick."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -37,7 +36,7 @@ Work = Callable[[], object]
 
 @alone()
 def measure(name: str, dtypes: Iterable[str]) -> Peaks:
-    """Measure the peaks of a device, with as many threads as PyTorch has now, for floating `dtypes`
+    """Measure the peaks of a device with PyTorch's current number of threads, for floating `dtypes`
     such as "float32"; others are left out."""
     began = time.perf_counter()
     device = torch.device(name)
@@ -58,7 +57,7 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
 
 
 def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> dict[Any, float]:
-    """The best rate of each: what it counts, FLOPs or bytes, over seconds."""
+    """The best rate of each: FLOPs or bytes per second."""
     best = dict.fromkeys(work, 0.0)
     turns = {key: _turns(run, wait) for key, (_, run) in work.items()}
     first, rounds, better = time.perf_counter(), 0, True
@@ -98,8 +97,8 @@ def _product(
 
 
 def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
-    """By working set and kind, bytes read and written, and what does it: reading, copying, two
-    arrays to a third, as machines differ in which is quickest."""
+    """By working set and kind, bytes read and written, and the work: reading, copying, or adding
+    two arrays to a third; which is quickest differs between machines."""
     largest = _largest(device)
     held = torch.ones(largest // 4, dtype=torch.float32, device=device)
     found: dict[tuple[int, str], tuple[float, Work]] = {}
@@ -128,7 +127,7 @@ def _largest(device: torch.device) -> int:
 
 
 def _last_cache(folder: Path) -> int:
-    """Bytes of the largest cache in Linux's list; 0 where there is none."""
+    """Bytes of the largest cache in Linux's list; 0 if there is none."""
     units = {"K": 2**10, "M": 2**20, "G": 2**30}
     texts = [f.read_text().strip() for f in folder.glob("index*/size")]
     return max((int(t[:-1]) * units[t[-1]] for t in texts if t[-1:] in units), default=0)

@@ -1,7 +1,7 @@
 """Time a program kernel by kernel, for either IR; an engine makes a function that can be profiled.
 
-Kernels are timed in place, with caches as the kernel before left them. Times include one or two
-microseconds of watching per kernel.
+Kernels are timed in place, with caches as the previous kernel left them. Times include one or two
+microseconds of overhead per kernel.
 """
 
 import statistics
@@ -32,13 +32,13 @@ LOST = (
 )
 
 See = Callable[[float, int, Sequence[torch.Tensor]], None]
-"""Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote:
-its own memory, good until the call returns."""
+"""Called after each kernel with its seconds, the bytes that it read, and the tensors that it wrote,
+which are valid until the call returns."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A call of a kernel: its symbol, its nodes' ids, and the FLOPs that the compiler counts, or
+    """A call of a kernel: its symbol, its nodes' ids, and the compiler's count of FLOPs, or
     None."""
 
     name: str
@@ -49,8 +49,8 @@ class Site:
 class Profiled(Protocol):
     """A function built to be profiled.
 
-    `kernels` are its calls in order of execution; `note` says why kernels have no nodes, or "";
-    `memory_bytes` is what it allocates ahead for what kernels write, else None.
+    `kernels` are its calls in order of execution; `note` says why kernels have no nodes, or is "";
+    `memory_bytes` is what it allocates ahead for kernels' results, else None.
     """
 
     kernels: tuple[Site, ...]
@@ -58,7 +58,7 @@ class Profiled(Protocol):
     memory_bytes: int | None
 
     def watch(self, values: Tensors, see: See) -> None:
-        """Run once on tensors by name; calls `see` once a kernel."""
+        """Run once on tensors by name; call `see` after each kernel."""
 
 
 def profile(
@@ -70,11 +70,11 @@ def profile(
     progress: Progress,
     peaks: Callable[[tuple[str, ...]], Peaks] | None = None,
 ) -> Profile:
-    """Time what was built from end to end, and the same kernel by kernel. `built` is compared, and
-    timed without being profiled; `profiled` are by phase ("forward", "backward") the same functions
-    to watch, and `graphs` those that the kernels' nodes are of. `repeats` are runs of each; one
-    more comes first, for the statistics of outputs. `peaks` measures the machine's in some types,
-    and is not asked for where it is None."""
+    """Time a build from end to end, and kernel by kernel. `built` is compared, and timed without
+    profiling; `profiled` are the same functions to watch, by phase ("forward", "backward"), and
+    `graphs` the graphs of the kernels' nodes. `repeats` is the number of runs of each; one more
+    comes first, for the statistics of outputs. `peaks`, unless it is None, measures the machine's
+    peaks in some dtypes."""
     comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
     masks = built.masks(built.model.source.seed)
     _, captures = built.forward(masks)
@@ -120,7 +120,7 @@ def _phase(
 
 
 def watched(function: Profiled, values: Tensors) -> list[float]:
-    """Milliseconds of each call of a kernel in one run."""
+    """Milliseconds of each kernel call in one run."""
     taken: list[float] = []
     function.watch(values, lambda seconds, read, wrote: taken.append(1e3 * seconds))
     return taken
@@ -136,8 +136,8 @@ def _kernels(
     undisturbed: Callable[[], float],
     progress: Progress,
 ) -> tuple[list[Kernel], int, float]:
-    """A function's kernels in order of execution, without shares; bytes of all they write to; the
-    median milliseconds of `undisturbed`, which runs it and gives seconds.
+    """A function's kernels in order of execution, without shares; the bytes that they write to; the
+    median milliseconds of `undisturbed`, which runs it and returns seconds.
 
     Runs with and without profiling take turns, so that disturbances hit both.
     """
@@ -149,7 +149,7 @@ def _kernels(
         places.extend((t.data_ptr(), t.data_ptr() + t.nbytes) for t in wrote)
 
     function.watch(values, note)
-    for _ in range(2):  # they warm up
+    for _ in range(2):  # warm up
         undisturbed()
     whole, runs = list[float](), list[list[float]]()
     for turn in range(repeats):
@@ -168,7 +168,7 @@ def _kernels(
 
 
 def _flops(graph: Graph, site: Site, counts: Mapping[str, int]) -> float | None:
-    """Of the nodes that a kernel alone computes; else what the compiler counts."""
+    """The FLOPs of nodes that one kernel alone computes; else the compiler's count."""
     if not site.nodes or any(counts[i] > 1 for i in site.nodes):
         return site.flops
     known = [known_flops(graph, i) for i in site.nodes]

@@ -1,7 +1,7 @@
 """Time contenders against each other on one machine, fairly.
 
 They run in turns, in short blocks; each round gives a ratio, and the median ratio counts. A rest
-and a run that does not count precede each block, for thread pools spin on after work.
+and an uncounted run precede each block, because thread pools keep spinning after work.
 """
 
 import statistics
@@ -30,16 +30,16 @@ def interleave(
     progress: Progress,
     words: str = "",
 ) -> dict[str, Rounds]:
-    """Time each contender in turns; `words` begin what is said of its progress. `contenders` do one
-    run from start to end; `wait` is called after each, inside its time, and waits until the device
-    has finished. `repeats` are rounds, at least 1, of a block of up to 20 runs, about 30 ms, of
-    every contender."""
+    """Time each contender in turns; `words` begin the progress messages. A contender does one run
+    from start to end; `wait` is called after each, inside its time, and waits until the device has
+    finished. `repeats` is the number of rounds, at least 1; a round has a block of each contender,
+    of up to 20 runs, about 30 ms."""
     blocks = {name: _warm_up(run, wait) for name, run in contenders.items()}
     rounds: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
     for index in range(repeats):
         progress(index / repeats, f"{words}round {index + 1} of {repeats}")
         order = list(contenders)
-        if index % 2:  # nobody always runs behind the same neighbour
+        if index % 2:  # so that none always runs after the same neighbour
             order.reverse()
         for name in order:
             time.sleep(_REST_SECONDS)
@@ -49,12 +49,12 @@ def interleave(
 
 
 def ratio(ours: Rounds, rival: Rounds) -> float:
-    """Median of `ratios`: below 1 is faster."""
+    """The median of `ratios`: below 1, ours is faster."""
     return statistics.median(ratios(ours, rival))
 
 
 def ratios(ours: Rounds, rival: Rounds) -> list[float]:
-    """Of each round our block's median over the rival's."""
+    """The median of our block over that of the rival's, in each round."""
     pairs = zip(ours, rival, strict=True)
     return [statistics.median(a) / statistics.median(b) for a, b in pairs]
 
@@ -68,20 +68,20 @@ def row(
     peak_bytes: int | None,
     **known: Any,
 ) -> TimeRow:
-    """A line of the table; `rival` is the eager run of the same rounds, None for eager itself."""
+    """A row of the table; `rival` is the eager run of the same rounds, None for eager itself."""
     runs = [1e3 * s for r in measured for s in r]
     q1, median, q3 = quartiles(runs)
     by_median = None
     if rival is not None:
         known["ratio_q1"], by_median, known["ratio_q3"] = quartiles(ratios(measured, rival))
-        # Less disturbed than a median, but a best run may be luck.
+        # Less disturbed than a median, but the best run may be luck.
         known["ratio_of_minima"] = min(map(min, measured)) / min(map(min, rival))
     times = median, q1, q3, by_median
     return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
-    """What to say of a machine on which the same run takes very different times."""
+    """A note if the same run takes very different times on this machine."""
     doubtful = "; ".join(f"{r.what}, {r.phase.replace('_', ' and ')}" for r in rows if not r.steady)
     said = f"The machine is busy: runs of one program differ widely ({doubtful})."
     advice = "Ratios of such runs mean little; time again when it is quiet."
@@ -89,7 +89,7 @@ def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """First quartile, median, third quartile; of one value, that value three times."""
+    """First quartile, median, third quartile; a single value three times."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     q1, q2, q3 = statistics.quantiles(values, n=4, method="inclusive")
@@ -97,7 +97,8 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
-    """Run until two runs in a row agree within 20 %, ten at most; how many make a block."""
+    """Run until two runs in a row agree within 20 %, at most ten times. Returns the runs per
+    block."""
     last = timed(run, wait)
     for _ in range(10):
         current = timed(run, wait)

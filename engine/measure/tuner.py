@@ -1,7 +1,7 @@
 """Tune a program's kernels, for either IR: the shares of tasks, the run, and its records.
 
 An engine supplies the kernels (`Tunable`) and a `Tuner` that measures schedules batch by batch.
-What is kept on disk beside TVM's own records is kept here.
+This module writes what is kept on disk beside TVM's own records.
 """
 
 import statistics
@@ -25,16 +25,16 @@ from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
 from relascope.engine.turns import alone
 
 RUNS = 3
-"""How often the program is run for the shares of its tasks, behind one run that is not counted."""
+"""How often the program runs for the shares of its tasks, after one uncounted run."""
 
 ROUNDS = 5
-"""How often a kernel as built without records and its best record are timed in turns."""
+"""How often a kernel, built without records and with its best record, is timed in turns."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A task as an engine knows it: as `engine.protocol.tuning.TuneTask` has it, with the engine's
-    own program, which is to be scheduled."""
+    """An engine's task: fields as in `engine.protocol.tuning.TuneTask`, with the engine's own
+    program to schedule."""
 
     key: str
     name: str
@@ -45,9 +45,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class Tunable:
-    """A function's kernels. `workloads` are the distinct ones that can be tuned, `calls` the task's
-    key, or None, for each call of a kernel in order. `profiled` is the function without records,
-    whose kernels are `calls`; None where the target does not run here, or it is not wanted."""
+    """A function's kernels. `workloads` are the distinct ones that can be tuned; `calls` has the
+    task's key, or None, for each kernel call in order. `profiled` is the function without records,
+    whose kernels are `calls`; None if the target does not run here, or no times are wanted."""
 
     workloads: tuple[Workload, ...]
     calls: tuple[str | None, ...]
@@ -56,7 +56,7 @@ class Tunable:
 
 @dataclass(frozen=True)
 class MeasuredSchedule:
-    """One schedule that was built and run: as `engine.protocol.tuning.Trial` has it."""
+    """One schedule that was built and run: fields as in `engine.protocol.tuning.Trial`."""
 
     candidate: str
     ms: float | None
@@ -70,15 +70,15 @@ Report = Callable[[Batch], None]
 class Tuner(Protocol):
     """Measures kernels for a target, with a number of threads."""
 
-    notes: tuple[str, ...]  # sentences to be read with the result
+    notes: tuple[str, ...]  # sentences on the result
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
         """Milliseconds of a kernel built without records, and of its best record in the task's own
-        folder (None without one), in turns; None where it cannot be run here."""
+        folder (None without one), in turns; None if it cannot run here."""
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
-        """Measure schedules in batches, from the best kept ones on, until `trials` or the end of
-        them. Each batch is reported when TVM's own records of it are on disk, in the task's own
+        """Measure schedules in batches, starting from the best on disk, until `trials` or their
+        end. Each batch is reported when TVM's own records of it are on disk, in the task's own
         folder."""
 
 
@@ -101,7 +101,7 @@ def tasks(
             nodes[key].update(dict.fromkeys(site.nodes))
     book, found = records.read(place), []
     for key, workload in {w.key: w for f in functions.values() for w in f.workloads}.items():
-        if not calls[key]:  # the build made a view of it: a reshape between two kernels, say
+        if not calls[key]:  # the build made it a view, such as a reshape between two kernels
             continue
         before = book.before_ms(key)
         if before is None and key in taken:
@@ -114,7 +114,7 @@ def tasks(
 
 def _with_shares(tasks: Sequence[TuneTask], rest: float) -> tuple[TuneTask, ...]:
     """Tasks with their share of the time by the records, the largest first; `rest` is milliseconds
-    of kernels that are no tasks."""
+    of kernels that are not tasks."""
     spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in tasks}
     total = sum(spent.values()) + rest
     shared = [replace(t, share=spent[t.key] / total if total else None) for t in tasks]
@@ -130,9 +130,9 @@ def tune(
     about: tuple[str, int],
     progress: Progress,
 ) -> TuneResult:
-    """Measure schedules of some tasks, and keep the records. `keys` are of the tasks, where none
-    means all, and `trials` are of each; `place` is the target's folder of records; `about` has the
-    target's text and the threads, for the result."""
+    """Measure schedules of some tasks, and keep the records. `keys` are those of the tasks, none
+    for all; each gets `trials`. `place` is the target's folder of records; `about` has the target's
+    text and the threads, for the result."""
     workloads = {w.key: w for f in functions.values() for w in f.workloads}
     unknown = [k for k in keys if k not in workloads]
     if unknown:
@@ -165,7 +165,7 @@ def _tune_one(
     best, earlier, number = start.best_ms(key), start.with_record_ms(key), len(start.of(key))
 
     def rival() -> float | None:
-        """Measure the kernel as it is built without records, and write it down."""
+        """Measure the kernel built without records, and write the times to disk."""
         measured = tuner.before(workload, own)
         if measured is None:
             return None
@@ -209,6 +209,6 @@ def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
 
 @alone()
 def _kernel_times(function: Profiled, values: Tensors) -> list[float]:
-    """Milliseconds of each call of a kernel: the median over a few runs."""
+    """Milliseconds of each kernel call: the median over a few runs."""
     runs = [watched(function, values) for _ in range(RUNS + 1)]
     return [statistics.median(taken) for taken in zip(*runs[1:], strict=True)]

@@ -1,4 +1,4 @@
-"""The Relay engine: a `PipelineSession` on a TVM that has Relay. Lives in a child process."""
+"""The Relay engine: a `PipelineSession` on a TVM that has Relay, in a child process."""
 
 from typing import Any
 

@@ -237,7 +237,7 @@ def no_tvm(monkeypatch, folder: Path) -> EngineError:
 def test_the_setting_names_no_tvm_that_works(monkeypatch, tmp_path):
     error = no_tvm(monkeypatch, tmp_path)
     assert "has no package tvm" in error.message and error.where == str(tmp_path)
-    assert "no folder" in no_tvm(monkeypatch, tmp_path / "nowhere").message
+    assert "does not name a folder" in no_tvm(monkeypatch, tmp_path / "nowhere").message
     (tmp_path / "python" / "tvm").mkdir(parents=True)
     assert "no Relay" in no_tvm(monkeypatch, tmp_path).message
     (tmp_path / "python" / "tvm" / "relay").mkdir(parents=True)

@@ -24,7 +24,7 @@ from relascope.engine.relax.kernels.gpu_schedules import RULE, extents
 _NOTES = {
     OPENBLAS: NOTE,
     BLAS: "The library calls functions that relascope implements in Python with PyTorch, such as "
-    "relascope.matmul_nt; it runs only beside relascope.",
+    "relascope.matmul_nt, so it needs relascope to run.",
 }
 
 

@@ -20,7 +20,7 @@ BLAS = "-libs=blas"
 """What a target says to have its matmuls done by PyTorch's library; see `kernels.blas`."""
 
 LIBRARIES = (BLAS, OPENBLAS)
-"""What names a library of ours in a target."""
+"""The options of a target that name a library of ours."""
 
 DLIGHT = "-schedules=dlight"
 """What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""

@@ -159,7 +159,7 @@ def written(program: RelaxProgram) -> Written:
             mod, constants = _spelled_out(program, inline)
             text = str(mod.script(show_meta=False))
             again = replay.read(text, "", constants)
-        except Exception:  # the parser raises whatever it meets; the next way to write is taken
+        except Exception:  # the parser raises anything; then try the other way
             continue
         if tvm_ffi.structural_equal(again, program.mod):
             return Written(text, constants, "", tuple(replay.signature(again)[0]))

@@ -1,4 +1,4 @@
-"""What decides each `if` of a module, and the module with sides of them forced."""
+"""The value that decides each `if` of a module, and the module with chosen sides forced."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def _functions(mod: Any) -> dict[Any, Any]:
 
 
 def _met(function: Any, kind: Any) -> list[Any]:
-    """Expressions of a kind in a function, those inside of others first."""
+    """Expressions of a kind in a function, inner ones first."""
     return [one for one in everything(function) if isinstance(one, kind)]
 
 

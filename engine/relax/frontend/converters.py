@@ -283,7 +283,7 @@ class Converter(ExportedProgramImporter):
         return self.mask_variables[-1]
 
     def random(self, node: Node) -> Any:
-        """What cannot be drawn without the model."""
+        """Refuse an operator whose numbers only the model itself can draw."""
         self.refuse(node, *unlike.DRAWS)
 
     # Products: TVM's write float32 into the program whatever the operands are.

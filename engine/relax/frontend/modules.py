@@ -202,7 +202,7 @@ def _main(mod: Any, name: str) -> tuple[Any, str]:
 
 
 def _pinned(mod: Any, source: ModelSource) -> Any:
-    """The module with the sizes that the source's inputs give to dimensions left open."""
+    """The module with open dimensions set to the sizes of the source's inputs."""
     given = dict(source.inputs)
     free: dict[str, int] = {}
     unnamed = iter([t for n, t in source.inputs if not n])

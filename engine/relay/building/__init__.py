@@ -1,4 +1,4 @@
-"""From a Relay program to a function that runs; TVM's packages are those of one with Relay."""
+"""From a Relay program to a function that runs. An import of it boots the TVM with Relay."""
 
 from relascope.engine.relay.tvm.boot import boot
 

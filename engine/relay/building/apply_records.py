@@ -17,15 +17,15 @@ from relascope.engine.relay.building.templates import constant_weights
 
 
 def best_record(place: Path) -> str | None:
-    """The line of AutoTVM's with the least time in a task's folder; None without one. Raises
-    EngineError as of `records.checked`."""
+    """The fastest of AutoTVM's record lines in a task's folder; None without any. Raises
+    EngineError as `records.checked` does."""
     found = [r for r in records.checked(place / AUTOTVM) if r["result"][0] and not r["result"][1]]
     best = min(found, key=lambda r: r["result"][0][0], default=None)
     return None if best is None else json.dumps(best)
 
 
 def applied(function: Any, options: BuildOptions) -> AbstractContextManager[Any]:
-    """While this lasts, TVM builds kernels with the best record where that is the fastest known."""
+    """A context in which TVM builds a kernel with its best record if that is the fastest known."""
     given = options.with_records("relay", str(tvm.__version__)).records
     if given is None:
         return autotvm.apply_history_best([])

@@ -1,8 +1,8 @@
-"""What stands beside convolutions, written so that another memory layout leaves it right.
+"""Operators beside convolutions, rewritten to stay right when AlterOpLayout changes the layout.
 
-TVM's AlterOpLayout gives `variance`'s mean, of extent 1 in an axis, the layout of the data, and the
-divisor of a layer norm after a convolution is wrong (0.3 % in a ConvNeXt of transformers). Where
-`squeeze` takes out the channels, it is left with a layout of blocks of them, and fails.
+TVM gives the mean in `variance`, of extent 1 in an axis, the layout of the data: the divisor of a
+layer norm after a convolution is then wrong (by 0.3 % in a ConvNeXt of transformers). A `squeeze`
+that removes the channels keeps a layout with blocks of channels, and fails.
 """
 
 import math
@@ -18,8 +18,8 @@ _OF_VARIANCES = {"variance", "nn.layer_norm", "nn.group_norm", "nn.instance_norm
 
 
 def written_out(program: RelayProgram) -> RelayProgram:
-    """A program whose variances are means of squares, and which takes out channels by `reshape`,
-    where it has convolutions, too."""
+    """The program, if it has convolutions, with variances as means of squares, and with `reshape`
+    in place of each `squeeze` that removes channels."""
     names = {op_name(e) for e in post_order(program.main.body)}
     if not names & {*_OF_VARIANCES, "squeeze"} or not any(n.startswith("nn.conv") for n in names):
         return program

@@ -1,8 +1,9 @@
-"""Bounds on what FuseOps makes one kernel.
+"""Limits on what FuseOps puts into one kernel.
 
-TE's concatenation takes parts as they lie in memory, and cannot take what another part pads, which
-TE computes with a margin. And TE puts an injective operator into each of its readers: a chain of
-nodes that are read twice, as in the gradient of a running maximum, doubles with each.
+TE's concatenation takes its parts as they lie in memory, so it cannot take one that another reader
+pads, which TE computes with a margin. And TE inlines an injective operator into each of its
+readers: a chain of nodes that are read twice, as in the gradient of a running maximum, doubles at
+each node.
 """
 
 from collections import Counter
@@ -16,14 +17,14 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rewrite, with_children
 
 _SIZE = 1024
-"""Terms of an expression that a reader may put into its own. The samples have up to 961."""
+"""The most terms of an expression that a reader may inline. The samples have up to 961."""
 _INJECTIVE = 2
-"""TOpPattern kInjective: operators of at most this are put into what reads them."""
+"""TOpPattern kInjective: operators up to this pattern are inlined into their readers."""
 
 
 def bounded(program: RelayProgram) -> RelayProgram:
-    """A program whose long expressions, and parts of a concatenation with other readers, end in
-    `annotation.stop_fusion`, which FuseOps obeys and removes."""
+    """The program with `annotation.stop_fusion`, which FuseOps obeys and removes, after long
+    expressions and after parts of a concatenation that have other readers."""
     terms: dict[int, int] = {}
     nodes = post_order(program.main.body)
     readers = Counter(c.handle.value for e in nodes for c in children(e))

@@ -1,4 +1,4 @@
-"""Relay modules with control flow, on TVM's virtual machine: its graph executor has none."""
+"""Relay modules with control flow on TVM's virtual machine; the graph executor runs none."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

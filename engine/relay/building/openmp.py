@@ -21,10 +21,9 @@ define i32 @{ENTRY}(i64 %values, i64 %types, i32 %count, %word %result, %count %
 
 
 def hand_over() -> None:
-    """Have what is loaded from here on launch its loops there.
+    """Make libraries that are loaded from now on launch their loops there.
 
-    TVM gives the address out of its library's table of its own functions, its global offset table:
-    there another is put.
+    TVM takes the launcher's address from its library's global offset table; ours replaces it there.
     """
     one = te.placeholder((1,))
     made = te.create_prim_func([one, te.compute((1,), lambda i: one[i])])
@@ -34,7 +33,7 @@ def hand_over() -> None:
         return
     with open(_LIB._name, "rb") as file:
         (table,) = (s for s in ELFFile(file).iter_sections() if s.name == ".got")
-    # Where the library is loaded is the first that the loader's record of it (link_map) says.
+    # The loader's record of the library (link_map) begins with the address where it is loaded.
     begin = ctypes.c_size_t.from_address(_LIB._handle).value + table["sh_addr"]
     slots = (ctypes.c_size_t * (table["sh_size"] // 8)).from_address(begin)
     theirs = ctypes.cast(getattr(_LIB, LAUNCH), ctypes.c_void_p).value

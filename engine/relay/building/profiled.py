@@ -1,9 +1,9 @@
 """A Relay function that can be profiled, kernel by kernel.
 
 TVM's debugging executor runs the graph executor's kernels one at a time. Each call's span is its
-node's number; passes of `relay.build` keep spans up to FuseOps, but ToBasicBlockNormalForm, left
-out here, which changes nothing without control flow. The kernels are checked against the ordinary
-build's.
+node's number. Up to FuseOps, every pass of `relay.build` keeps spans except ToBasicBlockNormalForm,
+which is left out here: without control flow it changes nothing. The kernels are compared with the
+ordinary build's.
 """
 
 import json
@@ -90,7 +90,7 @@ class Profiled:
 
 
 def kernels_of(function: Function) -> tuple[tuple[str, ...], ...]:
-    """What FuseOps makes one kernel each of a function: ids of nodes."""
+    """The ids of the nodes in each kernel that FuseOps makes of a function."""
     ids, calls = list(function.exprs), groups(fuse(_numbered(function)).main)
     return tuple(tuple(ids[k] for k in sorted(_inside(c.op.body))) for c in calls)
 
@@ -107,7 +107,7 @@ def _inside(body: Any) -> set[int]:
 
 
 def _names(nodes: list[Any]) -> dict[int, str]:
-    """By the executor's node, the name of the kernel that it runs."""
+    """The name of the kernel that each of the executor's nodes runs."""
     return {i: str(n["attrs"]["func_name"]) for i, n in enumerate(nodes) if n["op"] == "tvm_op"}
 
 
@@ -140,8 +140,8 @@ class _Passes:
 
 
 def _groups(modules: Mapping[str, Any], nodes: list[Any]) -> dict[int, Any] | None:
-    """By the executor's node, the call that FuseOps made; None where that is not understood. Nodes
-    and calls stand in the same order, producers first."""
+    """The call that FuseOps made for each of the executor's nodes; None if they do not match. Nodes
+    and calls come in the same order, producers first."""
     if "FuseOps" not in modules or "LowerTE" not in modules:
         return None
     fused = groups(modules["FuseOps"]["main"])

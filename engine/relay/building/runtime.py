@@ -1,9 +1,9 @@
-"""Build Relay functions with `relay.build`, and run them on torch tensors in TVM's graph executor;
-those with control flow in its virtual machine.
+"""Build Relay functions with `relay.build` and run them on torch tensors: in TVM's graph executor,
+or in its virtual machine if they have control flow.
 
-The executor is pointed at the memory of inputs and fresh outputs. Copies are made of what is not
-aligned as TVM's kernels expect, or not contiguous, and of results before a reshape that the
-executor skips (`__nop`), as what lies behind it keeps pointing at the executor's memory.
+The executor is pointed at the memory of inputs and fresh outputs. Tensors are copied if they are
+not contiguous or not aligned as TVM's kernels expect. So are results before a reshape that the
+executor skips (`__nop`), because the reshaped value keeps pointing at the executor's memory.
 """
 
 import ctypes
@@ -94,7 +94,7 @@ class Compiled(executables.Compiled):
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         viewed, pointed_out = storages.views(layout)
         rows = layout["node_row_ptr"]
-        # TVM holds a result's index against the number of the graph's values, which are fewer where
+        # TVM compares a result's index with the number of the graph's values, which is smaller if
         # one value is many results.
         self._pointed_out = {i for i in pointed_out if i < rows[-1]}
         self.used = tuple(n for n in self.arguments if n in given)
@@ -120,9 +120,9 @@ class Compiled(executables.Compiled):
             return self._run(values, frozenset(keep))
 
     def _run(self, values: Tensors, kept: frozenset[str]) -> tuple[torch.Tensor, ...]:
-        if not self._on_cpu:  # what torch queued before is done before
+        if not self._on_cpu:  # run after what torch has queued
             stream = torch.cuda.current_stream(self._home).cuda_stream
-            # As a bare number, ctypes would hand over half of a stream's address.
+            # ctypes would cut a bare number to half of the stream's address.
             self._device.set_raw_stream(ctypes.c_void_p(stream))
         for name in self.used:
             self._set(name, values, name in kept)
@@ -150,15 +150,15 @@ class Compiled(executables.Compiled):
         value = executables.ready(values, name, self.arguments[name])
         if name in self._pointed_in:
             owner = self._pointer(name)(value)
-            # A copy (of a tensor that is not contiguous or aligned, or of another device) is to be
-            # made anew each time.
+            # Make a copy (of a tensor that is not contiguous or aligned, or of another device) anew
+            # each time.
             same = owner is value and value.data_ptr() == address
             self._held[name] = (address if same else 0, owner)
         else:
             self._module.set_input(name, as_array(value, self._device))
 
     def _pointer(self, key: str | int) -> "_Pointer":
-        """Of an argument by its name, or of a result by its index."""
+        """The pointer of an argument, by its name, or of a result, by its index."""
         if key not in self._pointers:
             if isinstance(key, int):
                 point, at, kind = self._module._set_output_zero_copy, key, self.outputs[key]
@@ -189,8 +189,8 @@ class Compiled(executables.Compiled):
 class _Pointer:
     """Points an executor at tensors for one of its arguments or results.
 
-    For each, one DLPack tensor is changed, and TVM is called without its Python: arrays and calls
-    of its own take longer than small kernels.
+    It reuses one DLPack tensor, and calls TVM without TVM's Python, whose arrays and calls take
+    longer than small kernels.
     """
 
     def __init__(self, point: Any, index: int, kind: TensorType, device: Any) -> None:
@@ -206,8 +206,8 @@ class _Pointer:
         self._call = point.handle, values, codes, 2, *result
 
     def __call__(self, tensor: torch.Tensor) -> Any:
-        """Point at a contiguous tensor of the type, or at a copy on the device; give the one of the
-        two, which is not to go before the executor has run."""
+        """Point at a contiguous tensor of the type, or at its copy on the device. Returns the one
+        pointed at; keep it until the executor has run."""
         if tensor.device != self._home:
             array = as_array(tensor, self._device)
             self._point(self._index, array)
@@ -288,10 +288,10 @@ def library(
     name: str = "main",
     instruments: Sequence[Any] | None = None,
 ) -> Any:
-    """What `make` returns of one function of a program, typed; its device need not be here.
-    Remembered by the function's structure, unless `instruments` watch. None takes what another
-    process built, too, which runs but has no source. Raises EngineError of kind "target" where TVM
-    could not build it, and gives TVM's reason."""
+    """Build one function of a typed program as `make` does; its device need not be here. The build
+    is remembered by the function's structure, unless `instruments` watch. If they are None, it may
+    be loaded from another process's build, which runs but has no source. Raises EngineError of kind
+    "target", with TVM's reason, if TVM cannot build it."""
     function = program.mod[name]
     builder = _new_builder(instruments) if instruments else _builder
     names = tuple(p.name_hint for p in function.params)
@@ -304,7 +304,7 @@ def library(
 
 
 def _module_of(program: RelayProgram, function: Any) -> tvm.IRModule:
-    """A module with a function of a program as "main", and those that it may call."""
+    """A module with a function of a program as "main" and the functions that it may call."""
     mod = copied(program.mod)
     mod["main"] = function
     return mod
@@ -318,8 +318,8 @@ def _machine(mod: tvm.IRModule, options: BuildOptions) -> VmModule:
 
 
 def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any:
-    """A function of a program as it is given to TVM to build: alone, with what it calls put in.
-    Raises EngineError of kind "target" where it has control flow, which only `build` takes."""
+    """A function of a program as TVM builds it: alone, with the functions that it calls inlined.
+    Raises EngineError of kind "target" if it has control flow, which only `build` takes."""
     if has_control_flow(_module_of(program, function)):
         message = "Programs with control flow run on Relay's virtual machine, as a whole only."
         hint = "Choose a part without `if`, recursion and functions as values."
@@ -342,7 +342,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
 
 
 def _offer(target: str) -> None:
-    """Give TVM the functions of libraries that what is built for a target may call."""
+    """Register the library functions that builds for a target may call."""
     if target_text.library(target, LIBRARIES):
         blas.register()
         torch_convolution.register()
@@ -351,7 +351,7 @@ def _offer(target: str) -> None:
 
 
 def _alone(program: RelayProgram, function: Any) -> Any:
-    """A function into which the functions of the module that it calls are put."""
+    """A function with the module's functions that it calls inlined."""
     mod = copied(program.mod)
     for name, other in program.mod.functions.items():
         if isinstance(other, relay.Function):
@@ -403,8 +403,8 @@ class _TypesOnce:
 def _has_tangent(function: Any) -> bool:
     """Whether a function has a tangent, or a sine over a cosine, as TVM writes one.
 
-    If LLVM may reorder arithmetic, this TVM's calls the C library's `tan` with vectors: wrong
-    results.
+    If LLVM may reorder arithmetic, this TVM's LLVM passes vectors to the C library's `tan`, with
+    wrong results.
     """
     met = everything(function)
     ratios = [c for c in met if op_name(c) == "divide"]
@@ -448,6 +448,6 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
 def step(
     program: RelayProgram, split: SplitProgram | None, options: BuildOptions
 ) -> executables.Executable:
-    """A program, whole or as the two functions it was split into, built with options."""
+    """A program, whole or split into its two functions, built with options."""
     making = partial(build, options=options, workspace=Workspace())
     return executables.built(program, split, making)

@@ -1,7 +1,8 @@
-"""The plan of TVM's graph executor: the order of its kernels, and where what they write lies.
+"""The plan of TVM's graph executor: the order of its kernels, and where their results lie.
 
-TVM gives each storage memory of its own, for results and arguments, too, which the executor is
-pointed at elsewhere. It asks for the memory of a storage before, as executors share parameters.
+TVM allocates each storage separately, even those of results and arguments, although the executor is
+pointed at other memory for these. It asks for a storage first, because executors may share
+parameters: here it is given one.
 """
 
 import json
@@ -23,8 +24,7 @@ from relascope.passes.held_memory import KernelLives
 
 
 class Workspace:
-    """Memory on the CPU for what lies between kernels, shared by functions that run in turn, as
-    `turn` sees to."""
+    """Memory on the CPU for intermediate results, shared by functions that run in turn (`turn`)."""
 
     def __init__(self) -> None:
         self.turn = Lock()
@@ -32,7 +32,7 @@ class Workspace:
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def reserve(self, nbytes: int) -> None:
-        """Have at least so many bytes; before it is first used."""
+        """Make it at least this large; call before its first use."""
         self._nbytes = max(self._nbytes, nbytes)
 
     def memory(self) -> torch.Tensor:
@@ -51,8 +51,9 @@ def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
 class Storages:
     """The storages of an executor on the CPU, laid out in a workspace.
 
-    The largest comes first, each at the lowest place that is free while it lives (Pisarchyk and
-    Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288).
+    They are placed from the largest on, each at the lowest offset that is free while it lives
+    (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv
+    2001.03288).
 
     `layout` is the executor's plan, `elsewhere` are entries that the executor is pointed at in
     other memory before each run, and `constants` arrays of entries."""
@@ -87,8 +88,8 @@ class Storages:
         workspace.reserve(self.nbytes)
 
     def executor(self, library: Any, device: Any) -> Any:
-        """A graph executor of the plan that has them."""
-        # Where there is nothing: touching it ends the process, and writes to nobody's memory.
+        """A graph executor of the plan on these storages."""
+        # Memory that nothing may touch: an access ends the process and harms no other memory.
         nowhere = mmap.mmap(-1, max(self._spans.values(), default=1), prot=0)
         self._nowhere = np.frombuffer(nowhere, dtype=np.uint8)
         start = self.workspace.memory().data_ptr()
@@ -111,7 +112,7 @@ class Storages:
 
 
 def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
-    """Where in a workspace each storage begins, by first and last kernel and bytes of each."""
+    """The offset of each storage in a workspace, by its first and last kernel and its bytes."""
     found: dict[int, int] = {}
     taken = np.zeros((4, len(lives)), dtype=np.int64)  # first, last, begin, end of those placed
     for count, (storage, (first, last, size)) in enumerate(
@@ -136,7 +137,7 @@ def is_view(node: Mapping[str, Any]) -> bool:
 
 
 def owners_of(layout: Mapping[str, Any]) -> list[int]:
-    """By each entry of an executor's plan, the entry whose memory it is a view of, or itself."""
+    """For each entry of an executor's plan, the entry whose memory it views, or itself."""
     rows = layout["node_row_ptr"]
     owners = list(range(rows[-1]))
     for index, node in enumerate(layout["nodes"]):

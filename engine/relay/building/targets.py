@@ -1,4 +1,4 @@
-"""What the Relay engine can compile for on this machine, the best first."""
+"""The targets that the Relay engine can compile for on this machine, the best first."""
 
 import functools
 from typing import Any
@@ -18,13 +18,13 @@ from relascope.engine.relay.kernels import blas
 from relascope.engine.relay.tvm.boot import cuda_missing
 
 BLAS = "-libs=mkl"
-"""What a CPU target says to have its matmuls done by PyTorch's BLAS; see `kernels.blas`."""
+"""A CPU target's option for matmuls by PyTorch's BLAS; see `kernels.blas`."""
 
 CUBLAS = "-libs=cublas"
 """The same for one of NVIDIA's GPUs, with PyTorch's cuBLAS."""
 
 LIBRARIES = (BLAS, OPENBLAS, CUBLAS)
-"""What names a library of ours in a target."""
+"""The options of a target that name a library of ours."""
 
 
 def parse(target: str) -> Any:
@@ -44,7 +44,7 @@ def parse(target: str) -> Any:
 def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     x = relay.var("x", shape=(1, given.size), dtype="float32")
     made = x * relay.const(2.0) + relay.const(1.0)
-    if target_text.library(target, (BLAS, CUBLAS)):  # its product with 1 by the library
+    if target_text.library(target, (BLAS, CUBLAS)):  # a product with 1, by the library
         blas.register()
         made = relay.nn.dense(made, relay.const(np.eye(given.size, dtype="float32")))
     built = relay.build(tvm.IRModule.from_expr(relay.Function([x], made)), parse(target))

@@ -28,8 +28,8 @@ from relascope.passes.relay.ir.rewrite import children, op_name, post_order
 _LEFT_OUT = ("AlterOpLayout", "FoldConstant")  # the latter computes, which can take a minute
 _ANCHOR = 4  # TOpPattern of operators that FuseOps builds a kernel around: kOutEWiseFusable
 _PACKS_CONSTANTS = frozenset({"dense_pack.x86"})
-"""Templates that read a weight in a layout of their own. It is free where the build can lay a
-constant out so; an argument would be packed anew in every run, which AutoTVM does not time."""
+"""Templates that read a weight in their own layout. The build lays out a constant ahead of time; an
+argument would be packed in every run, which AutoTVM does not time."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def groups(function: Any) -> list[Any]:
 
 
 def anchor(group: Any) -> Any | None:
-    """The operator that a kernel is built around; None where it has no such."""
+    """The operator that a kernel is built around; None if it has none."""
     calls = (e for e in post_order(group.op) if isinstance(e, relay.Call))
     return next((c for c in calls if _pattern(c) == _ANCHOR), None)
 
 
 def operators(function: Any, options: BuildOptions) -> list[Operator]:
-    """What the kernels of a function are built around, in order; nothing for one without."""
+    """The operators that a function's kernels are built around, in order of the kernels."""
     fixed = _fixed(function)
     run = [g for g in groups(function) if g.handle.value not in fixed]
     found = [(g, a) for g in run if (a := anchor(g)) is not None]
@@ -132,7 +132,7 @@ def _known(operator: Operator, target: Any) -> list[tuple[str, tuple[Any, ...]]]
         with target, tracing, quiet():
             try:
                 way.compute(call.attrs, inputs, call.checked_type)
-            except Exception:  # this way is not for these shapes, and so is no choice
+            except Exception:  # it does not fit these shapes
                 continue
         found += tracing.get_tasks()
     return list(dict.fromkeys(found))
@@ -165,7 +165,7 @@ def _fixed(function: Any) -> set[int]:
 
 
 def _handed(group: Any) -> dict[int, Any]:
-    """What the call of a kernel gives to its parameters, by their handles."""
+    """The arguments in a kernel's call, by the handles of its parameters."""
     return {p.handle.value: a for p, a in zip(group.op.params, group.args, strict=True)}
 
 
@@ -185,8 +185,8 @@ def _pattern(call: Any) -> int | None:
 def matched(
     kernels: Sequence[Any], function: Any, options: BuildOptions
 ) -> list[Operator | None] | None:
-    """What each kernel of the real build, a call that FuseOps made, is built around; None where the
-    build changed the program so that kernels cannot be matched."""
+    """The operator that each kernel of the real build, a call that FuseOps made, is built around;
+    None if the build changed the program so that kernels cannot be matched."""
     known = operators(optimised(function, options), options)
     anchored = [anchor(g) is not None for g in kernels]
     if len(known) != sum(anchored):

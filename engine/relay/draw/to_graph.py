@@ -24,12 +24,11 @@ _NOISE = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 def to_graph(program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str, Any]]:
     """Draw one function of a program.
 
-    A node's id is a hash of its operator, attributes and inputs' ids (of a variable, its name; of a
-    constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. A let's variable is
-    another name of the bound value's node.
+    A node's id is a hash of its operator, attributes and inputs' ids (for a variable, of its name;
+    for a constant, of its bytes). Equal nodes get "#2", "#3" and so on, producers first. A let's
+    variable is another name of the bound value's node.
 
-    Types are inferred where they are missing. The graph comes with the Relay expression of each
-    node by its id."""
+    Missing types are inferred. Returns the graph and each node's Relay expression by its id."""
     shared = _Shared(program)
     function = program.mod[name]
     try:
@@ -45,7 +44,7 @@ class _Untyped(Exception):
 
 
 class _Shared:
-    """What all functions of one program share: the meaning of names, and what was looked up."""
+    """What the functions of one program share: the meaning of names, and caches."""
 
     def __init__(self, program: RelayProgram) -> None:
         self.parameters = set(program.params)
@@ -57,7 +56,7 @@ class _Shared:
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
         self.origins: dict[int, tuple[str, str]] = {}
-        self.spans: list[Any] = []  # an address is only an identity while its object lives
+        self.spans: list[Any] = []  # an address identifies an object only while it lives
 
     def op_name(self, op: Any) -> str:
         handle = op.handle.value
@@ -67,7 +66,7 @@ class _Shared:
         return found
 
     def can_enter(self, op: Any) -> bool:
-        """Whether this is a function of the module which is not being drawn already."""
+        """Whether this is a function of the module that is not being drawn already."""
         name = str(op.name_hint) if isinstance(op, tvm.ir.GlobalVar) else ""
         return name not in self.entered and isinstance(self.functions.get(name), relay.Function)
 
@@ -107,7 +106,7 @@ class _Shared:
 
 
 class _Walk(builder.GraphBuilder):
-    """Turns one function into nodes; functions inside it are walked by walks of their own."""
+    """Turns one function into nodes; each function inside it has its own walk."""
 
     def __init__(self, shared: _Shared, function: Any) -> None:
         super().__init__()
@@ -125,9 +124,9 @@ class _Walk(builder.GraphBuilder):
     def add(
         self, expr: Any, what: str, kind: Kind, reads: list[Any] | None = None, **about: Any
     ) -> str:
-        """A node for an expression; `about` as of `add_node`. `what` is what it computes, before
-        the ids of its inputs, or all of a variable or constant; `reads` are the expressions of its
-        inputs."""
+        """Add a node for an expression; `about` as in `add_node`. `what` is the text for its id: of
+        a variable or constant in full, of others without the ids of the inputs, which are those of
+        the expressions in `reads`."""
         if reads is not None:
             about["inputs"] = tuple(self.ids[e.handle.value] for e in reads)
             what = f"{what} {' '.join(about['inputs'])}"
@@ -208,7 +207,7 @@ class _Walk(builder.GraphBuilder):
         self.add(expr, f"function {' '.join(body.outputs)}", Kind.FUNCTION, parts[1:], **about)
 
     def call_global(self, expr: Any, parts: list[Any]) -> None:
-        """A call of a function of the module, with what is inside it."""
+        """A call of a function of the module, with its body."""
         name = str(parts[0].name_hint)
         self.shared.entered.append(name)
         body = self.inside(self.shared.functions[name], name)
@@ -217,7 +216,7 @@ class _Walk(builder.GraphBuilder):
         self.add(expr, what, Kind.FUNCTION, parts[1:], op=op, body=body)
 
     def call_value(self, expr: Any, parts: list[Any]) -> None:
-        """A call of something that is computed, or of a function that calls itself."""
+        """A call of a computed function, or of one that calls itself."""
         self.add(expr, "call", Kind.CALL, parts, op="call")
 
     def function(self, expr: Any, free: list[Any]) -> None:
@@ -231,7 +230,7 @@ class _Walk(builder.GraphBuilder):
         return inner.graph(name)
 
     def other(self, expr: Any, parts: list[Any]) -> None:
-        """Anything else but tuples and their items, by the name of its kind: "if", "ref_read",
+        """Tuples, their items, and anything else by the name of its kind: "if", "ref_read",
         "match"."""
         if isinstance(expr, relay.TupleGetItem):
             index = int(expr.index)
@@ -248,7 +247,7 @@ _array_item = tvm.get_global_func("runtime.ArrayGetItem")
 
 
 def _listed(array: Any) -> list[Any]:
-    """A TVM array as a list, asking for its size once and not once an item."""
+    """A TVM array as a list, asking for its size once, not once for each item."""
     return [_array_item(array, i) for i in range(_array_size(array))]
 
 
@@ -265,11 +264,11 @@ _READS: dict[type, tuple[str, ...]] = {
     relay.Tuple: ("fields",),
     relay.TupleGetItem: ("tuple_value",),
 }
-"""Of other kinds of expressions, the fields that they read."""
+"""The fields that other kinds of expressions read."""
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
-    """The tensors of a type, tuples opened; functions and references have none."""
+    """The tensors of a type, with tuples flattened; functions and references have none."""
     result = []
     todo = [kind]
     while todo:
@@ -303,7 +302,7 @@ def _json(value: Any) -> JsonValue:
     if value is None:
         return None
     if isinstance(value, str):
-        return str(value)  # TVM's own kind of str does not leave this process
+        return str(value)  # TVM's own str class does not leave this process
     if isinstance(value, tvm.tir.IntImm | tvm.tir.FloatImm | tvm.tir.StringImm):
         return _json(value.value)
     if isinstance(value, tvm.target.VirtualDevice):
@@ -312,7 +311,7 @@ def _json(value: Any) -> JsonValue:
         return [_json(v) for v in value]
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): _json(v) for k, v in value.items()}
-    return str(str(value))  # str() of an object of TVM's gives TVM's own kind of str
+    return str(str(value))  # str() of a TVM object gives TVM's own str class
 
 
 def _address(array: Any) -> int:

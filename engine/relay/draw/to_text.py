@@ -1,4 +1,4 @@
-"""Relay's own text of a program, without what a person who reads it does not need."""
+"""Relay's own text of a program, without what its readers do not need."""
 
 import re
 from typing import Any

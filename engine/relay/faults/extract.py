@@ -1,4 +1,4 @@
-"""A Relay program made of some nodes of another, and its text that TVM reads back."""
+"""A Relay program made of some nodes of another, and its text, which TVM can read back."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -42,7 +42,7 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
 
 
 def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
-    """An expression on the new ones of what it reads, without its span."""
+    """An expression on the new versions of what it reads, without its span."""
     if isinstance(expr, relay.Call):
         return relay.Call(of(expr.op), [of(a) for a in expr.args], expr.attrs, expr.type_args)
     if isinstance(expr, relay.Tuple):
@@ -56,13 +56,13 @@ def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
 
 
 def written(program: RelayProgram) -> Written:
-    """A program as text that TVM reads back to the same; as TVM's JSON where there is no such."""
+    """A program as text that TVM reads back unchanged, else as TVM's JSON."""
     for inline in (True, False):
         try:
             mod, constants = _spelled_out(program.mod, inline)
             text = str(mod.astext(show_meta_data=False))
             again = replay.read(text, "", constants)
-        except Exception:  # the parser raises whatever it meets; the next way to write is taken
+        except Exception:  # the parser raises anything; then try the other way
             continue
         if tvm.ir.structural_equal(again, program.mod):
             return Written(text, constants, "", tuple(replay.signature(again)[0]))
@@ -119,7 +119,7 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
 
 
 class _Replace(relay.ExprMutator):
-    """Puts variables in the place of constants and of others; it recurses."""
+    """Replaces constants and variables by variables; it recurses."""
 
     def __init__(self, made: Mapping[int, Any]) -> None:
         super().__init__()

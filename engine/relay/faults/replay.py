@@ -1,4 +1,4 @@
-"""Reading and running small Relay programs with nothing but TVM: for reports of faults in passes.
+"""Read and run small Relay programs with nothing but TVM, for reports of faults in passes.
 
 This file is copied into reports; see `engine.faults.replay`.
 """
@@ -40,8 +40,8 @@ def version() -> str:
 
 
 def read(text: str, json: str, constants: Values) -> tvm.IRModule:
-    """A typed module from its text and the constants of its arguments, or from TVM's JSON without
-    text."""
+    """A typed module from its text and constants for its arguments, or from TVM's JSON if there is
+    no text."""
     if not text:
         return typed(tvm.ir.load_json(json))
     mod = tvm.relay.parse(text)
@@ -66,7 +66,7 @@ def check_formed(mod: tvm.IRModule) -> None:
 
 
 def signature(mod: tvm.IRModule) -> tuple[dict[str, str], str]:
-    """The types of the arguments of "main" by their names, and of its result."""
+    """The types of the arguments of "main", by name, and of its result."""
     main = mod["main"]
     types = {str(p.name_hint): str(p.checked_type) for p in main.params}
     return types, str(main.checked_type.ret_type)
@@ -79,7 +79,7 @@ class Run:
         mod = relay.transform.InferType()(mod)
         kinds = {str(p.name_hint): p.checked_type for p in mod["main"].params}
         shapes = {n: (tuple(int(d) for d in t.shape), str(t.dtype)) for n, t in kinds.items()}
-        # SimplifyExpr is of level 0, and dies of what it makes of `x + x`.
+        # SimplifyExpr runs at level 0, too, and fails on its own result for `x + x`.
         disabled = [] if optimised else ["SimplifyExpr"]
         device = tvm.device(target.split()[0].replace("llvm", "cpu"), 0)
         given = {n: array(np.asarray(v, order="C")) for n, v in filled(values, shapes).items()}

@@ -2,7 +2,7 @@
 
     python -m relascope.engine.relay.frontend.as_json
 
-is asked with what `as_json` takes, and answers {"json"}, or {"error"} with an EngineError's parts.
+takes the arguments of `as_json` and answers {"json"}, or {"error"} with an EngineError's parts.
 TVM's parser may end the process.
 """
 
@@ -18,9 +18,8 @@ from relascope.engine.server.program_model import answering
 
 
 def as_json(text: str, params: list[str], name: str) -> str:
-    """The typed module, once `boot` has been called. `params` are names of the parameters that came
-    with it; `name` is the file's. Raises EngineError of kind "file" where it reads no such module.
-    """
+    """The typed module as JSON; call `boot` before. `params` are names of the parameters that came
+    with it; `name` is the file's. Raises EngineError of kind "file" if the text is no module."""
     import tvm
 
     from relascope.engine.relay.frontend.modules import read, reading

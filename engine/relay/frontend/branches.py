@@ -1,4 +1,4 @@
-"""What decides each `if` of a module, and the module with sides of them forced."""
+"""The value that decides each `if` of a module, and the module with chosen sides forced."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ from relascope.passes.relay.ir.rewrite import everything
 
 
 def branches_of(mod: tvm.IRModule) -> Branches:
-    """What decides each `if` of a module; computed values have no names in Relay, so those that one
-    decides are called `if_0` and on, in the order of the module."""
+    """The value that decides each `if` of a module. Computed values have no names in Relay, so the
+    `if`s that they decide are called `if_0` and so on, in the order of the module."""
     inputs = dict.fromkeys(str(b.cond.name_hint) for b in _branches(mod) if _by_input(mod, b))
     computed = [b for b in _branches(mod) if not _by_input(mod, b)]
     free = _free(mod)
@@ -21,8 +21,8 @@ def branches_of(mod: tvm.IRModule) -> Branches:
 
 
 def forced(mod: tvm.IRModule, sides: Mapping[str, bool]) -> tvm.IRModule:
-    """The module with a side taken of each `if` that a computed value decides, by the names of
-    `branches_of`; the first side by default."""
+    """The module with one side forced in each `if` that a computed value decides, by the names of
+    `branches_of`; the first of `sides` is the default."""
     free, first = _free(mod), next(iter(sides.values()))
 
     class Sides(relay.ExprMutator):
@@ -40,8 +40,8 @@ def forced(mod: tvm.IRModule, sides: Mapping[str, bool]) -> tvm.IRModule:
 
 
 def _free(mod: tvm.IRModule) -> dict[int, str]:
-    """Each `if` that a computed value decides and that can be forced: not where functions call
-    themselves, which then had no end. Names by handles."""
+    """The names, by handle, of the `if`s that a computed value decides and that can be forced:
+    those in functions that call themselves cannot, because the calls would never end."""
     functions = {str(v.name_hint): f for v, f in _functions(mod).items()}
     calls = {n: {str(g.name_hint) for g in _met(f, tvm.ir.GlobalVar)} for n, f in functions.items()}
     again = [functions[n] for n in calling_themselves(calls)]
@@ -66,5 +66,5 @@ def _functions(mod: tvm.IRModule) -> dict[Any, Any]:
 
 
 def _met(function: Any, kind: Any) -> list[Any]:
-    """Expressions of a kind in a function, those inside of others first."""
+    """Expressions of a kind in a function, inner ones first."""
     return [e for e in everything(function) if isinstance(e, kind)]

@@ -1,7 +1,7 @@
-"""TVM's converter of PyTorch operators, where it needed mending.
+"""TVM's converter of PyTorch operators, mended.
 
-Converters here replace TVM's that silently compute something else than PyTorch (an ignored flag,
-another default): they are right, or refuse and name the operator and its module.
+Converters here replace those of TVM's that silently compute something other than PyTorch (an
+ignored flag, another default): they are right, or refuse and name the operator and its module.
 """
 
 import math
@@ -34,17 +34,17 @@ from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
 Convert = Callable[..., Any]
-"""From an operator's inputs and their types to what it becomes."""
+"""From an operator's inputs and their types to its result in Relay."""
 
-_PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose them themselves
+_PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose these
 
 
 class Converter(CoreOperators, TypedConverter):
     """See the module's text.
 
     Attributes:
-        masks: of the dropouts that are on and of other draws, in order.
-        updates: the new value of each buffer that the model changes, by name; further results.
+        masks: those of active dropouts and other draws, in order.
+        updates: the new value of each buffer that the model changes, by name; returned last.
     """
 
     def __init__(self, model: Model) -> None:
@@ -52,10 +52,10 @@ class Converter(CoreOperators, TypedConverter):
         self.updates: dict[str, Any] = {}
         self.masks: list[Mask] = []
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
-        super().__init__(SimpleNamespace(mod=None), dtype)  # lists of TVM's are in no trace
+        super().__init__(SimpleNamespace(mod=None), dtype)  # no trace has TVM's lists
 
     def create_convert_map(self) -> None:
-        """TVM's map with ours, beside methods that have the name of one of TVM's."""
+        """TVM's map with ours; methods here that are named like TVM's override them already."""
         super().create_convert_map()
         theirs, ours = super(), {f"{n}_like": self.like(n) for n in ("full", "ones", "zeros")}
         ours |= {n: self.recurrent(getattr(theirs, n)) for n in ("gru", "lstm")}
@@ -85,7 +85,7 @@ class Converter(CoreOperators, TypedConverter):
         return f"aten::{base}" in self.convert_map
 
     def convert(self, trace: FxTrace, variables: Mapping[str, Any]) -> list[Any]:
-        """The outputs of a trace, then the new values of buffers. `variables` are for the trace's
+        """The outputs of a trace, then the new values of buffers. `variables` stand for the trace's
         arguments, by name. Raises EngineError of kind "operator", which names the operator and its
         module."""
         env: dict[Node, Any] = {}
@@ -108,7 +108,7 @@ class Converter(CoreOperators, TypedConverter):
         return [*(tvm_frontend._wrap_const(env[n]) for n in outputs), *self.updates.values()]
 
     def called(self, env: Mapping[Node, Any]) -> Any:
-        """What the call of an operator becomes, or an item of several results."""
+        """The result of an operator's call, or one item of several results."""
         node: Any = self.node
         if node.target is operator.getitem:
             several, index = env[node.args[0]], node.args[1]
@@ -143,7 +143,7 @@ class Converter(CoreOperators, TypedConverter):
         return relay.op.nn.dropout(data, float(rate) if train else 0.0)
 
     def random(self, inputs: Any, input_types: Any) -> Any:
-        """What cannot be drawn without the model."""
+        """Refuse an operator whose numbers only the model itself can draw."""
         self.refuse(*unlike.DRAWS)
 
     def draw(self, inputs: Any, input_types: Any) -> Any:
@@ -199,8 +199,8 @@ class Converter(CoreOperators, TypedConverter):
     def batch_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores the train flag and always normalises with the running statistics.
 
-        In train mode the batch's mean and mean squared distance to it count, and running ones move
-        by the momentum, the variance towards the unbiased one.
+        In train mode it normalises with the batch's mean and biased variance; running statistics
+        move by the momentum, the variance towards the unbiased one.
         """
         if not inputs[5]:
             return super().batch_norm(inputs, input_types)
@@ -281,7 +281,7 @@ class Converter(CoreOperators, TypedConverter):
             return super().clamp_common(data, min, max)
         if "float" in self.infer_type(data).dtype:
             low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
-            if low > high:  # then PyTorch's is the upper one everywhere, without a gradient
+            if low > high:  # PyTorch then returns the upper limit everywhere, without a gradient
                 data, low = stop_gradient(data), high
             return relay.clip(data, float(low), float(high))
         for limited, bound in bounds:
@@ -301,7 +301,7 @@ class Converter(CoreOperators, TypedConverter):
         return reduce(relay.multiply, [base] * exponent)
 
     def of_bits(self, name: str) -> Convert:
-        """TVM's takes operands of one dtype, and `&` for a logical one."""
+        """TVM's takes operands of one dtype only, and treats `&` as logical."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
             operands = self.promoted(inputs)
@@ -316,7 +316,7 @@ class Converter(CoreOperators, TypedConverter):
         return (relay.logical_not if is_bool else relay.bitwise_not)(inputs[0])
 
     def shift(self, name: str) -> Convert:
-        """TVM's is undefined for less than no bit, and for as many as there are."""
+        """TVM's is undefined for negative shifts, and for shifts by all bits or more."""
         op = getattr(relay, f"{name}_shift")
 
         def convert(inputs: Any, input_types: Any) -> Any:
@@ -371,7 +371,8 @@ class Converter(CoreOperators, TypedConverter):
         return relay.gather(inputs[0], int(inputs[-2]), order), order
 
     def argsort(self, inputs: Any, input_types: Any) -> Any:
-        """As `sort`. NaN stands above all, which TVM's comparison cannot: it comes first."""
+        """As `sort`. NaN is the largest, which TVM's comparison does not know: a sort of its own
+        comes first for it."""
         data, (axis, down) = inputs[0], inputs[-2:]
         options = {"axis": int(axis), "is_ascend": not down, "dtype": "int64"}
         if "float" not in self.infer_type(data).dtype:
@@ -490,7 +491,7 @@ class Converter(CoreOperators, TypedConverter):
         return convert
 
     def grid_sampler(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's finds another element for a place that is no number."""
+        """With some padding modes, TVM's reads another element where a coordinate is NaN."""
         flat = len(self.infer_shape(inputs[0])) == 4
         if inputs[3] and not (flat and (inputs[2], inputs[3]) != (1, 2)):
             message = "grid_sample with this padding_mode cannot be imported."
@@ -498,7 +499,7 @@ class Converter(CoreOperators, TypedConverter):
         return super().grid_sampler(inputs, input_types)
 
     def pad_common(self, mode: Any, pad_value: Any, inputs: Any, input_types: Any) -> Any:
-        """TVM's leaves out what is padded beyond three axes."""
+        """TVM's leaves out padding of more than three axes."""
         widths = inputs[1]
         if isinstance(widths, list) and any(widths[6:]):
             self.refuse("Padding more than three axes cannot be imported.", "Pad in two steps.")
@@ -506,7 +507,7 @@ class Converter(CoreOperators, TypedConverter):
 
 
 def span_key(origin: TraceOrigin) -> str:
-    """The source name of the spans of what an operator becomes."""
+    """The source name in the spans of an operator's expressions."""
     return f"{origin.scope}|{origin.operator}|{origin.ordinal}"
 
 

@@ -1,7 +1,7 @@
-"""Operators that PyTorch composes others of, and that TVM's frontend lacks or takes too narrowly.
+"""Converters of core operators that TVM's frontend lacks or takes too narrowly.
 
-A name in `COMPOSED` is not left to TVM's frontend though it has it: what PyTorch composes it of is
-right, or has a gradient, where TVM's is not or has none.
+Operators in `COMPOSED` are not left to TVM's frontend, although it has them: PyTorch composes them
+of operators that are right, or have a gradient, where TVM's converters are wrong or have none.
 """
 
 import sys
@@ -24,7 +24,7 @@ COMPOSED = (
     "tensor_split.sections tensor_split.tensor_indices_or_sections threshold.default tril.default "
     "triu.default var_mean.correction var_mean.default var_mean.dim"
 )
-"""Operators that PyTorch composes, always."""
+"""Operators that are always composed."""
 
 COMPOSED_IN_TRAINING = (
     "adaptive_avg_pool1d avg_pool1d avg_pool3d einsum grid_sampler grid_sampler_2d "
@@ -33,7 +33,7 @@ COMPOSED_IN_TRAINING = (
     "replication_pad2d replication_pad3d topk upsample_bicubic2d upsample_bilinear2d "
     "upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
 )
-"""Operators, whatever their overload, whose parts have gradients where Relay has none."""
+"""Operators, in any overload, without a gradient in Relay, composed of others that have one."""
 
 
 class CoreOperators(tvm_frontend.PyTorchOpConverter):
@@ -53,13 +53,13 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
 
     def convolution(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes one number an axis only."""
+        """TVM's needs one number per axis."""
         rank = len(self.infer_shape(inputs[1])) - 2
         given = [list(v) * rank if len(v) == 1 else v for v in inputs[3:6]]
         rest = inputs[6:]
         if rank > 1 or not self.model.differentiable:
             return super().convolution([*inputs[:3], *given, *rest], input_types)
-        # Gradients are known of convolutions of images: this is one of a single column.
+        # Relay has gradients of convolutions of images: make this one, with a single column.
         wide = [relay.expand_dims(v, 3) for v in inputs[:2]]
         given = [[*v, e] for v, e in zip(given, (1, 0, 1), strict=True)]
         rest = [rest[0], [*rest[1], 0], *rest[2:]]
@@ -75,7 +75,7 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
 
     def scatter(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes no number."""
+        """TVM's takes no number as source."""
         data, axis, index, source, *how = inputs
         if isinstance(source, int | float):
             number = relay.const(source, self.infer_type(data).dtype)
@@ -83,7 +83,7 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
         return super().scatter([data, axis, index, source, *how], input_types)
 
     def squeeze(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's takes no axis that is longer than 1, which PyTorch leaves as it is."""
+        """TVM's refuses an axis longer than 1, which PyTorch leaves unchanged."""
         data, size = inputs[0], self.infer_shape(inputs[0])
         axes = list(range(len(size)))
         if len(inputs) > 1:

@@ -39,10 +39,10 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     """Convert a traced model to a typed Relay module.
 
     "main" takes the model's inputs, then the parameters and buffers that the trace reads, in
-    PyTorch's order and by its names, then what operators draw but for dropouts. It returns the
+    PyTorch's order and by its names, then draws of other operators than dropouts. It returns the
     outputs, then the new values of buffers that a run changes. Raises EngineError of kind
-    "operator", which names the operator and its module, where Relay does not know one, or would
-    change its meaning.
+    "operator", which names the operator and its module, if Relay lacks one, or would change its
+    meaning.
     """
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model.flat, model.buffers, model.note)
@@ -63,7 +63,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     draws = [draw for _, draw in model.flat.draws()]
     drawn = zip(converter.masks, (d for d in draws if d.draw), strict=True)
     masks = tuple(replace(m, order=d.order) for m, d in drawn if m.name in read)
-    # What PyTorch reads and the conversion left out has a gradient in PyTorch: zeros.
+    # Arguments that only PyTorch reads stay, too: their gradients in PyTorch are zeros.
     arguments = [variables[n] for n in (*model.input_names, *tensors)]
     arguments += [read[m.name] for m in masks]
     # Marking a node with its origin copies a variable that the node reads as it is.
@@ -97,7 +97,7 @@ def _span(name: str) -> Any:
 
 @contextmanager
 def _mended() -> Iterator[None]:
-    """Have TVM's frontend know bfloat16, and float64 of constants."""
+    """Let TVM's frontend know bfloat16, and keep the dtypes of constants."""
     theirs_wrap, theirs_type = tvm_frontend._wrap_const, tvm_frontend._convert_data_type
     theirs_number = tvm_frontend._convert_dtype_value
 

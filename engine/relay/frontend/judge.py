@@ -1,7 +1,7 @@
 """A Relay module judged outside TVM: by PyTorch, operator by operator, in a process of its own.
 
-PyTorch is asked through the same module in Relax, which another TVM reads; so it is no judge where
-there is no such TVM, or where that has no counterpart of an operator.
+PyTorch runs the same module in Relax, which another TVM reads; so it cannot judge without that TVM,
+or if that TVM has no counterpart of an operator.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _process = cache(lambda: Beside("relascope.engine.relax.frontend.judging"))
 
 
 def _asked(text: str, name: str, given: Arrays | None) -> tuple[str, list[np.ndarray]]:
-    """What PyTorch has no counterpart of, and the results, where values are given."""
+    """What PyTorch has no counterpart of, and the results, if values are given."""
     question = {"text": text, "name": name, "names": None if given is None else [*given]}
     try:
         with uncounted("asking PyTorch, operator by operator"):
@@ -29,7 +29,7 @@ def _asked(text: str, name: str, given: Arrays | None) -> tuple[str, list[np.nda
 
 def judge_of(text: Callable[[], str], name: str, own: Arrays) -> Judge:
     """PyTorch as a module's judge; its process starts when it is first asked. `text` gives the
-    typed module as TVM's JSON; `own` has values of the arguments that are no inputs, by name."""
+    typed module as TVM's JSON; `own` has values of the other arguments, by name."""
     text = cache(text)
 
     def run(given: Arrays) -> list[np.ndarray]:

@@ -35,8 +35,8 @@ _HINT = "Give the module as it was before it was compiled."
 
 
 def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
-    """A Relay module, or an ONNX model, as a program. Raises EngineError of kind "file" where it is
-    none, or has code of its own, and "input" where sizes are left open."""
+    """A Relay module, or an ONNX model, as a program. Raises EngineError of kind "file" if it is
+    neither, or brings code, and "input" if sizes are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relay.frontend.onnx import import_onnx, known_operators
@@ -60,8 +60,8 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Say of a file that is not well-formed what TVM does: what it diagnoses, it prints elsewhere.
-    Raises EngineErrors of the block, and one of kind "file" for anything else, which TVM raises."""
+    """Report TVM's diagnosis of a malformed file, which TVM only prints. EngineErrors of the block
+    pass; anything else that TVM raises becomes one of kind "file"."""
     found: list[str] = []
 
     def render(context: Any) -> None:
@@ -78,7 +78,7 @@ def reading(name: str) -> Iterator[None]:
 
 def read(pieces: Pieces, name: str) -> Any:
     """The module of a file that was taken apart, as the file types it. Raises EngineError of kind
-    "file" where it is none of Relay's; TVM raises anything else."""
+    "file" if it is not Relay's; TVM may raise anything else."""
     if pieces.format == "json":
         if is_relax_json(pieces.text):
             message = f"{name} is JSON of a TVM without Relay."
@@ -94,8 +94,8 @@ def read(pieces: Pieces, name: str) -> Any:
 
 
 def _parsed(text: str, params: Mapping[str, Any]) -> Any:
-    """A module of its text, with `params`' names as the arguments had them: TVM writes names with
-    dots and does not read them, and writes a v before a first digit."""
+    """The module of a text, with the arguments' own names, as in `params`: TVM writes names with
+    dots but does not read them, and writes a v before a leading digit."""
     body, mark, metadata = text.partition(_METADATA)
     dotted = dict.fromkeys(re.findall(r"%(\w+(?:\.\w+)+)\s*:", body))
     plain = {name: f"dotted_{index}_" for index, name in enumerate(dotted)}
@@ -119,7 +119,7 @@ def _parsed(text: str, params: Mapping[str, Any]) -> Any:
 
 
 def _check(mod: Any, name: str) -> None:
-    """Refuse what a module brings of code, or calls of code by its name."""
+    """Refuse code that a module brings or calls by name."""
     if not isinstance(mod, tvm.IRModule):
         raise not_read(name, "Relay", [f"it is a {type(mod).__name__}, not a module"])
     functions = {str(v.name_hint): f for v, f in mod.functions.items()}
@@ -172,7 +172,7 @@ def _check_attributes(call: Any, name: str) -> None:
 
 
 def _pinned(mod: Any, source: ModelSource) -> Any:
-    """The module with the sizes that the source's inputs give to dimensions left open."""
+    """The module with open dimensions set to the sizes of the source's inputs."""
     if not source.inputs:
         return mod
     given, main = dict(source.inputs), mod["main"]

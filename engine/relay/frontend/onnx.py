@@ -1,7 +1,7 @@
 """From an ONNX model to Relay, by TVM's importer.
 
-`engine.files.onnx_model` has made the model plain. Every operator's result has the type
-that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
+`engine.files.onnx_model` has made the model plain. Every operator's result has the type that ONNX
+gives it; where TVM's differs, it is mended here or refused.
 """
 
 import sys
@@ -28,8 +28,8 @@ _LEFT_OUT = """
     NonZero Compress NonMaxSuppression ATen Adagrad Adam Momentum LinearRegressor Attention
     Bernoulli RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial DFT
 """
-"""What has no static tensors, what draws numbers, what TVM knows under the name of another, and
-what it computes with less than float32's digits."""
+"""Operators that have no static tensors, that draw numbers, that TVM takes for others of that name,
+or that it computes with less than float32's digits."""
 
 
 def everything() -> frozenset[str]:
@@ -43,7 +43,7 @@ def known_operators() -> frozenset[str]:
 
 
 class Importer(onnx_frontend.GraphProto):
-    """TVM's, with origins of ours, and refusals."""
+    """TVM's importer, with our origins and refusals."""
 
     def __init__(self, given: OnnxModel) -> None:
         inputs = {n: tuple(int(d) for d in t.shape) for n, t in given.inputs}
@@ -73,7 +73,7 @@ def tensor_type(kind: Any) -> TensorType | None:
 
 
 def _mapping() -> None:
-    """What TVM asks of a module that present packages of onnx do not have."""
+    """Provide a module that TVM needs and that current onnx packages lack."""
     if "onnx.mapping" not in sys.modules:
         module: Any = ModuleType("onnx.mapping")
         kinds = {i: np.dtype(d) for i, d in DTYPES.items() if d != "bfloat16"}
@@ -82,7 +82,7 @@ def _mapping() -> None:
 
 
 def _one_each(mod: Any) -> Any:
-    """The module with one variable a name: marking a node with its origin copies those it reads."""
+    """The module with one variable per name: marking a node's origin copies its variables."""
     main = mod["main"]
     by_name = {p.name_hint: p for p in main.params}
     for variable in relay.analysis.free_vars(main.body):

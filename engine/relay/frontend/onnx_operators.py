@@ -1,4 +1,4 @@
-"""Operators of ONNX that TVM's importer for Relay has for older sets of operators, or breaks over.
+"""ONNX operators that TVM's importer for Relay has for older opsets only, or fails on.
 
 Each is called as `made(inputs, attributes)`: inputs are Relay expressions, None where left out.
 """
@@ -14,7 +14,7 @@ _Made = Callable[[Any, Mapping[str, Any]], Any]
 
 
 def _value(of: Any) -> np.ndarray:
-    """Of an input known at import; else a ValueError."""
+    """The value of an input that is known at import. Raises ValueError for others."""
     folded = fold_constant(of)
     if not isinstance(folded, relay.Constant):
         raise ValueError("an input that determines shapes is not constant")
@@ -87,7 +87,7 @@ def _triangle(inputs: Any, attrs: Mapping[str, Any]) -> Any:
     return relay.where(relay.const(kept), data, relay.zeros_like(data))
 
 
-_MODES = {"linear": "bilinear", "cubic": "bicubic"}  # as the 20th set of operators spells them
+_MODES = {"linear": "bilinear", "cubic": "bicubic"}  # as opset 20 spells them
 
 
 def _grid_sample(inputs: Any, attrs: Mapping[str, Any]) -> Any:

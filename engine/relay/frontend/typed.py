@@ -34,8 +34,8 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
     def typed(self, convert: Any) -> Any:
         """An operator that casts its operands first where PyTorch does.
 
-        Unlike in TVM, a floating result of other operands is computed in its dtype, and integers of
-        bools likewise.
+        Unlike TVM, PyTorch computes a floating result of integers in the result's dtype, and an
+        integer result of bools likewise.
         """
 
         def converted(inputs: Any, input_types: Any) -> Any:
@@ -54,7 +54,7 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         return converted
 
     def _operand_dtype(self, name: str, wanted: str, kinds: dict[int, str]) -> str:
-        """What operands that are of no such dtype are cast to; "" where they stay."""
+        """The dtype that operands of others are cast to; "" if they stay."""
         if not kinds or name in _BY_CONDITION:
             return ""
         if "float" in wanted and not any("float" in k for k in kinds.values()):
@@ -65,8 +65,8 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
 
     def checked(self, made: Any) -> Any:
-        """A result of PyTorch's type: integers of another width are cast. Raises EngineError of
-        kind "operator" for another shape or dtype, or a result that is left out."""
+        """A result in PyTorch's type: integers of another width are cast. Raises EngineError of
+        kind "operator" for another shape or dtype, or a missing result."""
         value: Any = self.node.meta["val"]
         source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
         kind = source.meta["origin"].operator

@@ -22,7 +22,7 @@ from relascope.engine.cpu_kernels import openblas, packed_matmul
 from relascope.engine.relay.kernels import schedules
 
 _GPU = ["cuda", "gpu"]
-"""The keys of targets that TVM has strategies of GPUs for."""
+"""The target keys that TVM registers GPU strategies for."""
 
 FLOATS = {"float32": torch.float32, "float64": torch.float64}
 
@@ -45,8 +45,8 @@ def register() -> None:
 
 
 def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """TVM's schedules, with the library only for the products that it has: TVM would hand it any
-    type (float16, integers) in a batch_matmul, and quantized ones in the others."""
+    """TVM's schedules, with the library only for products that it has: TVM would hand it any type
+    (float16, integers) in a batch_matmul, and quantized ones in the others."""
 
     def chosen(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
         kinds = {str(t.dtype) for t in (*inputs, out_type)}
@@ -158,7 +158,7 @@ def tensor(array: Any) -> torch.Tensor:
 
 @functools.lru_cache(4096)
 def _on(gpu: int, address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
-    """A tensor on given memory of a GPU; it owns nothing either."""
+    """A tensor on memory of a GPU, which it does not own."""
     return torch.as_tensor(OnGpu(address, shape, bits), device=torch.device("cuda", gpu))
 
 

@@ -1,7 +1,7 @@
 """Weights of convolutions in the layout of their kernels, before TVM's build.
 
-`relay.build` re-lays weights with FoldConstant, which compiles a kernel for each. Here numpy moves
-them, bit by bit the same, between the passes up to that layout.
+`relay.build` changes their layout with FoldConstant, which compiles a kernel for each weight. Here
+numpy moves them, with the same bits, between the passes that lead to that layout.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ from relascope.passes.relay.ir.rewrite import op_name, post_order, rewrite
 
 
 def laid_out(mod: Any, target: Any) -> Any:
-    """A module whose "main" has the layouts of a target; as it is, where no weight is constant.
-    `target` is TVM's, in the pass context and AutoTVM's dispatch context of the build."""
+    """A module whose "main" has a target's layouts; unchanged if no weight is constant. `target` is
+    TVM's. Call it in the build's pass context and in AutoTVM's dispatch context of the build."""
     calls = (e for e in post_order(mod["main"]) if op_name(e) == "nn.conv2d")
     if not any(isinstance(c.args[1], relay.Constant) for c in calls):
         return mod
@@ -36,5 +36,5 @@ def without_halves(mod: Any) -> Any:
 
 @tvm.transform.module_pass(opt_level=2, name="FoldConstant")
 def _fold(mod: Any, context: Any) -> Any:
-    """Of the pass of that name, what moves data or is plain arithmetic."""
+    """The part of the pass of that name that moves data or is plain arithmetic."""
     return rewrite(RelayProgram(relay.transform.InferType()(mod), {}, (), 1), folded).mod

@@ -2,7 +2,7 @@
 
 TVM's kernel (`tvm/topi/x86/conv2d_avx_common.py`, `conv2d_avx_1x1.py`) sums some pixels of a row
 times a block of channels at a time: its tile. Untuned, that is twice what 16 registers hold. Here a
-tile is chosen that fits; a record of tuning goes before it.
+tile is chosen that fits; a tuning record takes precedence.
 """
 
 import math
@@ -21,21 +21,20 @@ from relascope.engine.relay.tvm.quiet import quiet
 _TEMPLATE = "conv2d_NCHWc.x86"
 
 _BYTES = 32
-"""Of a register of a processor with AVX2, which has 16. Those with AVX-512 have twice as many, and
-wider ones: TVM's own tiles fit."""
+"""Bytes of a register with AVX2, of which there are 16. AVX-512 has twice as many, and wider ones:
+TVM's own tiles fit."""
 
 _UNDER_WAY = 10
-"""Sums that two units of 5 cycles each can work on at a time; a tile of fewer waits for its own."""
+"""Sums that two units with a latency of 5 cycles keep under way; a tile of fewer has to wait."""
 
 _VECTORS = (2, 4, 1, 1 / 2, 1 / 4)
-"""In a block of channels, whose number LLVM wants to be a power of two; the first is best among
-equals."""
+"""Vectors in a block of channels, a power of two for LLVM; the first wins a tie."""
 
 
 @dataclass(frozen=True)
 class ConvolutionTile:
-    """What is summed up in registers: `pixels` in each of `rows`, times `outputs` channels.
-    `inputs` are channels that are summed over before the next pixel of the kernel."""
+    """The part of the result that is summed in registers: `pixels` in each of `rows`, times
+    `outputs` channels. `inputs` channels are summed over before the next pixel of the kernel."""
 
     inputs: int
     outputs: int
@@ -51,9 +50,9 @@ def tile(
     lanes: int,
     blocks: tuple[int, int] | None = None,
 ) -> ConvolutionTile:
-    """The tile for a convolution. It reads rows of pixels as in `read`, and makes those in `made`;
-    where it is `flat`, the kernel is one pixel, and such a tile may have several rows. `lanes` are
-    elements in a register, `blocks` those of channels, where their layout has such already."""
+    """The tile for a convolution from `read` rows and pixels to `made` rows and pixels. `flat` says
+    that the kernel is one pixel: then a tile may have several rows. `lanes` are elements in a
+    register; `blocks` are the blocks of channels, if the layout has them already."""
     given, wanted = blocks or (None, None)
     outputs, rows, pixels = _best(channels[1], made, flat, lanes, wanted)
     # What is read was most likely made by a convolution like this one, in its blocks.
@@ -67,7 +66,7 @@ def _best(
     """Channels, rows and pixels of the tile with the fewest cycles an element."""
     fitting = [int(v * lanes) for v in _VECTORS if channels % (v * lanes) == 0]
     blocks = [block] if block else fitting or [max(d for d in range(1, lanes) if channels % d == 0)]
-    heights = _divisors(size[0])[::-1] if flat else [1]  # rows of their own are read apart
+    heights = _divisors(size[0])[::-1] if flat else [1]  # larger kernels read rows one by one
 
     def cost(part: tuple[int, int, int]) -> float:
         vectors, count = math.ceil(part[0] / lanes), part[1] * part[2]
@@ -84,11 +83,11 @@ def _divisors(number: int) -> list[int]:
 
 
 class Tiles(autotvm.task.DispatchContext):
-    """While entered, gives TVM tiles of convolutions without a record of tuning, wherever those
-    apply."""
+    """While entered, gives TVM a tile for each convolution without a tuning record, if a tile
+    applies."""
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
-        """TVM asks with the operator's arguments; None leaves the answer to what is around."""
+        """TVM asks with the operator's arguments; None leaves the answer to the outer context."""
         if not workload or workload[0] != _TEMPLATE:
             return None
         with quiet():
@@ -99,7 +98,7 @@ class Tiles(autotvm.task.DispatchContext):
 
 
 def _entity(arguments: Sequence[Any]) -> Any | None:
-    """AutoTVM's way to write a tile; None for a convolution whose shape is not known."""
+    """A tile as AutoTVM writes it; None for a convolution of unknown shape."""
     (_, data, dtype), (_, kernel, _), strides, padding, dilation, *_ = arguments
     if not all(isinstance(d, int) for d in (*data, *kernel)):
         return None
@@ -123,5 +122,5 @@ def _entity(arguments: Sequence[Any]) -> Any | None:
     entity.append(["tile_oh", "ot", made.rows] if flat else ["unroll_kw", "ot", False])
     about = {"index": 0, "code_hash": None, "entity": entity}
     config = autotvm.task.space.ConfigEntity.from_json_dict(about)
-    config.cost = math.inf  # what was tuned in another way goes before it
+    config.cost = math.inf  # anything tuned takes precedence
     return config

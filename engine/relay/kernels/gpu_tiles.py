@@ -1,7 +1,7 @@
-"""Tiles of convolutions and batched products in Relay's build for a GPU, where nobody tuned them.
+"""Tiles of convolutions and batched products in Relay's build for a GPU, if they are not tuned.
 
 TVM's templates (`tvm/topi/cuda/conv2d_direct.py` and its neighbours) then give a block one thread
-and one element. Here a tile keeps the GPU busy and reads little; a record goes before it.
+and one element. Here a tile keeps the GPU busy and reads little; a tuning record takes precedence.
 """
 
 import itertools
@@ -19,25 +19,25 @@ from relascope.engine.relay.tvm.quiet import quiet
 _WARP = 32
 _MOST_THREADS = 256
 _MOST_DEEP = 64
-"""Threads at most along a block's third axis, CUDA's limit: that of channels."""
+"""The most threads along a block's third axis, that of channels: CUDA's limit."""
 _BUSY = 108 * 256
-"""Threads that keep a GPU busy: of an A100's 108 processors, each with some to wait for memory."""
+"""Threads that keep a GPU busy: 256 on each of an A100's 108 processors, as some await memory."""
 _MOST_INNER = 16
 """Elements that a thread sums up in registers."""
 _SHARED = 32 * 1024
 _STEP = 8
-"""Channels at most that a block reads at a time."""
+"""The most channels that a block reads at a time."""
 _FILL = 4.0
-"""How dear a read from memory is, beside one from what a block shares."""
+"""The cost of a read from memory, relative to one from a block's shared memory."""
 
 Axes = tuple[int, int, int]
-"""Of channels, rows and columns."""
+"""Numbers for channels, rows and columns."""
 
 
 @dataclass(frozen=True)
 class GpuTile:
-    """What a block computes: `threads` along each axis, `inner` elements of each thread. It reads
-    so many `channels` at a time."""
+    """What a block computes: `threads` along each axis, `inner` elements in each thread, reading
+    `channels` at a time."""
 
     threads: Axes
     inner: Axes
@@ -46,9 +46,9 @@ class GpuTile:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution, as tiles see it. `batch` is pictures, times groups; `made` are channels of a
-    group, rows and columns that it makes; `inputs` are channels that each of them is summed over;
-    `apart` is depthwise."""
+    """A convolution, as tiles see it. `batch` is images times groups; `made` are the result's
+    channels per group, rows and columns; `inputs` are the channels summed over for each; `apart`
+    says that it is depthwise."""
 
     batch: int
     made: Axes
@@ -59,8 +59,8 @@ class Convolution:
 
 
 def tile(one: Convolution) -> GpuTile:
-    """The tile with the least cost: reads for each product, times the part of the GPU that waits.
-    Raises ValueError where none fits into the memory that a block shares."""
+    """The tile with the least cost: reads per product, weighted by how much of the GPU is idle.
+    Raises ValueError if none fits into a block's shared memory."""
     options = [_splits(extent) for extent in one.made]
     best: tuple[float, GpuTile] | None = None
     for parts in itertools.product(*options):
@@ -110,10 +110,10 @@ def _divisors(number: int, most: int) -> list[int]:
 
 
 class GpuTiles(autotvm.task.DispatchContext):
-    """While entered, answers for TVM what tile a template has that nobody tuned."""
+    """While entered, gives TVM a tile for each template that is not tuned."""
 
     def _query_inside(self, target: Any, workload: Any) -> Any:
-        """TVM asks with the operator's arguments; None leaves the answer to what is around."""
+        """TVM asks with the operator's arguments; None leaves the answer to the outer context."""
         make = _TEMPLATES.get(workload[0]) if workload else None
         if make is None or (
             # the library has it, which TVM would prefer to a template with a tile
@@ -132,12 +132,12 @@ class GpuTiles(autotvm.task.DispatchContext):
         entity += [(unroll, "ot", steps), ("unroll_explicit", "ot", 0)]
         about = {"index": 0, "code_hash": None, "entity": entity}
         config = autotvm.task.space.ConfigEntity.from_json_dict(about)
-        config.cost = math.inf  # what was tuned in another way goes before it
+        config.cost = math.inf  # anything tuned takes precedence
         return config
 
 
 Entity = list[tuple[str, str, Any]]
-"""AutoTVM's way to write a tile: a name, "sp" for how an axis is split, the sizes of the parts."""
+"""A tile as AutoTVM writes it: a name, "sp" for how an axis is split, the sizes of the parts."""
 
 
 def _spatial(made: GpuTile) -> Entity:
@@ -195,7 +195,7 @@ def _batch_matmul(arguments: Sequence[Any]) -> Entity:
 
 
 def _parts(extent: int) -> list[tuple[int, int]]:
-    """Threads along an axis and elements of each, which together may reach over its end."""
+    """Threads along an axis and elements of each, which together may reach beyond its end."""
     return [(t, i) for t in (4, 8, 16) for i in (1, 2, 4) if t * i < 2 * extent or t == 4]
 
 

@@ -1,7 +1,7 @@
 """Our schedules (`engine.cpu_kernels.schedules`) in Relay's build for the CPU.
 
-Relay asks a database of MetaSchedule's records for each kernel; this one schedules by rule when
-asked. It has no record of others, such as convolutions, which TVM schedules.
+Relay asks a database of MetaSchedule records for each kernel; this one schedules by rule when
+asked. It has no record for other kernels, such as convolutions, which TVM schedules.
 """
 
 import contextlib
@@ -29,13 +29,13 @@ def _read_ahead(function: Any, module: Any, context: Any) -> Any:
 
 
 def _intrinsic(dtype: str, name: str, *arguments: Any) -> Any:
-    count = tir.const(len(arguments), "uint32")  # of those whose types say which one is meant
+    count = tir.const(len(arguments), "uint32")  # whose types select the overload
     return tir.call_llvm_pure_intrin(dtype, name, count, *arguments)
 
 
 def _transformed(name: str, nodes: Sequence[str], rule: Callable[[Any], Any]) -> Any:
-    """A pass over kernels that changes nodes of some kinds; `rule` makes of a body what changes
-    each, or None where all stay."""
+    """A pass over kernels that changes nodes of some kinds; `rule` returns, for a body, the
+    function that changes each node, or None if all stay."""
 
     @tir.transform.prim_func_pass(opt_level=0, name=f"relascope.{name}")
     def run(function: Any, module: Any, context: Any) -> Any:
@@ -70,7 +70,7 @@ _IMMEDIATE = (tir.FloatImm, tir.IntImm)
 
 
 def _bits_of_numbers(body: Any) -> Any:
-    """CUDA's source cannot read the bits of a number, which is in no variable."""
+    """CUDA source cannot read the bits of a number that is in no variable."""
     target = tvm.target.Target.current()
     if target is None or str(target.kind) != "cuda":
         return None
@@ -100,14 +100,14 @@ CONFIG = {
     "relay.backend.tir_converter": "allow_extern",  # kernels that call a library, too
     "tir.add_lower_pass": [(0, _read_ahead), *LOWERED],
 }
-"""What makes Relay ask, in a pass context."""
+"""Settings of a pass context that make Relay ask."""
 
 IDLE = ("MetaScheduleLayoutRewrite",)
-"""TVM's passes that find nothing to do with these schedules, and take long to see it: this one
-makes every kernel once more, in case a record wants a weight in another layout."""
+"""TVM's passes that find nothing to do with these schedules, and take long to find out: this one
+makes every kernel again, in case a record wants a weight in another layout."""
 
 REGISTERS = 14
-"""Of 16, how many LLVM 10 makes good use of, which this TVM comes with."""
+"""How many of 16 registers this TVM's LLVM 10 uses well."""
 
 _REGISTERS = {8: packed_matmul.Registers(REGISTERS), 16: packed_matmul.Registers(24, 16)}
 """By the lanes of a register, see `engine.cpu_kernels.packed_matmul.tile`."""
@@ -119,7 +119,7 @@ _used = False
 
 @contextlib.contextmanager
 def used(here: bool) -> Iterator[None]:
-    """Build with these schedules inside, where that is asked for."""
+    """A context in which builds use these schedules if `here`."""
     global _used
     _register()
     _sums()
@@ -132,7 +132,7 @@ def used(here: bool) -> Iterator[None]:
 
 
 def active() -> bool:
-    """Whether what is built now is scheduled here."""
+    """Whether the current build uses these schedules."""
     return _used
 
 
@@ -162,7 +162,7 @@ def _database() -> Any:
     known: dict[int, list[tuple[Any, Any]]] = {}
 
     def nothing(*_: Any) -> None:
-        """What it is not asked for here."""
+        """Methods that are not called here."""
 
     def query(mod: Any, target: Any, name: str) -> Any:
         if not tvm.ir.structural_equal(mod, mod):  # it holds NaN, unlike itself
@@ -189,7 +189,7 @@ def _database() -> Any:
 
 @functools.cache
 def _register() -> None:
-    """Compute products with packed weights in the form that the schedules know."""
+    """Compute products with packed weights in the form that these schedules know."""
     theirs = relay.op.get(_PACKED).get_attr("FTVMStrategy")
 
     @tvm.target.override_native_generic_func("relascope_dense_pack_strategy")
@@ -213,9 +213,8 @@ def _register() -> None:
 
 
 def pack(program: RelayProgram) -> RelayProgram:
-    """The program with products of constant weights as products of packed ones, where that pays for
-    the current target. Biases get all their final axes, or FoldConstant would compile a kernel for
-    each."""
+    """The program with constant weights packed in products where that pays for the current target.
+    Biases get all their final axes, or FoldConstant would compile a kernel for each."""
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) == "nn.bias_add" and isinstance(args[1], relay.Constant):
@@ -286,8 +285,8 @@ def _tile_of(rows: Any, columns: int) -> packed_matmul.MatmulTile | None:
 
 
 def _offset(statement: Any) -> bool:
-    """Whether a stage counts from a buffer's offset, unknown to it, as concatenating and sorting
-    do, which are loops or calls, no expressions."""
+    """Whether a stage counts from a buffer's offset, which it does not know: concatenation and
+    sorting do, which are loops or calls, not expressions."""
     found = False
 
     def visit(node: Any) -> None:

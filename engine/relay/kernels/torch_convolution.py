@@ -1,9 +1,9 @@
 """Convolutions by PyTorch inside functions that TVM builds; see `kernels.blas`.
 
-Transposed ones: TVM's put zeros between the elements that they read and around them, and multiply
-those as well: it takes longer, and zero times infinity is NaN. Gradients of weights, for which TVM
-has no kernel. And those whose weight is an argument, which TVM would lay out anew in every call.
-Elsewhere than on a CPU with a library TVM's stay.
+Transposed ones, because TVM's insert zeros between and around the elements and multiply them, too:
+that takes longer, and zero times infinity is NaN. Gradients of weights, because TVM has no kernel.
+And those whose weight is an argument, because TVM would lay it out anew in every call. Without a
+library, and on a GPU, TVM's stay.
 """
 
 import functools
@@ -22,7 +22,7 @@ from relascope.passes.relay.training import weight_gradient
 
 _NAME = "relascope.convolution"
 _OURS = "NCHW"
-"""The result's layout, which is not named otherwise, in a convolution that PyTorch is to do."""
+"""The result layout that marks a convolution for PyTorch; others name none."""
 _KINDS = {
     "conv1d_transpose": ("NCW", "IOW"),
     "conv2d_transpose": ("NCHW", "IOHW"),
@@ -30,7 +30,7 @@ _KINDS = {
     "conv2d": ("NCHW", "OIHW"),
     "conv2d_backward_weight": ("NCHW", "NCHW"),  # of the gradient and the data
 }
-"""Operators, and the layouts that PyTorch has of their operands."""
+"""Operators, and PyTorch's layouts of their operands."""
 
 
 @functools.cache
@@ -56,8 +56,8 @@ def _chosen(kind: str, theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _options(kind: str, attrs: Any, inputs: Any) -> str:
-    """What PyTorch is to be told, as text; "" where it has no such convolution. `kind` is of
-    `_KINDS`, `inputs` are the operands, or their types."""
+    """PyTorch's options, as text; "" if it has no such convolution. `kind` is a key of `_KINDS`,
+    `inputs` are the operands, or their types."""
     dtypes = {str(t.dtype) for t in inputs} | ({attrs.out_dtype} - {"", "same"})
     padding = [int(p) for p in attrs.padding]
     half = len(padding) // 2
@@ -94,7 +94,7 @@ def _run(one: Any, other: Any, out: Any, options: str) -> None:
     if kind == "conv2d_backward_weight":
         convolutions.weight_gradient(right, left, how, result)
         return
-    if kind == "conv2d":  # a depthwise weight of TVM's has its channels apart
+    if kind == "conv2d":  # TVM's depthwise weights have channels in another shape
         right = right.view(result.shape[1], left.shape[1] // groups, *right.shape[2:])
     convolutions.convolution(left, right, how, result)
 
@@ -106,7 +106,7 @@ def _parsed(options: str) -> tuple[str, list[tuple[int, ...]]]:
 
 
 def served(program: RelayProgram) -> RelayProgram:
-    """The convolutions that PyTorch is to do, marked; gradients of weights that it has not, as
+    """The program with convolutions marked for PyTorch, and gradients of weights that it lacks as
     products."""
 
     def visit(call: Any, args: list[Any]) -> Any:

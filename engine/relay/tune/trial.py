@@ -1,4 +1,4 @@
-"""What a tuner's process does: build and time one schedule."""
+"""The work of a tuner's process: build and time one schedule."""
 
 import statistics
 from typing import Any
@@ -24,10 +24,10 @@ LEAST_MS = 20  # of one repeat: shorter ones are made of several runs
 
 
 def timed(wanted: Any, target: str, threads: int) -> float:
-    """Seconds of an operator with one configuration, an AutoTVM `MeasureInput`, built and run here,
-    as TVM's builder leaves a file that a compiler would have to link."""
+    """Seconds of an operator with one configuration, an AutoTVM `MeasureInput`. It is built and run
+    here, because TVM's builder leaves a file that a compiler would have to link."""
     set_threads(threads)
-    # Leaves out what the build does ahead of time.
+    # Without what the build does ahead of time.
     with patch.object(autotvm.GLOBAL_SCOPE, "in_tuning", True):
         module, kinds = measure_methods._build_func_common(wanted, checks=_limits(target))
     device = tvm.device(str(wanted.target.kind), gpu_index(target))
@@ -37,7 +37,7 @@ def timed(wanted: Any, target: str, threads: int) -> float:
 
 
 def _limits(target: str) -> dict[str, Any]:
-    """What a GPU's kernel must keep to; TVM checks that before it runs one."""
+    """The limits of a GPU's kernels, which TVM checks before it runs one."""
     made = parse(target)
     if "gpu" not in made.keys:
         return {}

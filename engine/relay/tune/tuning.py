@@ -36,7 +36,7 @@ from tvm.autotvm.tuner import GATuner  # isort: skip
 from tvm.contrib import graph_executor  # isort: skip
 from tvm.contrib.popen_pool import PopenPoolExecutor  # isort: skip
 
-_BATCH = 4  # what a kill may lose
+_BATCH = 4  # trials that a kill may lose
 _POPULATION = 16  # of the genetic tuner: small, since a task gets tens of trials, not thousands
 _SECONDS = 10.0  # to build and time a schedule
 
@@ -74,14 +74,14 @@ def tuner(target: str, threads: int) -> "Iterator[RelayTuner]":
 
 
 class NoBuild(Builder):
-    """What AutoTVM builds with: nothing, since `Here` does both."""
+    """AutoTVM's builder, which does nothing: `Here` builds and runs."""
 
     def build(self, measure_inputs: Any) -> Any:
         return measure_inputs
 
 
 class Here(Runner):
-    """What AutoTVM runs with, while no other engine works; its own needs a network and a linker."""
+    """AutoTVM's runner, while no other engine works; AutoTVM's own needs a network and a linker."""
 
     def __init__(self, pool: PopenPoolExecutor, target: str, threads: int) -> None:
         super().__init__(_SECONDS, 1)
@@ -91,7 +91,7 @@ class Here(Runner):
         return {}
 
     def run(self, measure_inputs: Any, build_results: Any) -> Any:
-        """Times of what is asked for; a schedule that fails, hangs or crashes has none."""
+        """Times of the given schedules; one that fails, hangs or crashes has none."""
         with alone():
             return [self._timed(wanted) for wanted in measure_inputs]
 
@@ -111,7 +111,7 @@ class RelayTuner:
         self._pool, self._target, self._threads = pool, target, threads
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None] | None:
-        """An operator built as a program without records, and with its best one, in turns."""
+        """Time an operator, built as a program without records and with its best one, in turns."""
         try:
             return self._duel(workload.program, best_record(place))
         except Exception as wrong:  # whatever TVM makes of the operator
@@ -174,7 +174,7 @@ class RelayTuner:
 
 
 def _inherit(tuner: Any, place: Path) -> None:
-    """Start from the fastest that are kept: the genetic tuner breeds from its elite."""
+    """Start from the fastest records on disk: the genetic tuner breeds from its elite."""
     lines = map(json.dumps, records.checked(place / records.AUTOTVM))
     kept = [(statistics.median(r.costs), i) for i, r in map(autotvm.record.decode, lines)]
     mine = {i.config.index: s for s, i in kept if i.task.name == tuner.task.name}

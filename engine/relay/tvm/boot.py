@@ -66,11 +66,11 @@ def boot() -> None:
     if needs is not None:
         beside = str(found.library.parent) if found.library is not None else ""
         names = filter(_LIBRARY.fullmatch, needs.libraries)
-        # For all to see: libtvm.so then finds each, or its stub, by its name.
+        # Loaded globally, so that libtvm.so finds each, or its stub, by its name.
         LOADED[:] = [_load_one(n, wanted_of(needs, n), (*needs.search, beside)) for n in names]
     # TVM makes a folder as it is imported: not at home, which may be read-only.
     os.environ.setdefault("TEST_DATA_ROOT_PATH", tempfile.gettempdir())
-    # Tuned schedules would be fetched from the network.
+    # Else TVM would fetch tuned schedules from the network.
     os.environ["TOPHUB_LOCATION"] = "NONE"
     # Relay's Python visitors recurse once and more a node.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
@@ -111,14 +111,14 @@ def spawning() -> Iterator[None]:
 
 
 def _library_path(found: Installation) -> dict[str, str]:
-    """The variable by which TVM's Python finds its library, where it would not without."""
+    """The variable by which TVM's Python finds its library, if it needs one."""
     if found.origin == "bitblas" and found.library is not None:
         return {"TVM_LIBRARY_PATH": str(found.library.parent)}
     return {k: v for k, v in os.environ.items() if k == "TVM_LIBRARY_PATH"}
 
 
 def _accept_imported() -> None:
-    """Another part of this process imported a TVM before us: it will do if it has Relay."""
+    """Accept a TVM that another part of this process has imported, if it has Relay."""
     import tvm
 
     if importlib.util.find_spec("tvm.relay") is None:
@@ -163,8 +163,8 @@ def _load_one(name: str, wanted: tuple[Symbol, ...], search: tuple[str, ...]) ->
         lacking = tuple(s for s in wanted if not hasattr(real, s.name))
         if not lacking:  # it may be a stub that this process has loaded before
             return CudaLibrary(name, not hasattr(real, MARKER), place)
-        # Symbols are looked up among all that is loaded, so what an old library lacks can come
-        # from beside it, under another name.
+        # The loader looks for symbols in all libraries, so a stub under another name can supply
+        # what an old library lacks.
         _load_stub(f"{name}.relascope", lacking)
         what = f"{len(lacking)} of the functions that TVM calls, such as {lacking[0].name}"
         note = f"{place} is too old for this TVM: it lacks {what}. Update it to use the GPU."
@@ -214,7 +214,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _compile_by_ours() -> None:
-    """Have CUDA's source compiled by `engine.building.cuda_compiler`."""
+    """Compile CUDA source by `engine.building.cuda_compiler`."""
     import tvm
 
     @functools.partial(tvm.register_func, "tvm_callback_cuda_compile", override=True)
@@ -224,7 +224,7 @@ def _compile_by_ours() -> None:
 
 
 def _read_bfloat16() -> None:
-    """Have arrays of bfloat16 read as such; TVM's are read as their bits."""
+    """Read bfloat16 arrays as bfloat16; TVM reads their bits."""
     import tvm
 
     theirs = tvm.nd.NDArray.numpy
@@ -251,8 +251,8 @@ def _explained(error: Exception, found: Installation) -> EngineError:
 
 @functools.cache
 def cuda_missing() -> str:
-    """Why the booted TVM cannot drive a GPU, by its libraries, or "". nvrtc may be missing, as
-    another compiles for it."""
+    """Why the booted TVM's libraries cannot drive a GPU, or "". nvrtc may be missing, because
+    relascope compiles for it."""
     stubs = [c.name for c in LOADED if not c.real and not c.name.startswith("libnvrtc")]
     notes = " ".join(c.note for c in LOADED if c.note)
     if not stubs:

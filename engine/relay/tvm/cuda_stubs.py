@@ -54,8 +54,8 @@ class Needs:
 
 
 def read_needs(path: Path) -> Needs:
-    """Read what a 64-bit little-endian shared object needs and wants. Raises ValueError where the
-    file is no such object, OSError where it cannot be read."""
+    """Read what a 64-bit little-endian shared object needs and wants. Raises ValueError if the file
+    is no such object, OSError if it cannot be read."""
     with path.open("rb") as file:
         try:
             sections: dict[str, Any] = {s["sh_type"]: s for s in ELFFile(file).iter_sections()}
@@ -96,9 +96,9 @@ def _wanted(sections: dict[str, Any]) -> Iterator[Symbol]:
 def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     """A shared object named `soname` that defines `symbols`.
 
-    Functions return `NO_DEVICE`, but the runtime's and nvrtc's `…GetErrorString` and
-    `…GetErrorName` return a text, as a number would be read as an address; the driver's store it at
-    their second argument.
+    Functions return `NO_DEVICE`, except the runtime's and nvrtc's `…GetErrorString` and
+    `…GetErrorName`, which return a text, because a number would be read as an address; the driver's
+    store it at their second argument.
     """
     symbols = (*symbols, Symbol(MARKER))
     text = f"{soname} is not on this machine".encode()
@@ -109,8 +109,8 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
         zip(names, accumulate((len(n.encode()) + 1 for n in names), initial=1), strict=False)
     )
 
-    # One readable and executable segment, then the dynamic section on a writable page, for the
-    # loader puts addresses into it.
+    # One readable and executable segment, then the dynamic section on a writable page, because the
+    # loader writes addresses into it.
     parts: list[bytes] = []
     base = 64 + 4 * 56
     offset = base
@@ -167,7 +167,7 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
             (_PT_LOAD, 5, 0, end, _PAGE),
             (_PT_LOAD, 6, dynamic_at, len(table_bytes), _PAGE),
             (_PT_DYNAMIC, 6, dynamic_at, len(table_bytes), 8),
-            # Without this one, the loader takes it that the stack must be executable.
+            # Without this one, the loader assumes that the stack must be executable.
             (_PT_GNU_STACK, 6, 0, 0, 16),
         )
     )

@@ -13,7 +13,7 @@ from relascope.core.errors import EngineError
 SETTING = "RELASCOPE_RELAY_TVM"
 
 WHEEL = "bitblas==0.1.0"
-"""A complete TVM 0.17 with Relay lies inside this wheel; what it declares as needed is not."""
+"""This wheel contains a complete TVM 0.17 with Relay; its dependencies are not needed."""
 
 INSTALL = f"{Path(sys.executable).name} -m relascope install-relay"
 
@@ -51,8 +51,8 @@ def installation() -> Installation:
 
 
 def check_platform() -> None:
-    """Raise (kind "engine") where the wheel does not run: on another system or processor than it
-    was built for."""
+    """Raise EngineError of kind "engine" on a system or processor that the wheel was not built
+    for."""
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
         needs = "The Relay engine needs Linux on an x86-64 processor"
         message = f"{needs}: the TVM inside bitblas was built for these."

@@ -1,4 +1,4 @@
-"""TVM's own messages, kept from a person's terminal while it builds."""
+"""TVM's own messages, kept off the terminal while it builds."""
 
 from functools import partial
 from unittest.mock import patch
@@ -6,4 +6,4 @@ from unittest.mock import patch
 from tvm import autotvm  # isort: skip
 
 quiet = partial(patch.object, autotvm.GLOBAL_SCOPE, "silent", True)
-"""Keeps AutoTVM from saying that it has no record of what is only being asked for."""
+"""Keeps AutoTVM from reporting a missing record when it is only asked for one."""

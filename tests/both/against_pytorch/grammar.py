@@ -317,8 +317,8 @@ def verdict(
         add_tvm_dispatch(module, samples, engine=engine, target=target, verify=False)
         ours = results(module, plain, seed)
     except EngineError as error:
-        in_words = error.kind in ("operator", "pass", "input") and "fault of ours" not in error.hint
-        return ("refused" if in_words else "wrong"), f"{error.message} ({error.where}) {named}"
+        ours = error.kind in ("operator", "pass", "input") and "bug in" not in error.hint
+        return ("refused" if ours else "wrong"), f"{error.message} ({error.where}) {named}"
     except Exception as error:
         return "wrong", f"{type(error).__name__}: {lines_of(error)[-1]} {named}"
     if module.forward.calls["own"]:  # type: ignore[attr-defined]

@@ -101,7 +101,7 @@ def failed(error: BaseException) -> Row:
     """A refusal is a sentence of ours that names the operator; all else is a crash."""
     if isinstance(error, EngineError):
         ours = error.kind in ("operator", "pass", "input", "usage")
-        verdict = "refused" if ours and "fault of ours" not in error.hint else "crash"
+        verdict = "refused" if ours and "bug in relascope" not in error.hint else "crash"
         about = {"where": error.where, "hint": error.hint, "kind": error.kind}
         return {"verdict": verdict, "message": error.message[:600], **about}
     frames = traceback.extract_tb(error.__traceback__)

@@ -224,7 +224,7 @@ def test_a_main_is_found_by_its_place_and_arguments_with_values_come_last(tmp_pa
     found = read_program(saved(tmp_path, "json", mod), ModelSource(""), silent)
     assert [str(p.name) for p in found.program.main.params] == ["x", "w"]
     variable = relax.Var("x", relax.TensorType((2,), "float32"))
-    with refused(says="no module"):
+    with refused(says="not a module"):
         opened(tmp_path, tvm.ir.save_json(variable), "json")
 
 
