@@ -70,7 +70,7 @@ def cpu_info(path: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
     """The first processor of Linux's list; empty elsewhere.
 
     `RELASCOPE_PROCESSOR=avx2` in the environment removes AVX-512 from its flags. Raises EngineError
-    of kind "target" where the variable has another value.
+    of kind "target" if the variable has another value.
     """
     cap = os.environ.get(SETTING, "")
     if cap not in ("", _AVX2):

@@ -17,7 +17,7 @@ from relascope.engine.building.cuda_libraries import places
 
 _NVRTC = ("libnvrtc.so.13", "libnvrtc.so.12")
 _HALF = "cuda_fp16.h"
-_STUB = "relascope_stub"  # what a stand-in for a CUDA library has, and no real one
+_STUB = "relascope_stub"  # a function of every stub of a CUDA library, and of no real one
 _NUMBERS = """
 #define CUDART_INF_F __int_as_float(0x7f800000)
 #define CUDART_NAN_F __int_as_float(0x7fffffff)
@@ -111,7 +111,7 @@ def _by_nvrtc(nvrtc: Any, place: str, source: str, arch: str, form: str) -> byte
     beside = [Path(p).parent.parent / "include" for p in (place, *places(Path(place).name))]
     found = [f for f in (*beside, Path("/usr/local/cuda/include")) if f.joinpath(_HALF).exists()]
     options += [f"-I{f}" for f in found[:1]]
-    if "#include <cuda.h>" in source:  # the driver's, of which kernels use nothing
+    if "#include <cuda.h>" in source:  # the driver's, which kernels do not use
         source = re.sub(r"^\s*#include <cuda\.h>\s*$", "", source, flags=re.MULTILINE)
     program = ctypes.c_void_p()
     headers, names = _strings(_HEADERS.values()), _strings(_HEADERS)

@@ -241,10 +241,10 @@ class Tvm:
         return f"Its code may use features that this processor lacks: {', '.join(wanting)}."
 
     def new_target(self, target: str, make: Callable[[], Any]) -> Any:
-        """A target of this TVM's, checked against LLVM.
+        """A target of this TVM, checked against LLVM.
 
         TVM crashes on an architecture that LLVM lacks, and silently replaces an unknown processor
-        or feature. Raises EngineError of kind "target" where TVM refuses it, it is for AMD's GPUs,
+        or feature. Raises EngineError of kind "target" if TVM refuses it, it is for AMD's GPUs,
         or LLVM has no such architecture, processor or feature.
         """
         kind, options = split(target)

@@ -66,7 +66,7 @@ def _diagnostics() -> str:
         start = max(0, os.fstat(2).st_size - 8192)
         try:
             written = os.pread(2, 8192, start)
-        except OSError:  # it is open for writing alone; a sandbox may not let it be opened anew
+        except OSError:  # it is write-only; a sandbox may forbid to reopen it
             with open("/dev/fd/2", "rb", buffering=0) as file:
                 file.seek(start)
                 written = file.read(8192)

@@ -257,7 +257,7 @@ class _Process:
             threads.TEAM.set_threads(1)
             _BESIDE.set(lambda key: None)
             SHELF.hand = self._leave
-            tempfile.tempdir = str(self._folder)  # what it leaves goes with it
+            tempfile.tempdir = str(self._folder)  # its files go with the folder
             self._make()
         except BaseException:
             traceback.print_exc()  # the parent builds it

@@ -53,7 +53,7 @@ def draw(kernel: Kernel, mask: torch.Tensor, keep: float) -> torch.Tensor:
 
 
 def agrees(kernel: Kernel) -> bool:
-    """Whether PyTorch draws here what the kernel draws, from any place of its state."""
+    """Whether PyTorch and the kernel draw the same numbers, from any place of the state."""
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.manual_seed(0)
         for before, count, keep in ((0, 700, 0.9), (3, 1001, 0.5), (0, 5, 1e-3)):

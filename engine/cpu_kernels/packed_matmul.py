@@ -104,7 +104,7 @@ class MatmulTile(NamedTuple):
 
 
 def tile(rows: int, columns: int, registers: Registers = AVX2) -> MatmulTile | None:
-    """The tile for a product of that many rows and columns; None where a library serves it better.
+    """The tile for a product of that many rows and columns; None if a library serves it better.
 
     Rows are padded with zeros to whole tiles; columns must be whole panels. LLVM 10 spills the sums
     of tiles that take more than 13 of 16 `registers`; smaller tiles only pay for few rows."""
@@ -164,8 +164,8 @@ def row_tile(rows: int, columns: int, inner: int, registers: Registers = AVX2) -
 def outer_tile(
     rows: int, columns: int, inner: int, registers: Registers = AVX2
 ) -> MatmulTile | None:
-    """The tile for transposed (inner, rows) times (inner, columns), where inner is small; None
-    where a library serves it better."""
+    """The tile for transposed (inner, rows) times (inner, columns), for a small inner; None if a
+    library serves it better."""
     if inner > _VERY_FEW or rows % 4:
         return None
     fitting = (
@@ -234,8 +234,8 @@ def product(
 
 
 def dots(te: Any, tir: Any, data: Any, weight: Any, tile: MatmulTile, outer: Sequence[int]) -> Any:
-    """The product with a weight of shape (columns, inner), read row by row. Raises ValueError where
-    a tile would cross an edge of `outer`. The result is of shape (*outer, columns); `tile` is of
+    """The product with a weight of shape (columns, inner), read row by row. Raises ValueError if a
+    tile would cross an edge of `outer`. The result is of shape (*outer, columns); `tile` is from
     `row_tile`, the others are those of `product`."""
     rows, inner, high, tiles, read = _rows_of(data, tile, outer)
     columns = int(weight.shape[0])

@@ -123,9 +123,7 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
             return None
         kernel.schedule()
         kernel.unfold()
-    except (
-        dialect.scheduling.ScheduleError
-    ):  # it has no root, or a primitive refused: that is not the same
+    except dialect.scheduling.ScheduleError:  # it has no root block, or a primitive refused
         return None
     return kernel.sch
 

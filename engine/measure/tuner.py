@@ -201,7 +201,7 @@ def _words(
 
 
 def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
-    """Median milliseconds of the first of TVM's timers, and of the second where there is one."""
+    """Median milliseconds of the first TVM timer, and of the second if there is one."""
     rounds = [[float(timer().mean) for timer in timers] for _ in range(ROUNDS)]
     first, *second = (1e3 * statistics.median(times) for times in zip(*rounds, strict=True))
     return first, second[0] if second else None

@@ -105,7 +105,7 @@ def constant_weights(function: Any) -> bool:
 
 
 def workload(operator: Operator, target: Any) -> Workload | None:
-    """The task of an operator, with its choices; None where AutoTVM has none for it."""
+    """The task of an operator, with its choices; None if AutoTVM has none for it."""
     tasks = [_task(name, arguments, target) for name, arguments in _known(operator, target)]
     flops = [float(t.flop) for t in tasks if t is not None]
     choices = tuple(
@@ -142,7 +142,7 @@ def _task(name: str, arguments: tuple[Any, ...], target: Any) -> Any | None:
     try:
         with quiet():
             return autotvm.task.create(name, arguments, target=target)
-    except Exception:  # topi.InvalidShapeError, or what a template's own division ends in
+    except Exception:  # topi.InvalidShapeError, or an error in a template's own division
         return None
 
 

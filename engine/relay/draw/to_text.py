@@ -9,7 +9,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 
 _SPAN = re.compile(r" ?span=.*?(?= \*/)")  # where a node came from, which the graph tells
 _EMPTY = re.compile(r" ?/\* ?\*/")
-_ARGUMENT = re.compile(r"(%[^\s:]+: [^/]+?) /\* ty=[^/]*? \*/(?=, |\))")  # its type stands before
+_ARGUMENT = re.compile(r"(%[^\s:]+: [^/]+?) /\* ty=[^/]*? \*/(?=, |\))")  # its type comes first
 _END = re.compile(r"^\} /\* ty=fn .*$", re.MULTILINE)  # the type of the whole, which its head says
 _FOOT = re.compile(r"\n/\* For debugging purposes the metadata.*", re.DOTALL)
 _DEVICE = re.compile(r"VirtualDevice\(device_type=(\d+)")
@@ -33,7 +33,7 @@ def _one(function: Any, head: str) -> str:
 
 
 def named_devices(text: str) -> str:
-    """A text in which devices stand by their names, without the targets compiled for."""
+    """A text with devices by their names, without the targets compiled for."""
     parts, end = [], 0
     for match in _DEVICE.finditer(text):
         if match.start() < end:  # the host of one that was written already

@@ -19,7 +19,7 @@ from relascope.engine.server.program_model import answering
 
 def as_json(text: str, params: list[str], name: str) -> str:
     """The typed module as JSON; call `boot` before. `params` are names of the parameters that came
-    with it; `name` is the file's. Raises EngineError of kind "file" if the text is no module."""
+    with it; `name` is the file's. Raises EngineError of kind "file" if it is not a module."""
     import tvm
 
     from relascope.engine.relay.frontend.modules import read, reading

@@ -118,7 +118,7 @@ class Converter(CoreOperators, TypedConverter):
         given = given_to(schema, node.args, node.kwargs)
         result = node.meta["val"]
         if not node.all_input_nodes and isinstance(result, torch.Tensor):
-            given["dtype"] = result.dtype  # TVM's has other dtypes where none is given
+            given["dtype"] = result.dtype  # TVM's default dtypes differ
         inputs, types = [], []
         for argument in schema.arguments:
             value = None if argument.name in _PLACES else given[argument.name]
@@ -371,8 +371,8 @@ class Converter(CoreOperators, TypedConverter):
         return relay.gather(inputs[0], int(inputs[-2]), order), order
 
     def argsort(self, inputs: Any, input_types: Any) -> Any:
-        """As `sort`. NaN is the largest, which TVM's comparison does not know: a sort of its own
-        comes first for it."""
+        """As `sort`. NaN is the largest, which TVM's comparison does not know: a first sort moves
+        it to that end."""
         data, (axis, down) = inputs[0], inputs[-2:]
         options = {"axis": int(axis), "is_ascend": not down, "dtype": "int64"}
         if "float" not in self.infer_type(data).dtype:
@@ -393,7 +393,7 @@ class Converter(CoreOperators, TypedConverter):
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
     def like(self, name: str) -> Convert:
-        """zeros_like and its kin; TVM's take float32 where no dtype is given, not the input's."""
+        """zeros_like and its kin; without a dtype, TVM's take float32, not the input's."""
 
         def convert(inputs: Any, input_types: Any) -> Any:
             data, own = inputs[0], self.infer_type(inputs[0]).dtype

@@ -78,7 +78,7 @@ def _batch_matmul_stage(
 
 
 def _packed(left: Any, right: Any, turn_a: bool, turn_b: bool) -> Any | None:
-    """A product by a kernel of ours, where it is faster than the library."""
+    """A product by our own kernel; None if the library is faster."""
     if turn_a:
         tile = None if turn_b else schedules.outer_tile_for(left, right)
         return None if tile is None else packed_matmul.outer_products(te, left, right, tile)

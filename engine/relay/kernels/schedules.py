@@ -249,7 +249,7 @@ def _tile(data: Any, weight: Any) -> packed_matmul.MatmulTile | None:
 
 def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.MatmulTile | None:
     """The tile for the product of `left` (rows, inner) and `right` (inner, columns), or (columns,
-    inner) if turned; None where a library serves it better."""
+    inner) if turned; None if a library serves it better."""
     extents = (*left.shape, right.shape[0 if turned else 1])
     if not _fits(left, extents):
         return None
@@ -261,7 +261,7 @@ def tile_for(left: Any, right: Any, turned: bool) -> packed_matmul.MatmulTile | 
 
 
 def outer_tile_for(left: Any, right: Any) -> packed_matmul.MatmulTile | None:
-    """The tile for `left` (inner, rows) turned times `right` (inner, columns); None where a library
+    """The tile for `left` (inner, rows), turned, times `right` (inner, columns); None if a library
     serves it better."""
     extents = (*left.shape, right.shape[1])
     if not _fits(left, extents):

@@ -37,8 +37,8 @@ _PREFIX = {"cuda": "cu[A-Z]", "cudart": "(__)?cuda[A-Z]", "nvrtc": "nvrtc[A-Z]"}
 class CudaLibrary:
     """One CUDA library that this TVM needs, and what was loaded for it. `name` is its soname, such
     as "libcudart.so.12"; `real` says whether the real library was loaded; `path` is the loaded
-    file, or the soname if the system's loader found it; `note` says what is wrong, a sentence, or
-    ""."""
+    file, or the soname if the system's loader found it; `note` says in a sentence what is wrong, or
+    is ""."""
 
     name: str
     real: bool
@@ -47,14 +47,14 @@ class CudaLibrary:
 
 
 LOADED: list[CudaLibrary] = []
-"""Which CUDA libraries the booted TVM runs with; none where it needs none."""
+"""The CUDA libraries that the booted TVM runs with; empty if it needs none."""
 
 _booted: Installation | None = None
 
 
 def boot() -> None:
     """Make `import tvm` give a TVM with Relay in this process. A second call does nothing. Raises
-    EngineError of kind "engine" when none can be loaded, or another TVM is here already."""
+    EngineError of kind "engine" if none can be loaded, or another TVM is imported already."""
     global _booted
     if _booted is not None:
         return

@@ -33,9 +33,9 @@ _PAGE = 0x1000
 
 @dataclass(frozen=True)
 class Symbol:
-    """A function that one shared object has, or wants of another. `version` is its symbol version,
-    "" where it has none; `library`, for a wanted symbol with a version, the soname of the library
-    it is wanted of."""
+    """A function that one shared object has, or wants from another. `version` is its symbol
+    version, or ""; `library`, for a wanted symbol with a version, is the soname of the library that
+    should have it."""
 
     name: str
     version: str = ""

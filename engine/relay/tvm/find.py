@@ -21,7 +21,7 @@ INSTALL = f"{Path(sys.executable).name} -m relascope install-relay"
 @dataclass(frozen=True)
 class Installation:
     """Where a TVM with Relay lies. `python` is the folder that holds the package `tvm`; `library`
-    its `libtvm.so`, None where TVM finds it itself; `origin` is "bitblas", or the setting."""
+    is its `libtvm.so`, None if TVM finds it itself; `origin` is "bitblas", or the setting."""
 
     python: Path
     library: Path | None
