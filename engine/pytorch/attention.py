@@ -55,7 +55,7 @@ def attention(
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any) -> Tensor:
     """`attention` as a trace has it; a negative scale is refused (kind "operator")."""
     if (how.get("scale") or 0) < 0:
-        message = "Attention with a negative scale is NaN in PyTorch, and is not imported."
+        message = "Attention with a negative scale is NaN in PyTorch, and cannot be imported."
         hint = "Give a positive scale, and negate the queries."
         raise EngineError("operator", message, hint=hint)
     return attention(query, key, value, *more, **how)

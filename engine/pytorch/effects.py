@@ -28,7 +28,7 @@ class Effects:
         self._attributes = _attributes(self._module)
         for name, value in self._attributes.items():
             if isinstance(value, torch.Tensor) and value.requires_grad and "." not in name:
-                self._refuse(f"A hook computes {name}, so it is no parameter of the module.", name)
+                self._refuse(f"A hook computes {name}, so it is not a parameter.", name)
 
     def replaced(self, call: tuple[Any, ...]) -> dict[str, torch.Tensor]:
         """See what forward() did, right after it; refused (kind "operator") where it changed
@@ -36,23 +36,23 @@ class Effects:
         inputs = _versions(self._module, call)
         for name in dict.fromkeys((*self._inputs, *inputs)):
             if inputs.get(name) != self._inputs.get(name):
-                message = f"forward() changes its input {name} in place, which TVM does not."
+                message = f"forward() changes its input {name} in place, which TVM cannot do."
                 self._refuse(message, name)
         attributes = _attributes(self._module)
         for name in dict.fromkeys((*self._attributes, *attributes)):
             old, value = self._attributes.get(name, self), attributes.get(name, self)
             if old is not value and (isinstance(old, torch.Tensor) or old != value):
-                self._refuse(f"forward() sets {name}, which TVM does not.", name)
+                self._refuse(f"forward() sets {name}, which TVM cannot do.", name)
         after = dict(self._module.named_buffers())
         for name in dict.fromkeys((*self._buffers, *after)):
             old, value = self._buffers.get(name), after.get(name)
             if old is value:
                 continue
             if old is None or value is None or (old.shape, old.dtype) != (value.shape, value.dtype):
-                self._refuse(f"forward() puts another kind of tensor in {name}.", name)
+                self._refuse(f"forward() adds {name}, removes it or changes its type.", name)
             if value.requires_grad:
-                message = f"forward() puts a tensor in {name} that keeps its gradient's graph."
-                self._refuse(message, name, "Assign it with detach().")
+                message = f"forward() sets {name} to a tensor that requires a gradient."
+                self._refuse(message, name, "Assign tensor.detach() instead.")
             self.new[name] = value
         self._changed = [n for n, t in self._before.items() if t._version != self._versions[n]]
         return self.new
@@ -61,10 +61,10 @@ class Effects:
         """Refuse (kind "operator") what was changed in place and the program does not return."""
         for name in self._changed:
             if name not in updates and name not in self.new:
-                self._refuse(f"forward() changes {name} in place, which TVM does not.", name)
+                self._refuse(f"forward() changes {name} in place, which TVM cannot do.", name)
 
     def _refuse(self, message: str, where: str, hint: str = "") -> NoReturn:
-        raise EngineError("operator", message, where, hint or "Do it outside of the module.")
+        raise EngineError("operator", message, where, hint or "Do it outside the module.")
 
 
 def _versions(module: torch.nn.Module, call: tuple[Any, ...]) -> dict[str, tuple[int, int]]:

@@ -90,7 +90,7 @@ class Exported:
         self.values: dict[str, Any] = {n: v for n, v in values.items() if _is_tensor(v)}
         self._numbers = {n: v for n, v in values.items() if isinstance(v, torch.SymInt)}
         if strange := [n for n in values if n not in self.values and n not in self._numbers]:
-            message = f"The input {strange[0]} of the program is no tensor, and no constant."
+            message = f"The program's input {strange[0]} is neither a tensor nor a number."
             hint = "Export a module whose inputs are tensors and numbers."
             raise EngineError("input", message, strange[0], hint)
         types = {n: tensor_type(v) for n, v in self.values.items()}
@@ -111,9 +111,8 @@ class Exported:
         leaf = pytree.treespec_leaf()
         users = [s for s in specs if s.kind == InputKind.USER_INPUT]
         given = sum(not isinstance(s.arg, SymIntArgument) for s in users)
-        if signature.in_spec.num_leaves != count:
-            said = f"The program says that it takes {signature.in_spec.num_leaves} inputs"
-            message = f"{said}, and has {count}."
+        if (declared := signature.in_spec.num_leaves) != count:
+            message = f"The program declares {declared} inputs, but has {count}."
             raise EngineError("file", message, self.path.name, "Export it again.")
         counts = given, signature.out_spec.num_leaves
         args, returned = (pytree.TreeSpec(tuple, None, [leaf] * count) for count in counts)
@@ -125,7 +124,7 @@ class Exported:
         try:
             import transformers.integrations.moe  # noqa: F401
         except ImportError as missing:
-            message = f"{self.path.name} has an operator of transformers, which is not installed."
+            message = f"{self.path.name} uses an operator of transformers, which is not installed."
             hint = "Install it: pip install transformers."
             raise EngineError("file", message, self.path.name, hint) from missing
 
@@ -183,11 +182,11 @@ class Exported:
                 other, first = fixed[symbol]
                 before = f"{first} makes {symbol}" if first != symbol else f"{symbol} is pinned to"
                 message = f"{before} {other}, and {place} makes it {value}."
-                raise EngineError("input", message, where, f"{_title(of[symbol])} is one size.")
+                raise EngineError("input", message, where, f"{_title(of[symbol])} has one size.")
             if value < of[symbol].least or value > (of[symbol].most or value):
-                bounds = "{} and more" if of[symbol].most is None else "{} to {}"
+                bounds = "{} or more" if of[symbol].most is None else "{} to {}"
                 bounds = bounds.format(of[symbol].least, of[symbol].most)
-                message = f"{_title(of[symbol])} is {value}, and the program takes {bounds}."
+                message = f"{_title(of[symbol])} is {value}, but the program takes {bounds}."
                 raise EngineError("input", message, where)
         return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
 
@@ -195,11 +194,11 @@ class Exported:
         own, hint = tensor_type(self.values[name]), f"It takes {self._said(name)}."
         floats = all(getattr(torch, t.dtype).is_floating_point for t in (kind, own))
         if not saved and kind.dtype != own.dtype and not floats:
-            message = f"{name} is given as {kind.dtype}, and the program takes {own.dtype}."
+            message = f"{name} is given as {kind.dtype}, but the program takes {own.dtype}."
             raise EngineError("input", message, name, hint)
         if len(kind.shape) != len(own.shape):
-            message = f"{name} has {len(kind.shape)} dimensions, and in the program "
-            raise EngineError("input", f"{message}{len(own.shape)}.", name, hint)
+            message = f"{name} has {len(kind.shape)} dimensions, not {len(own.shape)}."
+            raise EngineError("input", message, name, hint)
 
     def _solved(
         self, place: str, where: str, size: int, of: Mapping[str, OpenSize]
@@ -213,12 +212,12 @@ class Exported:
         if name not in self.values or not axis or int(axis) >= self.values[name].dim():
             listed = ", ".join(p.partition(" ")[0] for one in self.sizes for p in one.places)
             message = f"The program has no open size {place!r}."
-            hint = f"Open are {listed}." if listed else "All its sizes are fixed."
+            hint = f"The open sizes are {listed}." if listed else "All its sizes are fixed."
             raise EngineError("input", message, place, hint)
         dim = self.values[name].shape[int(axis)]
         if isinstance(dim, int):
             if dim != size:
-                message = f"{place} is {size}, and the program has it fixed at {dim}."
+                message = f"{place} is {size}, but the program fixes it at {dim}."
                 hint = f"{name} is {self._said(name)}. Export it with this dimension dynamic."
                 raise EngineError("input", message, where, hint)
             return "", 0
@@ -228,7 +227,7 @@ class Exported:
         if others or rest.free_symbols or not slope:
             return "", 0  # it is seen when all is filled in
         if (size - rest) % slope:
-            message = f"{place} is {size}, and the program takes {dim.node.expr}."
+            message = f"{place} is {size}, but the program takes {dim.node.expr}."
             raise EngineError("input", message, where, f"Pin {symbol} instead.")
         return str(symbol), int((size - rest) / slope)
 
@@ -266,7 +265,7 @@ class Exported:
     def _reading(self) -> AbstractContextManager[None]:
         """Report what torch stumbles on."""
         message = f"PyTorch {torch.__version__} cannot load this program: "
-        hint = "Write it with torch.export.save of this version, or save a torch.jit trace."
+        hint = "Save it with torch.export.save of this version, or save a torch.jit trace."
         where = self.path.name
         return reporting(lambda e: EngineError("file", f"{message}{_why(e)}.", where, hint))
 
@@ -278,7 +277,7 @@ def _why(wrong: Exception) -> str:
             if frame.f_code.co_name == "deserialize_tensor_meta":
                 sizes = [s.value for s in frame.f_locals["tensor_meta"].sizes]
                 said = ", ".join(str(getattr(s, "expr_str", s))[:80] for s in sizes[:8])
-                return f"a tensor in it has sizes that no tensor has: [{said}]"
+                return f"a tensor in it has impossible sizes: [{said}]"
     lacks = re.fullmatch(r"(\w+)\.__init__\(\) missing .*?: (.*)", str(wrong))
     return f"a {lacks[1]} in it has no {lacks[2]}" if lacks else plainly(wrong)
 
@@ -306,7 +305,7 @@ def _by_values(value: Any, sizes: Mapping[str, int]) -> bool:
 def _not_in_a_trace(size: str, where: str) -> None:
     """Refuse, in a trace, a size that the values of a run decide: the trace would fix it."""
     if torch.jit.is_tracing():
-        message = f"The size {size} depends on the values of a run."
+        message = f"The size {size} depends on values that only a run computes."
         raise EngineError("operator", message, where, "Export the model without such a size.")
 
 

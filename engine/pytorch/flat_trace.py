@@ -26,7 +26,7 @@ from relascope.passes.program import Mask
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
 _LONGEST = 1_000_000  # operators, calls of submodules among them
-_TRACE_HINT = "Make the file with torch.jit.trace, which records what runs and nothing else."
+_TRACE_HINT = "Make the file with torch.jit.trace, which records only what runs."
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class Flattener:
         torch._C._jit_pass_dce(self.graph)
         left = {self.flat.origin(n) for n, _ in self.flat.draws()}
         if lost := [o for o in drawn if o not in left]:
-            message = f"Nothing reads what {lost[0].operator} makes, yet it draws random numbers."
+            message = f"Nothing reads the result of {lost[0].operator}, which draws random numbers."
             raise EngineError("operator", message, lost[0].where, "Remove it from the model.")
         self.flat.tensors = {n: t for n, t in self.flat.tensors.items() if self.is_read(n)}
         return self.flat
@@ -338,7 +338,7 @@ class Flattener:
             self.visited += 1
             if self.visited > _LONGEST:
                 message = f"The trace has more than {_LONGEST:,} operators."
-                where, hint = scope or "the top", "Open a submodule of it alone."
+                where, hint = scope or "the top", "Open one of its submodules instead."
                 raise EngineError("operator", message, where, hint)
             first = next((values.get(v.debugName()) for v in node.inputs()), None)
             parts = taken(node, first) if isinstance(first, dict) else None
@@ -363,7 +363,7 @@ class Flattener:
         if not isinstance(value, dict):
             return value
         if kind.kind() not in ("TupleType", "ListType"):
-            message = "An argument that is a dict is read as a whole."
+            message = "forward() reads a dict argument as a whole."
             raise EngineError("operator", message, "forward()", "Read it key by key.")
         return self.container([*value.values()], kind, self.whole)
 
@@ -377,7 +377,7 @@ class Flattener:
                 where = TraceOrigin(scope, kind, -1, line=self.line(node)).where
                 raise EngineError("operator", message, where, _TRACE_HINT)
             if not self.allowed(inner.kind()):
-                message = f"The file uses the operator {inner.kind()}, which no trace uses."
+                message = f"The file uses the operator {inner.kind()}, which no trace contains."
                 where = TraceOrigin(scope, inner.kind(), -1, line=self.line(inner)).where
                 raise EngineError("operator", message, where, _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)

@@ -44,10 +44,10 @@ _SAME_VALUE = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::detach", "ate
 _OF_BOOL = "eq ne lt le gt ge less greater less_equal greater_equal not_equal logical_not"
 _OF_BOOL += " logical_and logical_or logical_xor"
 """Operators whose result is bool, and is cast where they write it."""
-_HINT = "Write it without a change in place (x = x + y for x += y, torch.cat, torch.where)."
+_HINT = "Write it out of place (x = x + y for x += y, torch.cat, torch.where)."
 LEFT = (
-    "The model changes {name} in place ({where}). The program computes with the change, but leaves "
-    "the tensor as it was."
+    "The model changes {name} in place ({where}). The program computes with the change, but "
+    "does not change the tensor itself."
 )
 
 
@@ -170,8 +170,8 @@ def check_in_place(flat: FlatTrace, buffers: Collection[str], note: Callable[[st
         node = nodes[name]
         where = flat.origin(node).where
         if read:
-            message = f"{node.kind()} changes a tensor in place that {reader} reads"
-            message += " afterwards through another view; TVM's IRs have no such change."
+            message = f"{node.kind()} changes a tensor in place, and {reader} later reads it"
+            message += " through another view; TVM's IRs cannot express such a change."
             raise EngineError("operator", message, where, _HINT)
         if known.get(name) != changed:
             note(LEFT.format(name=changed, where=where))

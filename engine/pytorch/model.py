@@ -149,7 +149,7 @@ class Model:
         if same and self.device.type == wanted.type:
             return self
         if any(n.kind() in DYNAMIC_INT8 for n in self.flat.graph.nodes()):
-            message = "PyTorch computes with int8 weights on the CPU alone."
+            message = "PyTorch computes with int8 weights only on the CPU."
             raise EngineError("operator", message, device, "Choose the CPU as the target.")
         if wanted.type == "cuda":
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -264,7 +264,7 @@ class Model:
         floats = [o for o in outputs if o.is_floating_point()]
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
-            message = "No output depends on a floating input or parameter."
+            message = "No output depends on a floating-point input or parameter."
             hint = "There is no gradient to take; leave training off."
             raise EngineError("operator", message, self.source.model, hint)
         used_outputs, weights = zip(*used, strict=True)
@@ -480,7 +480,7 @@ def checked_path(source: ModelSource) -> Path:
     path = Path(source.model)
     if not path.is_file():
         message = f"There is neither a sample nor a file called {source.model!r}."
-        raise EngineError("file", message, source.model, f"The samples: {', '.join(SAMPLES)}.")
+        raise EngineError("file", message, source.model, f"The samples are {', '.join(SAMPLES)}.")
     if source.digest and file_digest(path) != source.digest:
         message = "The file has changed since it was opened."
         raise EngineError("file", message, source.model, "Open it again.")
@@ -523,7 +523,7 @@ def _in_dtype(module: Any, source: ModelSource) -> Any:
 def _check_elements(flat: FlatTrace, inputs: Iterable[Tensor], outputs: Any) -> None:
     """Refuse tensors without elements, which TVM's schedules and shape rules do not expect."""
     message = "A tensor without elements (a dimension of 0) cannot be imported."
-    hint = "Leave it out, or give inputs of which it has some."
+    hint = "Remove it, or give inputs that do not make it empty."
     for node in flat.graph.nodes():
         kinds = [v.type() for v in (*node.inputs(), *node.outputs())]
         if any(k.kind() == "TensorType" and 0 in (k.sizes() or ()) for k in kinds):
@@ -551,20 +551,20 @@ def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
     found = None
     for node in flat.graph.nodes():
         if node.kind() == "prim::PythonOp":
-            message = f"The model calls the autograd function {node.pyname()}, which no engine has."
+            message = f"The autograd function {node.pyname()} cannot be imported."
             hint = "Write it with PyTorch's own operators."
             raise EngineError("operator", message, flat.origin(node).where, hint)
         if node.kind() in DYNAMIC_INT8:
-            message = f"PyTorch has no gradient of {node.kind()}, whose weights are int8."
-            hint = "Open it for inference (in a script, call eval() on all that was quantized), or "
-            hint += "give the model as it was before."
+            message = f"PyTorch has no gradient for {node.kind()}, whose weights are int8."
+            hint = "Open it for inference (in a script, call eval() on each quantized module), or "
+            hint += "give the model without quantization."
             found = found or EngineError("operator", message, flat.origin(node).where, hint)
         elif node.kind().startswith("quantized::"):
-            message = f"{node.kind()} computes with quantized tensors, which no engine reads."
+            message = f"{node.kind()} computes with quantized tensors, which cannot be imported."
             raise EngineError("operator", message, flat.origin(node).where, UNPACKED)
         embeds = node.kind() in ("aten::embedding", "aten::embedding_bag")
         if embeds and node.inputsAt(3).toIValue():
-            message = "The option scale_grad_by_freq changes the gradient, and is not imported."
+            message = "The option scale_grad_by_freq changes the gradient, and cannot be imported."
             hint = "Build the embedding without it."
             found = found or EngineError("operator", message, flat.origin(node).where, hint)
     return found
@@ -574,11 +574,11 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
     """A trace holds dropout on or off for good; what was asked for must be what it holds."""
     active = flat.active_dropouts()
     if active and not source.training:
-        message = "This trace was taken in train mode, so its dropout is on for good."
+        message = "This trace was taken in train mode, so its dropout is always on."
         hint = "Open it for training, or trace the module after eval()."
         raise EngineError("input", message, flat.origin(active[0]).where, hint)
     if source.training and flat.dropouts() and not active:
-        notes.append("The trace was taken in eval mode: its dropout is off, in training too.")
+        notes.append("The trace was taken in eval mode: its dropout is off, even in training.")
 
 
 def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
@@ -587,8 +587,8 @@ def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
         counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
         averages = counts and getattr(inner, "momentum", 0) is None
         if averages and f"{path}.running_mean".lstrip(".") in flat.tensors:
-            message = "This batch norm averages over all batches, so each run moves its statistics"
-            message += " by another amount."
+            message = "This batch norm averages over all batches, so each run updates its"
+            message += " statistics with a different factor."
             raise EngineError("operator", message, path, "Give it a momentum.")
 
 
@@ -611,11 +611,11 @@ def _check_draws(
     for node in flat.graph.nodes():
         quiet = node.kind() == "aten::scaled_dot_product_attention"  # its dropouts are explained
         if node.isNondeterministic() and not quiet and node not in (*flat.dropouts(), *explained):
-            message = f"{node.kind()} draws random numbers that cannot be drawn without the model."
-            hint = "Draw outside of the model, and make it an input."
+            message = f"{node.kind()} draws random numbers that cannot be drawn outside the model."
+            hint = "Draw them outside the model, and make them an input."
             raise EngineError("operator", message, flat.origin(node).where, hint)
     message = "The model draws random numbers outside the operators of its trace."
-    hint = "Draw them with PyTorch's operators, read the result, and draw nothing else."
+    hint = "Draw only with PyTorch's operators, and use every result."
     origins = map(flat.origin, (*explained, *flat.dropouts()))
     known = {", ".join(filter(None, (o.scope or "forward()", o.line))) for o in origins}
     where = next((place for place in watch.draws if place not in known), source.model)
@@ -693,10 +693,10 @@ def _trace(
         untraced.instead = _that_ran(module, inputs, watch)
         raise untraced from wrong
     if any(issubclass(w.category, torch.jit.TracerWarning) for w in caught):
-        notes.append("The trace holds for these input shapes only.")
+        notes.append("The trace is valid only for these input shapes.")
     if _other_generators() != others:
-        message = "forward() draws from Python's or NumPy's random numbers, not PyTorch's."
-        notes.append(f"{message} The program has those of this run for good.")
+        message = "forward() draws random numbers from Python or NumPy, not PyTorch."
+        notes.append(f"{message} The program always uses those of this run.")
     notes.extend(watch.reads)
     return traced, seen[-1], states, watch
 
@@ -726,18 +726,18 @@ _UNTRACED = (
     ),
     (
         r"a dynamo-optimized function|kernel for HigherOrderOperator",
-        "a trace holds no control flow of tensors (torch.cond, while_loop), and no torch.compile.",
-        "Take the branch in Python, by what does not change, and compile nothing in forward().",
+        "a trace cannot contain tensor control flow (torch.cond, while_loop) or torch.compile.",
+        "Branch in Python, on values that do not change, and compile nothing in forward().",
     ),
-    (r"have an op for (\S+) but", "its tracer knows no {} of such arguments.", ""),
-    (r"of traced region did not have", "its tracer sees no way from the inputs to an output.", ""),
+    (r"have an op for (\S+) but", "its tracer has no {} for such arguments.", ""),
+    (r"of traced region did not have", "its tracer finds no path from inputs to outputs.", ""),
     (
         r"Tensor dtype mismatch! Expected: (\w+), Got: (\w+)",
-        "the program takes {} where it gets {}.",
+        "the program needs {} where it gets {}.",
         "Open it in the dtype that it was exported in.",
     ),
     (r"didn't return any values", "forward() returns no tensor.", "Return a tensor."),
-    (r"maximum recursion depth", "forward() calls itself without end, or nests too deeply.", ""),
+    (r"maximum recursion depth", "forward() recurses without end, or nests too deeply.", ""),
 )
 """What PyTorch says, the same for people, and what to do."""
 
@@ -752,9 +752,9 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
             message = f"PyTorch cannot trace the model: {said.format(*found.groups())}"
             return EngineError("operator", message, where, hint)
     name = "" if isinstance(error, RuntimeError) else f"{type(error).__name__}: "
-    said = plainly(RuntimeError(lines_of(text)[-1])) if text.strip() else "no word of what it is"
+    said = plainly(RuntimeError(lines_of(text)[-1])) if text.strip() else "the error has no message"
     message = f"PyTorch cannot run or trace the model: {name}{said}."
-    return EngineError("operator", message, where, "Run the module in PyTorch with these inputs.")
+    return EngineError("operator", message, where, "Check that PyTorch runs it on these inputs.")
 
 
 def device_of(module: nn.Module, inputs: Sequence[Tensor]) -> torch.device:

@@ -120,7 +120,7 @@ class Given:
 
     def notes(self) -> list[str]:
         """A sentence about what is fixed, if anything."""
-        said = f"Arguments that are no tensors are fixed as they were: {', '.join(self.fixed)}."
+        said = f"Arguments that are not tensors are fixed: {', '.join(self.fixed)}."
         return [said] if self.fixed else []
 
 
@@ -267,7 +267,7 @@ def taken(node: Any, container: dict[Any, Any]) -> list[Any] | None:
     if kind in ("aten::__getitem__", "prim::TupleIndex"):
         key = _key(node, len(container))
         if key not in container:
-            message = f"forward() reads an argument's part {key!r}, which it does not have."
+            message = f"forward() reads item {key!r} of an argument that has no such item."
             raise EngineError("input", message, "forward()", _HINT)
         return [container[key]]
     return None
@@ -313,5 +313,5 @@ def _read_parts(values: Sequence[Any], count: int) -> dict[Any, list[Any]]:
 
 
 def _refused(name: str, kind: Any) -> EngineError:
-    message = f"forward() takes something else than tensors: {name}: {kind.annotation_str}."
+    message = f"forward() takes an input that is not a tensor: {name}: {kind.annotation_str}."
     return EngineError("input", message, f"{name}: {kind.annotation_str}", _HINT)

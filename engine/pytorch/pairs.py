@@ -11,7 +11,7 @@ from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 from relascope.engine.pytorch.in_place import seen_elsewhere
 
 _OF_PAIR, _TO_PAIR, _PLAIN = "aten::view_as_complex", "aten::view_as_real", "aten::resolve_conj"
-NOTE = "Complex tensors are pairs of floats, real and imaginary part along a last axis of 2: {}."
+NOTE = "Complex tensors are pairs of floats, with real and imaginary part on a last axis of 2: {}."
 
 
 def as_pairs(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,7 +41,7 @@ def take_pairs(
     for made, _, _, changed in seen_elsewhere(flat) if found else ():
         if changed in found:
             origin = flat.origins[made]
-            message = f"{origin.operator} changes {changed} in place, which is complex."
+            message = f"{origin.operator} changes the complex tensor {changed} in place."
             hint = "Keep real and imaginary part in a tensor of floats (torch.view_as_real)."
             raise EngineError("operator", message, origin.where, hint)
     for value, tensor in zip([*flat.graph.inputs()], tensors.values(), strict=True):

@@ -136,7 +136,7 @@ def _called(whole: nn.Module, path: str) -> list[nn.Module]:
     found = dict.fromkeys(m for p, m in known if p and LATER.sub("", p) == path)
     if not found:
         close = difflib.get_close_matches(path, [p for p, _ in known], 3)
-        hint = f"There is {' or '.join(close)}. {_LIST}" if close else _LIST
+        hint = f"Similar names: {', '.join(close)}. {_LIST}" if close else _LIST
         raise EngineError("input", f"The model has no module {path!r}.", path, hint)
     return list(found)
 
@@ -146,7 +146,7 @@ def _check_calls(whole: nn.Module, path: str, count: int, wanted: int) -> None:
         return
     if count:
         times = "once" if count == 1 else f"{count} times"
-        message = f"The model calls this module {times}, and has no call {wanted}."
+        message = f"The model calls this module {times}; there is no call {wanted}."
         raise EngineError("input", message, path, f"Choose a call from 1 to {count}.")
     module = dict(whole.named_modules(remove_duplicate=False))[path]
     message = f"The model never calls forward() of this {_kind(module)}."
@@ -168,7 +168,7 @@ def _kind(module: nn.Module) -> str:
 def _copied(path: str, name: str, value: Any) -> Any:
     """What is no tensor, as it is now."""
     if isinstance(value, nn.Module):
-        message = f"This module is given a module, {type(value).__name__}, which is no input."
+        message = f"This module is passed a module ({type(value).__name__}), not a tensor."
         raise EngineError("input", message, path, "Open the module around it.")
     message = f"This module is given a {type(value).__name__}, which cannot be copied: "
     hint = "Open the module around it."
@@ -192,7 +192,7 @@ def _run(whole: Opened, source: ModelSource) -> None:
 
 def _running(where: str) -> AbstractContextManager[None]:
     """Report what a model's run raises."""
-    message, hint = "The whole model does not run with its inputs: ", "Give inputs that it takes."
+    message, hint = "The whole model does not run with its inputs: ", "Give inputs that it accepts."
     return reporting(lambda e: EngineError("input", f"{message}{lines_of(e)[-1]}", where, hint))
 
 

@@ -198,7 +198,7 @@ class _FxWriter:
         if kind == "prim::device":
             return _CPU
         if not kind.startswith("aten::") and kind not in DYNAMIC_INT8:
-            self.refuse(f"{kind} is no operator of one straight run.", _HINT)
+            self.refuse(f"{kind} is not an operator of a straight-line graph.", _HINT)
         return _NOT_PLAIN
 
     def operator(self, node: Any, inputs: list[Any]) -> Any:
@@ -240,7 +240,7 @@ class _FxWriter:
         types = _types(schema)
         same = [f for f in forms if types == _types(getattr(pure, f)._schema)] or forms
         if not same or (overload not in same and same is forms):
-            self.refuse(f"aten::{name} changes a tensor in place, and has no other form.")
+            self.refuse(f"aten::{name} changes a tensor in place, and has no out-of-place form.")
         return getattr(pure, overload if overload in same else same[0])
 
     def is_small(self, args: list[Any]) -> bool:

@@ -13,15 +13,15 @@ RANDOM = (*_KINDS, *(f"{k}_like" for k in _KINDS), *_DISTRIBUTIONS, "randperm", 
 """ATen operators that draw random numbers, dropouts apart."""
 
 DRAWS = (
-    "The model draws random numbers, which no other program can draw alike.",
+    "The model draws random numbers, which another program cannot reproduce.",
     "Draw them outside and give them to the model as an input.",
 )
 SHARED_STATISTICS = (
-    "The running statistics of this batch norm are no buffers of its own.",
+    "The running statistics of this batch norm are not its own buffers.",
     "Let no other part of the model read or compute them, or put it in eval mode.",
 )
 REWRITE = "Write this part of the model with other operators."
-_CHOOSE = "Compute all elements, and choose by torch.where(mask, a, b), whose shape is fixed."
+_CHOOSE = "Compute all elements, and select with torch.where(mask, a, b), whose shape is fixed."
 _EXPERTS = 'Give all experts one shape: model.set_experts_implementation("batched_mm").'
 
 
@@ -72,7 +72,7 @@ def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
 
 def by_values(operator: str, origin: TraceOrigin, model: Model) -> EngineError:
     """That values decide a shape; of transformers' experts, which of their forms has none such."""
-    message = f"What shape {operator} makes depends on values, and shapes are static here."
+    message = f"The shape of {operator}'s result depends on values, and shapes must be static."
     inner: Any = dict(model.module.named_modules()).get(LATER.sub("", origin.scope))
     kind = getattr(inner, "original_name", "")  # all that a trace from a file has of it
     formed = hasattr(inner, "is_transposed") or kind.endswith("Experts")

@@ -90,8 +90,8 @@ class Watch(TorchFunctionMode):
         self.programs = program_lines(module)
         for inner, path in self.paths.items():
             if path and (inner._backward_hooks or inner._backward_pre_hooks):
-                message = "A module has a hook on its gradient, which no program runs."
-                raise EngineError("operator", message, path, "Take the hook off.")
+                message = "A module has a hook on its gradient, which a program cannot run."
+                raise EngineError("operator", message, path, "Remove the hook.")
 
     @property
     def where(self) -> str:
@@ -103,7 +103,7 @@ class Watch(TorchFunctionMode):
         return f"{self.where}, {line}" if line else self.where
 
     def _keep(self, message: str) -> None:
-        hint = "Take the part that does so out of the module, or open it for inference."
+        hint = "Move that part out of the module, or open the model for inference."
         error = EngineError("operator", message, self._here, hint)
         self.no_gradient = self.no_gradient or error
 
@@ -144,8 +144,8 @@ class Watch(TorchFunctionMode):
 
     def _note_read(self, name: str) -> None:
         call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)
-        text = f"{call}() in {self.where} ({line}) reads a tensor's value, which stays as it is"
-        self.reads[f"{text} with these inputs."] = None
+        text = f"{call}() in {self.where} ({line}) reads a tensor's value, which the trace fixes"
+        self.reads[f"{text} as it is with these inputs."] = None
 
     def _run(
         self, func: Any, name: str, given: list[Tensor], args: tuple[Any, ...], kwargs: Any
@@ -154,13 +154,13 @@ class Watch(TorchFunctionMode):
             tensor = args[0] if args else kwargs["input"]
             return self._ends(tensor)
         if func == _DATA.__set__:
-            message = "forward() replaces the data of a tensor, which a trace does not see."
+            message = "forward() assigns to a tensor's .data, which a trace does not record."
             raise EngineError("operator", message, self._here, "Compute a new tensor.")
         if func in _GRADIENTS:
-            message = "forward() takes a gradient itself, which cannot be imported."
-            raise EngineError("operator", message, self._here, "Take it outside of the module.")
+            message = "forward() computes a gradient itself, which cannot be imported."
+            raise EngineError("operator", message, self._here, "Compute it outside the module.")
         if func in _HOOKS:
-            self._keep(f"forward() calls {func.__name__} on a tensor; no program runs hooks.")
+            self._keep(f"forward() calls {func.__name__} on a tensor; a program cannot run hooks.")
             return func(*args, **kwargs)
         flowing, changed = any(map(self.flows, given)), kwargs.get("out")
         if changed is None and args and _IN_PLACE.fullmatch(name):

@@ -639,7 +639,7 @@ REFUSED = {
     "count": counting,
     "scale_grad_by_freq": lambda m, x: looked_up(m, x, scale_grad_by_freq=True),
     "embedding_renorm_": lambda m, x: looked_up(m, x, max_norm=0.1),
-    "takes a gradient": lambda m, x: torch.autograd.grad(m.a(x).sum(), m.a.weight)[0],
+    "computes a gradient": lambda m, x: torch.autograd.grad(m.a(x).sum(), m.a.weight)[0],
 }
 
 

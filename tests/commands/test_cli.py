@@ -277,7 +277,7 @@ def test_captures_stand_beside_what_pytorch_keeps():
     seed = "--seed", str(NO_PARTITION_SEED)
     assert document("captures", "mlp", *seed)["rivals"]["pytorch_min_cut_bytes"] is None
     text = run("captures", "mlp", *seed).stdout
-    assert "partitioner unknown" in text and "does not take this module" in text
+    assert "partitioner unknown" in text and "cannot handle this module" in text
 
 
 def test_captures_by_hand_and_what_is_held_over_the_step():

@@ -93,4 +93,4 @@ def test_what_the_partitioner_does_not_take_is_said():
             return x * float(x.sum())  # its value is asked for: no graph of it
 
     found = torch_saved(Printing(), [X])
-    assert found.min_cut_bytes is None and "does not take this module" in found.note
+    assert found.min_cut_bytes is None and "cannot handle this module" in found.note

@@ -107,7 +107,7 @@ def test_the_minimum_cut_is_first_and_others_are_chosen_priced_and_measured(grad
     assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
     gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
     open_tab(gradient, "Gradient & cut")
-    assert "does not take this module" in words(gradient)
+    assert "cannot handle this module" in words(gradient)
 
 
 def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, cards):

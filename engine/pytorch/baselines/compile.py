@@ -26,20 +26,20 @@ def compiled(model: Model, name: str) -> Callable[..., Any]:
     which compiles in its first run, or ONNX Runtime. Raises CannotCompile where that is not here,
     or does not take the model."""
     if model.against != PYTORCH:
-        raise CannotCompile("the program came without PyTorch")
+        raise CannotCompile("the program did not come from PyTorch")
     if name not in _TOLD:
         return _exported(model)
     if isinstance(model.module, torch.jit.ScriptModule):
-        raise CannotCompile("it is a TorchScript file, and torch.compile takes Python modules")
+        raise CannotCompile("it takes Python modules, not TorchScript files")
     run: Callable[..., Any] = model.run if model.pairs else model.module
     return torch.compile(run, **_TOLD[name])
 
 
 def _exported(model: Model) -> Callable[..., Any]:
     if model.source.training:
-        raise CannotCompile("it has no gradient, and this model is trained")
+        raise CannotCompile("it has no gradients, and this model is opened for training")
     if model.device.type != "cpu":
-        raise CannotCompile("it runs on the CPU here")
+        raise CannotCompile("it runs only on the CPU here")
     if not onnx_runtime.is_installed():
         raise CannotCompile("it is not installed: pip install relascope[onnxruntime]")
     try:

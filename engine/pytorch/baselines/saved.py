@@ -28,13 +28,13 @@ def _min_cut_or_why(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor]
 ) -> tuple[int | None, int | None, str]:
     if isinstance(module, torch.jit.ScriptModule):
-        why = "PyTorch's partitioner takes a Python module; this is a TorchScript file."
+        why = "PyTorch's partitioner takes only Python modules; this is a TorchScript file."
         return None, None, why
     try:
         default, best = map(sum, min_cut_storages(module, inputs, (1.0, BEST_BUDGET)))
     except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
         said = lines_of(error)[0].rstrip(".")
-        return None, None, f"PyTorch's partitioner does not take this module: {said}."
+        return None, None, f"PyTorch's partitioner cannot handle this module: {said}."
     return default, best, ""
 
 

@@ -48,7 +48,7 @@ def dtype_in_run(own: torch.dtype, dtype: str) -> torch.dtype:
 
 def hint_of(names: Iterable[str]) -> str:
     example = ", ".join(f"{n}=1x14x768:float32" for n in names)
-    return f"Give one type an input, such as {example or EXAMPLE}."
+    return f"Give one type per input, such as {example or EXAMPLE}."
 
 
 def assigned(
@@ -60,7 +60,7 @@ def assigned(
     given = [*given]
     listed = ", ".join(names) or "no inputs"
     found = {n: one for n, one in given if n}
-    hint = hint_of(names) if not where else f"Call what is saved as forward() does: {listed}."
+    hint = hint_of(names) if not where else f"Save the tensors under forward()'s names: {listed}."
     if strange := [n for n in found if n not in names]:
         message = f"forward() has no input {strange[0][:80]!r}; it takes {listed}."
         raise EngineError("input", message, where or strange[0][:80], hint)
@@ -84,7 +84,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
     positional = any(not n for n, _ in source.inputs) and not kept and len(said) != len(names)
     if positional or not {*names} <= {*known, *recorded}:
         listed = ", ".join(names)
-        message = f"The file does not say what shapes its inputs have: {listed}."
+        message = f"The file does not record the shapes of its inputs: {listed}."
         if known:
             message = f"forward() takes {len(names)} inputs ({listed}), not {len(known)}."
         raise EngineError("input", message, listed, hint_of(names))
@@ -92,7 +92,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
         if name in kept:
             types[name] = tensor_type(kept[name])
             if name in said and tuple(said[name].shape) != tuple(types[name].shape):
-                message = f"{name} is given as {said[name]}, and saved as {types[name]}."
+                message = f"{name} is given as {said[name]}, but saved as {types[name]}."
                 raise EngineError("input", message, file_of(source), "Leave one of them out.")
         else:
             types[name] = said.get(name) or recorded[name]
@@ -125,7 +125,7 @@ def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource)
         not wanted.is_floating_point and not torch.equal(cast.to(tensor.dtype), tensor)
     ):
         kind = str(wanted).removeprefix("torch.")
-        message = f"{one.name} is saved as {tensor_type(tensor)}, and the model takes {kind}."
+        message = f"{one.name} is saved as {tensor_type(tensor)}, but the model takes {kind}."
         raise EngineError("input", message, file_of(source), f"Save it as {kind}.")
     if one.rows is not None and not wanted.is_floating_point:
         _check_rows(one, int(cast.min()), int(cast.max()), file_of(source))
@@ -135,7 +135,7 @@ def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource)
 def _check_rows(one: Input, least: int, most: int, where: str) -> None:
     if one.rows is not None and not 0 <= least <= most < one.rows:
         off = most if most >= one.rows else least
-        message = f"{one.name} has {off}, and what the model looks up by it has {one.rows} rows."
+        message = f"{one.name} contains {off}, but the model uses it to look up {one.rows} rows."
         raise EngineError("input", message, where, f"Give values from 0 to {one.rows - 1}.")
 
 
@@ -176,11 +176,11 @@ def _says(one: Input, kind: TensorType, source: ModelSource, saved: bool) -> str
     if isinstance(kind, InputType):
         return "as given"
     if _is_mask(one.name, kind):
-        return "a mask, open in a part of each row"
+        return "a mask that keeps a part of each row"
     if "int" not in kind.dtype:
         return "normal"
     if one.rows is not None:
-        return f"the model looks up {one.rows:,} rows by it"
+        return f"the model uses it to look up {one.rows:,} rows"
     return "0 or 1" if one.seen is None else "as in the file's example"
 
 

@@ -49,8 +49,8 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
     if 2 * size > free:
         count = sum(p.numel() for p in module.parameters())
         message = f"This model has {count:,} parameters, {size / 1e9:,.1f} GB in {source.dtype}; "
-        message += f"{free / 1e9:,.1f} GB of memory are free."
-        hint = "Make it smaller by its configuration, such as hf:NAME?num_hidden_layers=2."
+        message += f"only {free / 1e9:,.1f} GB of memory are free."
+        hint = "Make it smaller with a setting, such as hf:NAME?num_hidden_layers=2."
         raise EngineError("usage", message, source.model, hint if library == "hf" else "")
     return opening(shown, source, size=size) if strange else _told(source.model)
 
@@ -141,6 +141,6 @@ def _maker(library: str, name: str) -> Callable[[], nn.Module]:
     known = [n for n, _, _ in _LIBRARIES[library].names(library, "*", True)]
     close = difflib.get_close_matches(name.partition("?")[0], known, 3)
     message = f"{library} has no model called {name.partition('?')[0]!r} on this machine."
-    hint = f"There is {' or '.join(close)}. " if close else ""
+    hint = f"Similar names: {', '.join(close)}. " if close else ""
     hint += "`relascope models --search TEXT` lists the names; nothing is downloaded."
     raise EngineError("usage", message, f"{library}:{name}", hint)

@@ -33,7 +33,7 @@ def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module,
     module, *inputs = made if isinstance(made, tuple) and len(made) in (2, 3) else (made,)
     if not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule):
         hint = "Return an nn.Module, or (module, inputs) with a tuple of arguments."
-        raise EngineError("usage", f"{file}:{name} gives no module.", f"{file}:{name}", hint)
+        raise EngineError("usage", f"{file}:{name} does not give a module.", f"{file}:{name}", hint)
     if not inputs:
         return module, _required(module), False
     args: Any = (inputs[0],) if isinstance(inputs[0], torch.Tensor) else inputs[0]
@@ -55,7 +55,7 @@ def _run(path: Path, name: str, given: dict[str, int]) -> Any:
     except Exception as wrong:  # whatever the code does
         last = traceback.extract_tb(wrong.__traceback__)[-1]
         message = f"{file}:{name} cannot be run: {type(wrong).__name__}: {wrong}"
-        hint = f"It is raised at {last.filename}:{last.lineno}."
+        hint = f"The error is raised at {last.filename}:{last.lineno}."
         raise EngineError("usage", message, f"{file}:{name}", hint) from wrong
 
 

@@ -42,7 +42,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
     "usage")."""
     path = _weights(library, name)
     if path is None:
-        message = f"No weights of {name} are on this machine, and none are downloaded."
+        message = f"This machine has no weights of {name}, and relascope downloads none."
         raise EngineError("usage", message, f"{library}:{name}", "Add --random-weights.")
     if library == "timm":
         how = {"pretrained": True, "pretrained_cfg_overlay": {"file": str(path)}}
@@ -57,7 +57,7 @@ def inputs(module: Any, source: ModelSource) -> Call:
     (kind "usage")."""
     library, _, name = source.model.partition(":")
     if source.tokens is not None:
-        raise EngineError("usage", "Images have no tokens to choose.", source.model)
+        raise EngineError("usage", "This model has no token count to set.", source.model)
     if library == "timm":
         shape = module.default_cfg.get("input_size") or (3, _SIZE, _SIZE)
     else:
@@ -76,7 +76,7 @@ def _imported(library: str) -> Any:
 
 
 def _hint(library: str) -> str:
-    return f"Run `pip install {library}`, in the version for this torch ({torch.__version__})."
+    return f"Run `pip install {library}` in the version for this torch ({torch.__version__})."
 
 
 def _names(library: str) -> list[str]:

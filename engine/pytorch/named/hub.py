@@ -75,7 +75,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
     assert found is not None  # its size was asked for
     settings, kind, class_, folder = found
     if folder is None or not _has_weights(folder):
-        message = f"No weights of {name} are on this machine, and none are downloaded."
+        message = f"This machine has no weights of {name}, and relascope downloads none."
         if folder is None and "/" not in name:
             message = f"{name} is an architecture, with its default settings and without weights."
         elif folder is not None:
@@ -94,7 +94,7 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
         output_loading_info=True,
     )
     missing = sorted(info["missing_keys"])
-    said = f"{len(missing)} weights are not in the files, and random: {', '.join(missing[:3])}"
+    said = f"{len(missing)} weights are missing, and random: {', '.join(missing[:3])}"
     return module, (f"{said}{', …' if missing[3:] else ''}.",) if missing else ()
 
 
@@ -113,7 +113,7 @@ def _here() -> bool:
 def _found(name: str) -> tuple[dict[str, Any], str, Any, Path | None] | None:
     """The settings, type, class and folder of a name."""
     if not _here():
-        message = "transformers is not installed, which has the models of hf:."
+        message = "Models of hf: need transformers, which is not installed."
         raise EngineError("engine", message, f"hf:{name}", "Run `pip install transformers`.")
     import transformers
 
@@ -124,14 +124,14 @@ def _found(name: str) -> tuple[dict[str, Any], str, Any, Path | None] | None:
         settings = _read(folder / _CONFIG)
         kind = settings.get("model_type")
         if not isinstance(kind, str) or kind not in _types():
-            message = f"transformers knows no model type {str(kind)[:80]!r}."
-            own = "Such a model brings its own code, which is not run. "
+            message = f"transformers has no model type {str(kind)[:80]!r}."
+            own = "The model brings its own code, which relascope does not run. "
             hint = own if "auto_map" in settings else ""
             hint += "`relascope models --search hf:` lists the types."
             raise EngineError("file", message, str(folder / _CONFIG), hint)
         if settings.get("quantization_config"):
-            message = "The weights are quantised, which is not imported."
-            raise EngineError("file", message, str(folder / _CONFIG), "Give the original model.")
+            message = "The weights are quantized, and cannot be imported."
+            raise EngineError("file", message, str(folder / _CONFIG), "Open the original model.")
         wanted = settings.get("architectures") or [""]
         first = wanted[0] if isinstance(wanted, list) else ""
         chosen = first if first in _types()[kind] else _types()[kind][0]
@@ -189,7 +189,7 @@ def _change(settings: dict[str, Any], text: str, where: str) -> None:
         for part in inside:
             into = into.setdefault(part, {})
             if not isinstance(into, dict):
-                raise EngineError("usage", f"{part} is a setting without others in it.", where)
+                raise EngineError("usage", f"The setting {part} has no settings inside it.", where)
         try:
             into[last] = json.loads(value)
         except (ValueError, RecursionError):
@@ -202,14 +202,14 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise EngineError("file", "This config.json has more than 1 MiB.", str(path), hint)
+            raise EngineError("file", "This config.json is larger than 1 MiB.", str(path), hint)
         settings = json.loads(data)
     except (OSError, ValueError, RecursionError) as wrong:
         reason = getattr(wrong, "strerror", None) or str(wrong)[:200]
         message = f"This folder's config.json cannot be read: {reason}."
         raise EngineError("file", message, str(path), hint) from wrong
     if not isinstance(settings, dict):
-        raise EngineError("file", "This config.json holds no settings.", str(path), hint)
+        raise EngineError("file", "This config.json is not a JSON object.", str(path), hint)
     return settings
 
 

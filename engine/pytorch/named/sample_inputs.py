@@ -26,13 +26,13 @@ def sample_inputs(
     main = next((n for n in (module.main_input_name, *_MAKERS) if n in accepts), "")
     if main not in _MAKERS:
         listed = ", ".join(sorted(accepts - {"self", "kwargs"}))
-        message = f"No inputs can be made up for {type(module).__name__}, which takes {listed}."
+        message = f"There are no sample inputs for {type(module).__name__}, which takes {listed}."
         hint = "Write a file.py with a function that returns (module, inputs), and open that."
         raise EngineError("input", message, where, hint)
     wanted = _inputs_of(module, main, accepts)
     texts = [n for n in wanted if n.endswith("input_ids")]
     if tokens is not None and not texts:
-        raise EngineError("usage", "This model has no tokens to choose.", where)
+        raise EngineError("usage", "This model has no token count to set.", where)
     tokens = tokens or min(_TOKENS, _longest(config, "decoder_input_ids" in texts))
     sizes = {"batch": batch or (1 if texts else 2), "tokens": tokens}
     result: dict[str, torch.Tensor] = {}

@@ -292,7 +292,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def _instance_norm(x: Tensor, *given: Any) -> Tensor:
     weight, bias, mean, variance, by_input, momentum, eps = given[:7]
     if by_input and mean is not None:
-        raise NotImplementedError("running statistics that a run changes")
+        raise NotImplementedError("it updates running statistics")
     if by_input:
         return torch.nn.functional.group_norm(x, x.shape[1], weight, bias, eps)
     return torch.nn.functional.batch_norm(x, mean, variance, weight, bias, False, momentum, eps)
@@ -331,7 +331,7 @@ def avg_pool3d(
         sums = avg_pool3d(torch.nn.functional.pad(x, room), sizes, steps) * math.prod(sizes)
         return sums / divisor
     if ceil_mode or divisor is not None or (any(around) and not count_include_pad):
-        raise NotImplementedError("means of parts of windows")
+        raise NotImplementedError("it averages over partial windows")
     if not x.is_floating_point():  # means of means would be rounded twice
         count = sizes[0] * sizes[1] * sizes[2]
         sums = torch.round(avg_pool3d(x.to(torch.float64), sizes, steps, around) * count)
@@ -357,7 +357,7 @@ def _embedding_bag(
 ) -> tuple[Tensor, ...]:
     """The rows that are looked up, each added to its bag."""
     if mode == 2:
-        raise NotImplementedError("the greatest of each bag")
+        raise NotImplementedError("its mode is max")
     starts = offsets[:-1] if include_last_offset else offsets
     place = torch.arange(indices.shape[0], device=indices.device)
     bag = (place.reshape(1, -1) >= starts.reshape(-1, 1)).to(torch.int64).sum(0) - 1

@@ -72,7 +72,7 @@ class _Pairs(TorchDispatchMode):
             return rule(*args, **kwargs)
         if name in _APART.split():
             return _apart(func, args, kwargs)
-        raise NotImplementedError(f"{name} has no form for pairs of real numbers")
+        raise NotImplementedError(f"{name} is not supported for complex tensors")
 
 
 def _is_complex(value: Any) -> bool:
@@ -85,7 +85,7 @@ def split(value: Any) -> tuple[Any, Any]:
         return value.re, value.im
     if isinstance(value, Tensor):
         if value.is_complex():
-            raise NotImplementedError("a complex number that is no argument")
+            raise NotImplementedError("it reads a complex tensor that is not an argument")
         return value, None
     return (value.real, value.imag or None) if isinstance(value, complex) else (value, None)
 
@@ -120,7 +120,7 @@ def _cast(x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
     if dtype is None:
         return x
     if not dtype.is_complex:
-        raise NotImplementedError("a cast that drops the imaginary part")
+        raise NotImplementedError("the cast drops the imaginary part")
     z = _joined(*split(x))
     return _Complex(z.re.to(dtype.to_real()), z.im.to(dtype.to_real()))
 
@@ -143,7 +143,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> _Complex:
 def _sum(func: Any, a: Any, b: Any, alpha: Any = 1) -> _Complex:
     (x, y), (u, v) = split(a), split(b)
     if isinstance(alpha, complex):
-        raise NotImplementedError("a complex alpha")
+        raise NotImplementedError("its alpha is complex")
     re = func(x, u, alpha=alpha)
     y = torch.zeros_like(x) if y is None else y
     im = y if v is None else func(y, v, alpha=alpha)
@@ -161,7 +161,7 @@ def _product(func: Any, a: Any, b: Any) -> _Complex:
 def _quotient(a: Any, b: Any) -> _Complex:
     (x, y), (u, v) = split(a), split(b)
     if v is not None:
-        raise NotImplementedError("a quotient by complex numbers has no form for pairs")
+        raise NotImplementedError("division by complex numbers is not supported")
     return _Complex(x / u, y / u)
 
 

@@ -588,7 +588,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
 def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     low, high = float(min), float(max)
     if low >= high:
-        raise NotImplementedError("limits that the values decide")
+        raise NotImplementedError("its limits depend on values")
     flat = x.detach().reshape(-1, 1)
     place = ((flat - low) * bins / (high - low)).clamp(max=bins - 1).trunc()
     among = (flat >= low) & (flat <= high)
@@ -609,11 +609,11 @@ def _grouped_product(
     last end are zero; PyTorch leaves them uninitialised.
     """
     if bias is not None or out_dtype not in (None, x.dtype):
-        raise NotImplementedError("a bias, or another dtype")
+        raise NotImplementedError("it has a bias or another output dtype")
     if offs is None:
         return torch.matmul(x, y)
     if (x.dim(), y.dim()) != (2, 3):
-        raise NotImplementedError("groups along another axis than the rows")
+        raise NotImplementedError("its groups are not along the rows")
     row = torch.arange(x.shape[0], device=x.device).reshape(1, -1)
     ends = offs.reshape(-1, 1)
     starts = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])

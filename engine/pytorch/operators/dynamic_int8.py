@@ -91,7 +91,7 @@ class _Int8Weight:
 
 def _recurrent(name: str, forms: list[Product], how: list[Any], x: Any, h: Any, given: Any) -> Any:
     if not given:
-        raise NotImplementedError("packed sequences, dropout or other weights than int8")
+        raise NotImplementedError("it has packed sequences, dropout or weights other than int8")
     weights = [_Int8Weight(form, *held[:2]) for form, held in zip(forms, given, strict=True)]
     biases = [held[2] for held in given]
     pairs = zip(weights[::2], weights[1::2], biases[::2], biases[1::2], strict=True)

@@ -33,7 +33,7 @@ def _of_one_element(node: Any) -> bool:
 _IN_ONE_IR = dict.fromkeys(("layer_norm", "native_layer_norm"), _of_one_element)
 """Of operators that are such in one IR alone, which nodes are meant, where not all are."""
 
-_UNLIKE_PYTORCHS = "would not be PyTorch's at every value"
+_UNLIKE_PYTORCHS = "would differ from PyTorch's at some values"
 
 _LONG = ("logcumsumexp",)
 """Of those, which are right and take minutes to build."""
@@ -64,7 +64,7 @@ def refused_gradient(model: Model, *others: str) -> EngineError | None:
         if meant is not None and meant(node):
             why = "would take minutes to build" if kind in _LONG else _UNLIKE_PYTORCHS
             message = f"The gradient of {kind} {why}."
-            hint = "Write it with other operators, or detach what it reads."
+            hint = "Write it with other operators, or detach its inputs."
             return EngineError("operator", message, flat.origin(node).where, hint)
         reached.update(v.debugName() for v in node.outputs() if _floating(v))
     return None

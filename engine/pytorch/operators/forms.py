@@ -265,7 +265,7 @@ def _index_put(
     mask = indices[0]
     if any(i is not None and i.dtype == torch.bool for i in indices):
         if mask is None or len(indices) > 1 or accumulate or values.numel() > 1:
-            raise NotImplementedError("how many values a mask chooses is not known")
+            raise NotImplementedError("the number of values that a mask selects is unknown")
         mask = mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
         return torch.where(mask, values.to(x.dtype), x)
     if accumulate and x.dtype == torch.bool:

@@ -26,8 +26,8 @@ _STAYS = (
 _FILLS = "full full_like new_full new_ones new_zeros ones ones_like scalar_tensor zeros zeros_like"
 
 NOTE = (
-    "Operators in {} compute in float32 and round their results to it, as PyTorch's kernels do: "
-    "casts around them say so."
+    "Operators in {} compute in float32 and round their results, as PyTorch's kernels do: the "
+    "casts around them show it."
 )
 
 

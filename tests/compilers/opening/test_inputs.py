@@ -99,7 +99,7 @@ def test_the_range_of_integers_that_is_given_is_drawn_and_a_model_is_no_tensors(
     source = source_from_file(files["pt"], "ids=3x7:int64:4..6, mask=3x7:bool")
     ids, _ = open_model(source, quiet).inputs
     assert set(ids.flatten().tolist()) == {4, 5, 6}
-    with pytest.raises(EngineError, match="ids has 50, and what the model looks up by it has 50"):
+    with pytest.raises(EngineError, match="ids contains 50, but the model uses it to look up 50"):
         open_model(source_from_file(files["pt"], "ids=3x7:int64:0..50, mask=3x7:bool"), quiet)
     with pytest.raises(EngineError, match="a TorchScript model"):
         read_tensors(files["pt"])
@@ -170,7 +170,7 @@ def test_a_size_of_which_others_are_multiples(tmp_path):
     assert (size.size, size.least, size.most) == (3, 2, 64) and size.places[0].startswith("x.0 = 2")
     for pins in ("x.0=10", f"{size.symbol}=5"):
         assert load_model(source_from_file(path, pins=pins), quiet).inputs[0].shape == (10, 4)
-    with pytest.raises(EngineError, match=r"x\.0 is 7, and the program takes 2"):
+    with pytest.raises(EngineError, match=r"x\.0 is 7, but the program takes 2"):
         load_model(source_from_file(path, pins="x.0=7"), quiet)
 
 
@@ -188,20 +188,20 @@ def test_a_number_that_a_program_leaves_open_is_pinned(tmp_path):
         model = load_model(source_from_file(path, pins=pins), quiet)
         assert model.input_names == ("x",)
         assert torch.allclose(model.forward()[0], First()(*model.inputs, count, 0.5))
-    with pytest.raises(EngineError, match=r"\(count\) is 7, and the program takes 1 to 6"):
+    with pytest.raises(EngineError, match=r"\(count\) is 7, but the program takes 1 to 6"):
         load_model(source_from_file(path, pins="count=7"), quiet)
 
 
 @pytest.mark.parametrize(
     ("inputs", "pins", "message"),
     [
-        ("", "ids.0=65", r"\(ids.0, mask.0\) is 65, and the program takes 2 to 64"),
-        ("", "ids.0=1", "is 1, and the program takes 2 to 64"),
+        ("", "ids.0=65", r"\(ids.0, mask.0\) is 65, but the program takes 2 to 64"),
+        ("", "ids.0=1", "is 1, but the program takes 2 to 64"),
         ("", "ids.0=4, mask.0=5", r"ids.0 makes s\d+ 4, and mask.0 makes it 5"),
         ("", "batch=4", "no open size 'batch'"),
         ("", "ids.7=4", "no open size 'ids.7'"),
-        ("ids=4:int64", "", "has 1 dimensions, and in the program 2"),
-        ("ids=4x7", "", "given as float32, and the program takes int64"),
+        ("ids=4:int64", "", "has 1 dimensions, not 2"),
+        ("ids=4x7", "", "given as float32, but the program takes int64"),
         ("word=4x7:int64", "", "no input 'word'"),
         ("ids=65x7:int64", "", "takes 2 to 64"),
     ],
@@ -244,9 +244,9 @@ def test_sizes_are_those_of_what_is_saved(files, tmp_path):
     ("value", "message"),
     [
         ({"word": torch.ones(3, 7)}, "no input 'word'"),
-        ({"ids": torch.ones(3, 7) / 2}, r"ids is saved as float32\[3, 7\], and the model takes in"),
-        ({"ids": torch.full((3, 7), 50)}, "ids has 50, and what the model looks up by it has 50"),
-        ({"ids": torch.full((3, 7), -1)}, "ids has -1"),
+        ({"ids": torch.ones(3, 7) / 2}, r"ids is saved as float32\[3, 7\], but the model takes in"),
+        ({"ids": torch.full((3, 7), 50)}, "ids contains 50, but the model uses it to look up 50"),
+        ({"ids": torch.full((3, 7), -1)}, "ids contains -1"),
         ({"mask": torch.full((3, 7), 2)}, "takes bool"),
         ([torch.ones(1)] * 3, r"takes 2 inputs \(ids, mask\), not 3"),
     ],

@@ -253,9 +253,9 @@ def test_other_quantized_models_are_refused_with_what_to_do(ending, tmp_path):
 def test_int8_is_run_as_pytorch_can():
     module = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), {nn.Linear})
     given = module, ("x",), (torch.randn(2, 4),)
-    with refused("operator", "no gradient of quantized::linear_dynamic"):
+    with refused("operator", "no gradient for quantized::linear_dynamic"):
         model_from_module(*given, ModelSource("own", training=True), quiet)
-    with refused("operator", "on the CPU alone"):
+    with refused("operator", "only on the CPU"):
         model_from_module(*given, ModelSource("own"), quiet).on("cuda")
 
 
@@ -505,7 +505,7 @@ def test_a_file_without_recorded_inputs_or_with_wrong_ones_says_so(trace):
     [("3x8", "takes 2 inputs (x, shift), not 1"), ("y=3x8, x=3x8", "no input 'y'")],
 )
 def test_wrong_input_types(trace, text, words):
-    with refused("input", says=words, hint="type an input"):
+    with refused("input", says=words, hint="type per input"):
         load_model(source_from_file(trace, text), quiet)
 
 
@@ -578,7 +578,7 @@ def test_draws_that_masks_cannot_repeat_are_refused(run, words, where):
 def test_random_numbers_of_others_are_said_to_stay(draw):
     other = Fn(lambda x: x * draw())
     opened = model_from_module(other, ("x",), (torch.ones(2),), ModelSource("module"), quiet)
-    assert any("random numbers, not PyTorch's" in note for note in opened.notes)
+    assert any("Python or NumPy, not PyTorch" in note for note in opened.notes)
 
 
 def test_scripted_functions_and_dict_outputs(tmp_path):
@@ -608,8 +608,8 @@ def test_scripted_functions_and_dict_outputs(tmp_path):
     [
         (lambda x: x[:, :0].sum() + x, "without elements", "aten::slice in 1"),
         (lambda x: x[:0], "without elements", "aten::slice in 1"),
-        (lambda x: torch.full((3,), True) + x, "knows no aten::full", "forward()"),
-        (lambda x: x.clone().resize_(3), "sees no way", "forward()"),
+        (lambda x: torch.full((3,), True) + x, "has no aten::full", "forward()"),
+        (lambda x: x.clone().resize_(3), "finds no path", "forward()"),
         (lambda x: x @ x, "shapes cannot be multiplied", "1"),
         (lambda x: torch.nn.functional.embedding(x.long() - 9, x), "out of range", "1"),
     ],
@@ -717,7 +717,7 @@ def test_inputs_in_tuples_lists_and_dicts_are_inputs_of_their_own(tmp_path):
 
     inputs = torch.ones(2), {"image": torch.ones(2)}
     path = save(Unread(), inputs, tmp_path / "x.pt", strict=False)
-    with refused("input", "something else than tensors: batch: Dict"):
+    with refused("input", "not a tensor: batch: Dict"):
         load_model(source_from_file(path, "x=2:float32"), quiet)
 
 

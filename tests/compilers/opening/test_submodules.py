@@ -91,8 +91,8 @@ def test_a_submodule_gets_what_the_whole_gives_it_at_each_call():
         ("part.1", 1, "no module 'part.1'", "parts.1"),
         ("parts", 1, "never calls forward() of this ModuleList", "parts.0 or parts.1"),
         ("unused", 1, "never calls forward() of this Linear", "the whole"),
-        ("again", 3, "calls this module 2 times, and has no call 3", "1 to 2"),
-        ("again", 0, "has no call 0", "1 to 2"),
+        ("again", 3, "calls this module 2 times; there is no call 3", "1 to 2"),
+        ("again", 0, "there is no call 0", "1 to 2"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(module, call, message, hint, tmp_path):

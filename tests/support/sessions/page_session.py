@@ -200,7 +200,7 @@ class PageSession(FakeTuning):
     def torch_saved(self, source, *, progress):
         if source.seed == NO_PARTITION_SEED:
             return TorchSaved(
-                2048, None, None, "PyTorch's partitioner does not take this module: no."
+                2048, None, None, "PyTorch's partitioner cannot handle this module: no."
             )
         return TorchSaved(2048, 1024, 512)
 
