@@ -43,7 +43,7 @@ def look(path: Path) -> tuple[str, str]:
     try:
         load_model(source, silent)
     except EngineError as error:
-        old = "of PyTorch 2.7 or older" in error.message
+        old = "PyTorch 2.7 or older" in error.message
         kind = error.kind if error.kind in ("operator", "input") else "old" if old else "FAULT"
         return kind, f"{error.message} ({error.where}) {error.hint}"
     except Exception as error:  # which is what is looked for

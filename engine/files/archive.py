@@ -1,8 +1,7 @@
-"""An archive of torch as torch itself reads it: its members, and what they may be.
+"""A torch archive as torch itself reads it: its members, and what is allowed in them.
 
-torch's own reader lists the members, so that there is no second reading of the archive in which
-something else stands. Sizes are checked as the directory declares them, and torch's reader unpacks
-no more than is declared.
+torch's own reader lists the members, so no second reading of the archive can differ from this one.
+The sizes that the directory declares are checked; torch's reader never unpacks more.
 """
 
 import os
@@ -17,24 +16,24 @@ from relascope.core.errors import EngineError, lines_of
 MIB = 1 << 20
 _MEMBERS = 100_000
 _LARGEST = ((".debug_pkl", 64), (".pkl", 4), (".py", 16), (".json", 64), (".pt", 64))
-"""MiB that a member of such a name may have unpacked."""
+"""The most MiB that a member may unpack to, by the end of its name."""
 _PACKED = 256 * MIB
-"""Bytes by which all members may be larger than the file: of text, which torch packs."""
+"""Bytes by which all members may exceed the size of the file, because torch compresses text."""
 _OLD_PROGRAM = "serialized_exported_program.json"
-"""Lies at the top of an old program's archive, where torch's reader takes no member."""
-_ENDS_HINT = "It may be cut short or changed: get it again, or write it again."
+"""A member at the top of an old program's archive, where torch's reader accepts none."""
+_ENDS_HINT = "It may be truncated or damaged: download it again, or save it again."
 
 
 class Archive:
-    """The members of a file; an EngineError of kind "file" where it is no archive, or what its
-    directory declares is refused."""
+    """The members of a file. Raises an EngineError of kind "file" if it is not an archive, or if
+    its directory declares something that is refused."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             str(path).encode()
         except UnicodeEncodeError as wrong:
-            message = "This file's name is not UTF-8, which torch cannot open."
+            message = "torch cannot open this file, because its name is not UTF-8."
             raise EngineError("file", message, ascii(path.name), "Rename it.") from wrong
         with path.open("rb") as file:
             if file.read(4) != b"PK\x03\x04":
@@ -44,10 +43,10 @@ class Archive:
             names = tuple(reader.get_all_records())
             sizes = [reader.get_record_size(n) for n in names]
         except UnicodeDecodeError as wrong:
-            raise self.refused("", "has a name that is not UTF-8") from wrong
+            raise self.refused("", "has a member whose name is not UTF-8") from wrong
         except (RuntimeError, MemoryError) as wrong:
             if _OLD_PROGRAM in str(wrong):
-                said = "This program is of PyTorch 2.7 or older, in a format that is not read."
+                said = "PyTorch 2.7 or older saved this program; relascope cannot read its format."
                 hint = "Export it again with PyTorch 2.8 or later."
                 raise EngineError("file", said, path.name, hint) from wrong
             said = f"This file's directory cannot be read: {plainly(wrong)}."
@@ -57,27 +56,25 @@ class Archive:
 
     def _check(self) -> None:
         if len(self.sizes) > _MEMBERS:
-            raise self.refused("", f"is one of more than {_MEMBERS:,}")
+            raise self.refused("", f"has more than {_MEMBERS:,} members")
         seen: dict[str, str] = {}
         for name, size in self.sizes.items():
-            # torch looks for names without regard to case, and finds any of those that are alike.
+            # torch ignores case in names, and may find any of those that are alike.
             if (other := seen.setdefault(name.lower(), name)) != name:
-                raise self.refused(name, f"is there as {other}, too")
+                raise self.refused(name, f"differs from {other} only in case")
             most = next((m for end, m in _LARGEST if name.endswith(end)), None)
             if most is not None and size > most * MIB:
-                raise self.refused(name, f"has {size / MIB:,.0f} MiB unpacked, and at most {most}")
+                raise self.refused(name, f"unpacks to {size / MIB:,.0f} MiB; the limit is {most}")
         has = os.path.getsize(self.path)
         if (whole := sum(self.sizes.values())) > has + _PACKED:
-            said = f"are {whole / MIB:,.0f} MiB unpacked in a file of {has / MIB:,.1f}"
+            said = f"unpacks to {whole / MIB:,.0f} MiB, too much for a file of {has / MIB:,.1f} MiB"
             raise self.refused("", said)
 
     def refused(self, member: str, why: str, hint: str = "") -> EngineError:
-        """That this file is not opened: `why` continues a sentence about a member, "" for one that
-        cannot be named, or all of them."""
-        what = f"its member {member[:200]!r}" if member else "a member of it"
-        if not member and why.startswith("are "):
-            what = "its members together"
-        message = f"{self.path.name} is not opened: {what} {why}."
+        """The refusal of this file: `why` continues a sentence about a member, or about the file
+        if the member is ""."""
+        what = f"its member {member[:200]!r}" if member else "it"
+        message = f"{self.path.name} was refused: {what} {why}."
         where = f"{self.path.name}: {member[:200]}".rstrip(": ")
         return EngineError("file", message, where, hint or HINT)
 
@@ -104,13 +101,13 @@ _NOISE = re.compile(
     r"|\x1b\[\d*m| Did you forget to initialize.*"
 )
 
-HINT = "Open it only where you trust who made it, and then with torch itself."
+HINT = "If you trust its author, open it with torch itself."
 
 
 def plainly(error: BaseException) -> str:
-    """What torch says of a file, without the places in its code."""
+    """What torch says about a file, without locations in torch's code."""
     if isinstance(error, MemoryError):
-        return "it takes more memory than a file may"
+        return "it needs more memory than a file may use"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     lines = [s for s in lines_of(error) if not re.match(r"frame #|Exception raised from|\.\.\.", s)]
@@ -118,5 +115,5 @@ def plainly(error: BaseException) -> str:
     said = _NOISE.sub("", said)
     said = re.sub(r"^(std::)?\w*(Error|Exception): ", "", said.strip(" .:"))
     if "can't allocate memory" in said or "bad_alloc" in said:
-        return "it takes more memory than a file may"
-    return said[:300] or "an assertion of torch fails"
+        return "it needs more memory than a file may use"
+    return said[:300] or "an assertion in torch failed"

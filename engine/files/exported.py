@@ -1,8 +1,8 @@
 """Exported programs (`.pt2`): each text in them is checked by a grammar for its place.
 
-torch makes Python code of names, evaluates the expressions of sizes, looks operators up by dotted
-names that reach any module, and unpickles what a program calls opaque. So each text that it takes
-has a grammar here, by the key that it stands under; a key that is not known has the narrowest.
+torch turns names into Python code, evaluates size expressions, looks up operators by dotted names
+that reach any module, and unpickles what a program calls opaque. So each text must match a grammar,
+chosen by its key; an unknown key has the narrowest.
 """
 
 import ast
@@ -64,10 +64,10 @@ _DIGITS = re.compile(r"-?\d{1,20}\.\d{1,20}(?:e-?\d{1,2})?")
 
 
 def is_expression(text: str) -> bool:
-    """Whether a size's expression is made of numbers, symbols, known functions and signs alone.
+    """Whether a size's expression consists of numbers, symbols, known functions and signs alone.
 
-    Both as torch prints one and as sympy spells it: `2*s30`, `Mul(Integer(2), Symbol('s30'))`.
-    There are few powers, of one digit, and no precision but that of float64, so that no number
+    As torch prints it or as sympy spells it: `2*s30`, `Mul(Integer(2), Symbol('s30'))`.
+    At most three powers, of one digit, and only float64's precision are allowed, so that no number
     outgrows memory.
     """
     if len(text) > 2000:
@@ -106,7 +106,7 @@ def _is_part(node: ast.AST) -> bool:
 
 
 LIBRARY = "torch.ops.transformers.grouped_mm_fallback.default"
-"""The one operator of a library's that a program may have: experts of transformers' mixtures."""
+"""The only operator of a library that a program may call: transformers' mixtures of experts."""
 
 
 def _is_operator(text: str) -> bool:
@@ -117,10 +117,10 @@ def _is_operator(text: str) -> bool:
 
 
 def nesting(text: str) -> pytree.TreeSpec:
-    """How inputs or outputs nest: in tuples, lists and dicts; raises ValueError, KeyError,
-    TypeError or RecursionError of a text that does not say. An instance of a class is a tuple of
-    what it holds, and its class is not looked for: torch would have its author make it anew, from a
-    text that the file chooses."""
+    """How inputs or outputs nest, in tuples, lists and dicts. Raises ValueError, KeyError,
+    TypeError or RecursionError for any other text. An instance of a class becomes a tuple of its
+    fields; its class is not looked up, because torch would have the class rebuild it from a text
+    that the file chooses."""
     version, tree = json.loads(text)
     if version != 1:
         raise ValueError(f"its version is {version}")
@@ -147,45 +147,45 @@ def _nest(tree: dict[str, Any]) -> pytree.TreeSpec:
 _OF_PATHS = "parameter_name buffer_name tensor_constant_name user_input_name fqn nn_module_stack"
 _OF_TEXT = "stack_trace source_fn_stack torch_fn from_node custom guards_code assert_msg"
 _GRAMMARS: tuple[tuple[str, Callable[[str], object], str], ...] = (
-    ("target as_operator", _is_operator, "an operator of tensors"),
-    ("expr_str", is_expression, "an expression of a size"),
-    ("in_spec out_spec", nesting, "how tensors nest"),
+    ("target as_operator", _is_operator, "a tensor operator"),
+    ("expr_str", is_expression, "a size expression"),
+    ("in_spec out_spec", nesting, "a nesting of tensors"),
     (_OF_PATHS, _PATH.fullmatch, "the name of a module or parameter"),
     (_OF_TEXT, lambda text: True, "text"),
     ("as_string as_strings verifiers torch_version", _WORDS.fullmatch, "a plain word"),
     ("as_float as_floats as_float_lists real imag", _FLOAT.fullmatch, "a number"),
     ("path_name", _PAYLOAD.fullmatch, "the name of a tensor's member"),
-    ("type", _DEVICE.fullmatch, "a kind of device"),
+    ("type", _DEVICE.fullmatch, "a device type"),
 )
 _TEXTS = {key: (fits, what) for keys, fits, what in _GRAMMARS for key in keys.split()}
 _CONSTANTS = (("constant_input", "value", "as_string"), ("graph", "inputs", "as_string"))
-"""Where a text stands that was an input when the program was exported."""
+"""Where a program stores a text that was an input when it was exported."""
 _ELSE = (lambda text: not text or text.isidentifier()), "a name"
 _REFUSED = {
-    "as_custom_obj": "an object, which may run code when it is read",
-    "custom_obj": "an object, which may run code when it is read",
-    "use_pickle": "a pickle in a tensor's place",
+    "as_custom_obj": "an object, which can run code when it is read",
+    "custom_obj": "an object, which can run code when it is read",
+    "use_pickle": "a pickle instead of a tensor",
     "_guards_code": "code",
 }
 
 
 def check_program(archive: Archive) -> None:
-    """Refuse (kind "file") a program with a text that torch would make more of than a name, size or
+    """Refuse (kind "file") a program with a text that torch could use as more than a name, size or
     operator."""
     if PROGRAM not in archive.sizes:
         raise EngineError("file", "This file is not an exported program.", archive.path.name)
     for member in archive.sizes:
         if not _MEMBERS.fullmatch(member):
-            raise archive.refused(member, "has no place in an exported program")
+            raise archive.refused(member, "does not belong in an exported program")
     for member in archive.sizes:
         if member.endswith(".json") and not member.startswith("extra/"):
             _check_json(archive, member)
 
 
 def open_sizes(archive: Archive) -> dict[str, OpenSize]:
-    """The symbols of a checked program: each with the example's size, and the least and greatest
-    that the program takes, of which no tensor has no element. Ranges that are no numbers are
-    refused (kind "file")."""
+    """The open sizes of a checked program: each symbol with the example's size, and the least (at
+    least 1) and greatest that the program accepts. Refuses (kind "file") ranges that are not
+    integers."""
     sizes: dict[str, int] = {}
 
     def read(one: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +200,9 @@ def open_sizes(archive: Archive) -> dict[str, OpenSize]:
     for symbol, ends in (program.get("range_constraints") or {}).items():
         low, high = ends.get("min_val"), ends.get("max_val")
         if not all(end is None or type(end) is int for end in (low, high)):
-            raise archive.refused(PROGRAM, f"has a range of {symbol[:40]} that is no numbers")
+            raise archive.refused(
+                PROGRAM, f"has a range of {symbol[:40]} with other ends than integers"
+            )
         least, most = max(low or 1, 1), high if high is None or high < 2**60 else None
         size = max(sizes.get(symbol, least), least)
         found_sizes[symbol] = OpenSize(symbol, min(size, most or size), least, most)
@@ -217,7 +219,7 @@ def _check_json(archive: Archive, member: str) -> None:
     try:
         value = json.loads(archive.text(member))
     except (ValueError, RecursionError) as wrong:
-        raise archive.refused(member, f"is no JSON: {wrong}") from wrong
+        raise archive.refused(member, f"is not JSON: {wrong}") from wrong
     for key, text in _texts(archive, member, value):
         fits, what = _TEXTS.get(key, _ELSE)
         try:
@@ -229,11 +231,11 @@ def _check_json(archive: Archive, member: str) -> None:
 
 
 def _texts(archive: Archive, member: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Each text with the key that it stands under; keys of dicts themselves are checked here.
+    """Each text with its key; the keys of dicts are checked here.
 
-    What an assertion says where it fails stands under `assert_msg`, and so does a text that was an
-    input and is a constant of the program now: torch writes both into code by `repr`, and nothing
-    evaluates them.
+    The message of an assertion has the key `assert_msg`, and so does a text that was an input and
+    is now a constant of the program: torch writes both into code by `repr`, and nothing evaluates
+    them.
     """
     todo: list[tuple[tuple[str, ...], bool, Any]] = [(("",), False, value)]
     while todo:
@@ -249,29 +251,29 @@ def _texts(archive: Archive, member: str, value: Any) -> Iterator[tuple[str, str
                 asserts = _ASSERTION.fullmatch(target) is not None
             for name, inner in one.items():
                 if not _PATH.fullmatch(name):
-                    raise archive.refused(member, f"has {name[:120]!r} as a name")
+                    raise archive.refused(member, f"has the invalid name {name[:120]!r}")
                 if name in _REFUSED and inner:
                     raise archive.refused(member, f"has {_REFUSED[name]} ({name})")
                 todo.append(((*path[-2:], name), asserts, inner))
 
 
 def _check_target(archive: Archive, member: str, node: dict[str, Any]) -> None:
-    """Refuse a node that calls what no file may call; what looks like an operator, as one."""
+    """Refuse a node that calls what no file may call; as an operator if it looks like one."""
     target = node["target"]
     if isinstance(target, str) and _is_operator(target):
         return
     if not isinstance(target, str) or not _DOTTED.fullmatch(target):
-        raise archive.refused(member, f"has {str(target)[:120]!r} as target, which is no operator")
+        raise archive.refused(member, f"calls {str(target)[:120]!r}, which is not an operator")
     notes = node["metadata"] if isinstance(node.get("metadata"), dict) else {}
     stack, trace = (str(notes.get(key, "")) for key in ("nn_module_stack", "stack_trace"))
     space = target.removeprefix("torch.ops.").partition(".")[0]
     if space == "higher_order":
-        hint = "Export the module with the branch or the loop that is meant, written out."
+        hint = "Export the module with the branch or loop written out."
     elif target.startswith("torch.ops.") and space not in ("aten", "prim", "prims"):
-        hint = "Export the module with PyTorch's own operators in its place."
+        hint = "Export the module with PyTorch's own operators instead."
     else:
-        hint = "Open the module itself, by FILE.py:NAME, or export it without this."
-    message = f"{archive.path.name} calls {target}, which relascope runs from no file."
+        hint = "Open the module itself as FILE.py:NAME, or export it without this call."
+    message = f"{archive.path.name} calls {target}, which relascope does not run from a file."
     raise EngineError("operator", message, place_of(target, stack, trace), hint)
 
 
@@ -279,7 +281,7 @@ _FRAMES = re.compile(r'File "((?!<)(?![^"\n]*/site-packages/torch/)[^"\n]+)", li
 
 
 def place_of(operator: str, stack: str, trace: str) -> str:
-    """Where an operator of a program stands, for an error's `where`: `stack` has the modules around
+    """The place of an operator in a program, for an error's `where`: `stack` has the modules around
     it, as torch writes them ("key,path,type;…"), `trace` the lines of the model's source that led
     to it, outermost first."""
     path = stack.split(";")[-1].split(",")[1:2]
@@ -288,10 +290,10 @@ def place_of(operator: str, stack: str, trace: str) -> str:
 
 
 def lines_in(trace: str) -> list[tuple[str, str]]:
-    """Files and lines of a traceback's text, outermost first, without those of torch."""
+    """Files and lines of a traceback's text, outermost first, without torch's."""
     return _FRAMES.findall(trace)
 
 
 def at_line(where: str, lines: Sequence[tuple[str, str | int]]) -> str:
-    """A place with the last of some lines, if there are any."""
+    """A place with the last of these lines, if there are any."""
     return f"{where}, {PurePath(lines[-1][0]).name}:{lines[-1][1]}" if lines else where

@@ -1,6 +1,6 @@
-"""Tells a file's format from its content; one row a format.
+"""Tells a file's format from its first bytes, with a row for each format.
 
-Nothing of a file is read here but its first bytes, and what is in it is checked by its reader.
+The reader of each format checks the rest of the file.
 """
 
 import re
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ANY = 4096
-"""So many first bytes tell what a file is."""
+"""How many first bytes decide what a file is."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file: the name by which an engine's reader knows it, its title behind "This file
-    is", how its first bytes tell it, and whether it holds a program as a compiler has it, with no
-    PyTorch behind it."""
+    """A kind of file: the name that an engine's reader knows, its title after "This file is", a
+    test of its first bytes, and whether it holds a compiler's program, without a PyTorch model."""
 
     name: str
     title: str
@@ -25,7 +24,7 @@ class Format:
 
 
 def _text(pattern: str) -> Callable[[bytes], bool]:
-    """Whether a text begins so behind its comments and, in Python, its docstring."""
+    """Whether a text begins with a pattern, after its comments and, in Python, its docstring."""
     docstring = rb'"""(?:[^"]|"(?!""))*"""'
     wanted = re.compile(
         rb"\s*((?:(?:#(?!\[)|//)[^\n]*\n|" + docstring + rb")\s*)*" + pattern.encode()
@@ -34,9 +33,9 @@ def _text(pattern: str) -> Callable[[bytes], bool]:
 
 
 def is_onnx(head: bytes) -> bool:
-    """Whether a file begins as an ONNX model does: a protobuf message whose fields are a model's.
+    """Whether a file begins like an ONNX model: a protobuf message with a model's fields.
 
-    The first is the version of its format, mostly, and then its producer, graph or operator sets.
+    The first is the version of its format; its producer, graph or operator sets follow.
     """
     if len(head) < 4 or head[0] != 0x08 or not 1 <= head[1] <= 40:
         return False
@@ -44,10 +43,10 @@ def is_onnx(head: bytes) -> bool:
 
 
 FORMATS = (
-    Format("torch", "a file of torch", lambda h: h.startswith(b"PK\x03\x04"), False),
-    Format("tar", "an archive of tar", lambda h: h[257:262] == b"ustar"),
+    Format("torch", "a torch file", lambda h: h.startswith(b"PK\x03\x04"), False),
+    Format("tar", "a tar archive", lambda h: h[257:262] == b"ustar"),
     Format("library", "a compiled library", lambda h: h.startswith(b"\x7fELF")),
-    Format("params", "parameters of TVM", lambda h: h[:8] == bytes.fromhex("b79c04054f8de5f7")),
+    Format("params", "TVM parameters", lambda h: h[:8] == bytes.fromhex("b79c04054f8de5f7")),
     Format("onnx", "an ONNX model", is_onnx),
     Format(
         "recording", "a recording of a compile", lambda h: h.startswith(b'{"relascope_recording"')
@@ -73,14 +72,14 @@ def format_of(path: Path) -> Format | None:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording of a compile, or is called one and nothing else that is known:
-    of a damaged one its reader has to speak."""
+    """Whether a file is a recording of a compile, or is named like one and has no known format: its
+    reader reports that it is damaged."""
     found = format_of(path)
     return path.suffix == ".rsc" if found is None else found.name == "recording"
 
 
 def is_relax_json(text: str) -> bool:
-    """Whether TVM's JSON is as TVM writes it since Relay left; what it holds is not known yet."""
+    """Whether TVM's JSON has the layout that TVM writes since it dropped Relay."""
     return '"root_index"' in text[:ANY] or '"root_index"' in text[-ANY:]
 
 
@@ -96,6 +95,6 @@ def only_relax(path: Path) -> bool:
 
 
 def is_program(path: Path) -> bool:
-    """Whether a file holds a program with no PyTorch behind it."""
+    """Whether a file holds a compiler's program, without a PyTorch model."""
     found = format_of(path)
     return found is not None and found.program

@@ -1,7 +1,7 @@
-"""Forms of operators of which TVM's importers of ONNX make something else, by ONNX's own tests.
+"""Forms of operators that TVM's ONNX importers compute wrongly, by ONNX's own tests.
 
-Where ONNX says how such an operator is made of others, it is written so, and some are written so
-here (`rewritten`); the rest is refused.
+If ONNX defines such an operator by others, it is replaced by them; `rewritten` replaces some more;
+the rest is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def inner_graphs(node: NodeProto) -> list[GraphProto]:
 
 
 def rename(graph: GraphProto | FunctionProto, names: Mapping[str, str]) -> None:
-    """Put names in the place of others, in the graphs within, too."""
+    """Replace names by others, in inner graphs too."""
     if isinstance(graph, GraphProto):
         for one in (*graph.initializer, *graph.input, *graph.output):
             one.name = names.get(one.name, one.name)
@@ -38,9 +38,9 @@ def rename(graph: GraphProto | FunctionProto, names: Mapping[str, str]) -> None:
 
 
 def chosen_branch(node: NodeProto, condition: bool) -> tuple[list[NodeProto], list[TensorProto]]:
-    """The nodes and tensors of the branch that an If takes where it reads `condition`, as they
-    stand in its place. What the branch names is named after the If's first result: other branches
-    may have such names."""
+    """The nodes and tensors that replace an If with this `condition`: those of the branch that it
+    takes. Their names get the If's first result as a prefix, because other branches may have the
+    same names."""
     wanted = "then_branch" if condition else "else_branch"
     branch = GraphProto()
     branch.CopyFrom(next(a.g for a in node.attribute if a.name == wanted))
@@ -61,8 +61,8 @@ def chosen_branch(node: NodeProto, condition: bool) -> tuple[list[NodeProto], li
 
 @dataclass(frozen=True)
 class Form:
-    """A node, with the types of tensors and the values of small constants that are known, by name,
-    and the version of ONNX's own operators."""
+    """A node, with the known types of tensors and values of small constants, by name, and the
+    version of ONNX's own operators."""
 
     node: NodeProto
     types: Mapping[str, TensorType]
@@ -83,21 +83,21 @@ class Form:
         return sum(bool(o) for o in self.node.output)
 
     def input(self, index: int) -> str:
-        """The name of an input; "" where it is left out."""
+        """The name of an input; "" if it is omitted."""
         return self.node.input[index] if index < len(self.node.input) else ""
 
     def dtype(self, index: int) -> str:
-        """Of an input; "" where it is not known."""
+        """The dtype of an input; "" if unknown."""
         kind = self.types.get(self.input(index))
         return kind.dtype if kind else ""
 
     def shape(self, index: int) -> tuple[int, ...] | None:
-        """Of an input."""
+        """The shape of an input; None if unknown."""
         kind = self.types.get(self.input(index))
         return None if kind is None else tuple(int(d) for d in kind.shape)
 
     def constant(self, index: int) -> np.ndarray | None:
-        """The value of an input that is known."""
+        """The value of an input; None if unknown."""
         return self.constants.get(self.input(index))
 
 
@@ -111,7 +111,7 @@ def _training(form: Form) -> bool:
 
 
 def _resize(form: Form) -> bool:
-    """Whether sizes are no whole multiples, for which the scale is not the ratio of the sizes, or
+    """Whether sizes are not whole multiples, so that the scale is not the ratio of the sizes, or
     half pixels are rounded the other way."""
     shape, scales, sizes = form.shape(0), form.constant(2), form.constant(3)
     if shape is None:
@@ -144,7 +144,7 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
     ("BatchNormalization", "both", "in training", lambda f: f.has("training_mode")),
     ("Dropout", "both", "in training", _training),
     ("Dropout", "both", "with its mask", lambda f: f.outputs() > 1),
-    ("Gelu", "relay", "by tanh", lambda f: f.has("approximate") == "tanh"),
+    ("Gelu", "relay", "approximated by tanh", lambda f: f.has("approximate") == "tanh"),
     ("GRU", "relay", "in reverse", _reverse),
     ("IsInf", "relax", "of one sign", _one_sign),
     ("LayerNormalization", "relax", "with its statistics", lambda f: f.outputs() > 1),
@@ -153,23 +153,22 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
     (
         "Mod",
         "both",
-        "of floating numbers with fmod=0",
+        "of floating-point numbers with fmod=0",
         lambda f: f.dtype(0) in _FLOATS and not f.has("fmod"),
     ),
-    ("Resize", "both", "by such scales, sizes or options", _resize),
+    ("Resize", "both", "with these scales, sizes or options", _resize),
     ("Resize", "relay", "rounding up", lambda f: f.has("nearest_mode") == "round_prefer_ceil"),
     ("RNN", "relay", "in reverse", _reverse),
-    ("RoiAlign", "both", "by the maximum", lambda f: f.has("mode") == "max"),
-    ("RoiAlign", "relay", "by half pixels", _half_pixel),
-    ("SpaceToDepth", "both", "of CRD order", lambda f: f.has("mode", "DCR") == "CRD"),
+    ("RoiAlign", "both", "with mode=max", lambda f: f.has("mode") == "max"),
+    ("RoiAlign", "relay", "with half pixels", _half_pixel),
+    ("SpaceToDepth", "both", "in CRD order", lambda f: f.has("mode", "DCR") == "CRD"),
     ("TopK", "both", "of uint64", lambda f: f.dtype(0) == "uint64"),
 )
-"""Which forms of operators which importers make something else of, and what these are called."""
+"""Forms of operators that importers compute wrongly: the operator, the importer, and a name."""
 
 
 def refused(ir: str, form: Form) -> str:
-    """What a node is that is refused in "relay" or "relax"; "" where it is not, as far as is
-    known."""
+    """What to call a node that "relay" or "relax" is known to compute wrongly, else ""."""
     for op, of, what, is_it in _RULES:
         if op == form.node.op_type and of in (ir, "both") and is_it(form):
             return f"{op} {what}"
@@ -177,8 +176,8 @@ def refused(ir: str, form: Form) -> str:
 
 
 def _shifted(form: Form) -> tuple[str, dict[str, Any]]:
-    """Shifts by too much or by less than nothing, of which processors make what they like: all
-    bits are shifted out, and the sign stays, as ONNX's tests have it."""
+    """A shift by too many bits or a negative number, where processors differ: all bits are shifted
+    out, and the sign stays, as in ONNX's tests."""
     dtype = form.dtype(0)
     most = np.array(np.iinfo(dtype).bits - 1, dtype)
     text = """
@@ -219,7 +218,7 @@ def _of_sizes(form: Form) -> tuple[str, dict[str, Any]]:
 def _compared(form: Form) -> tuple[str, dict[str, Any]]:
     """A one-hot encoding by comparing with the numbers below its depth."""
     shape, depth, values = form.shape(0) or (), form.constant(1), form.constant(2)
-    assert depth is not None  # by `_WAYS`, and the values are, too
+    assert depth is not None  # `_WAYS` makes sure of both
     assert values is not None
     count, axis = np.int64(depth.reshape(-1)[0]), form.has("axis", -1)
     axis = axis if axis >= 0 else axis + len(shape) + 1
@@ -270,12 +269,12 @@ _WAYS: dict[str, _Way] = {
     "OneHot": ("(x, depth, values) => (y)", _known_depth, _compared),
 }
 """When an operator is written as others, and how: in ONNX's own text, with constants by name. An
-operator of the same name has the attributes of the one replaced."""
+operator of the same name keeps the attributes of the one that it replaces."""
 
 
 def rewritten(form: Form, prefix: str) -> list[NodeProto]:
-    """Nodes in place of one of which importers make something else; none where it stays. Only names
-    of what they make begin with the prefix."""
+    """Nodes to replace one that importers compute wrongly; none if it stays. Only the names of
+    their results begin with the prefix."""
     node = form.node
     head, asked, write = _WAYS.get(node.op_type, ("", None, None))
     if asked is None or write is None or not asked(form):

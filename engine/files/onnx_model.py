@@ -1,8 +1,8 @@
-"""ONNX files: what stands in one is checked, and made plain for TVM's importers.
+"""ONNX files, checked and simplified for TVM's importers.
 
-An importer gets a model of operators that it knows, with static shapes: functions are written out,
-what only computes shapes is computed here by ONNX's own reference, and whole numbers and scalars
-are constants. External data is read from files beside the model alone.
+An importer gets a model of operators that it knows, with static shapes: functions are inlined,
+what only computes shapes is computed here by ONNX's own reference, and integers and scalars are
+constants. External data is read only from files beside the model.
 """
 
 import ast
@@ -39,15 +39,15 @@ from relascope.engine.files.onnx_forms import (
 from relascope.engine.files.program_file import onnx_parts
 
 OLDEST = 7
-"""The first set of operators that is opened: before it, operators broadcast by other rules."""
+"""The oldest set of operators that is opened; in older ones, operators broadcast otherwise."""
 Types = Mapping[str, TensorType]
 _Inputs = tuple[tuple[str, TensorType], ...]
-_HINT = "Export it again; open it as it is only where you trust who made it."
+_HINT = "Export it again. If you trust its author, open it as it is with another program."
 _MOST_NODES = 200_000
 _MOST_ELEMENTS = 1 << 31
 _MOST_CONSTANT = 1 << 26
 _FOLDED = 1 << 16
-"""Elements of a tensor that is computed here rather than in the program."""
+"""The most elements of a tensor that is computed here and not in the program."""
 
 _SHAPES = """
     Shape Size Constant ConstantOfShape Cast CastLike Concat Gather GatherND GatherElements Slice
@@ -56,7 +56,7 @@ _SHAPES = """
     Transpose Identity Flatten Split Tile Sqrt Pow Trilu CumSum ScatterND NonZero
 """
 FOLDED = frozenset(_SHAPES.split())
-"""What is computed here where all that it reads is constant and small."""
+"""Operators that are computed here if all their inputs are constant and small."""
 
 _OWN = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""
@@ -82,21 +82,20 @@ _AT_IMPORT = {
     "If": (0,),
 }
 AT_IMPORT = {op: places for ops, places in _AT_IMPORT.items() for op in ops.split()}
-"""Inputs of operators that decide shapes, or which operators there are: known when a model is
-imported, or it is refused."""
+"""Inputs that decide shapes, or which operators run, and so must be known at import."""
 
 _DTYPES = """
     - float32 uint8 int8 uint16 int16 int32 int64 - bool float16 float64 uint32 uint64 - - bfloat16
 """
 DTYPES = {i: d for i, d in enumerate(_DTYPES.split()) if d != "-"}
-"""Names of ONNX's types of elements, of those that programs here have."""
+"""Names of the ONNX element types that relascope supports."""
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """Where a node of an ONNX model comes from: the path of the framework's module, where the
-    exporter wrote it, the operator, with its domain where that is not ONNX's own, and the name that
-    the file gives it."""
+    """Where a node of an ONNX model comes from: the path of the framework's module, if the
+    exporter wrote it, the operator, with its domain if that is not ONNX's own, and its name in the
+    file."""
 
     scope: str
     operator: str
@@ -117,7 +116,7 @@ class OnnxModel:
         model: the ModelProto; the name of a node is its place in `nodes`, as text.
         given: the ModelProto as its file has it, with its external data.
         opset: of ONNX's own operators.
-        inputs: (name, type); in `model` they bear these names, in the file those of `names`.
+        inputs: (name, type), with the names in `model`.
         names: of the inputs in the file.
         weights: values of the tensors that are arguments of the program, by name.
         outputs: types of what it returns.
@@ -138,46 +137,45 @@ class OnnxModel:
     notes: tuple[str, ...]
 
     def check_results(self, index: int, found: Iterable[TensorType | str | None]) -> None:
-        """Check (kind "operator") what an importer makes of a node, by its index, against the types
-        that ONNX gives it: None is a type that is not known yet, text what is no static tensor."""
+        """Check (kind "operator") the types that an importer gives the results of a node, by its
+        index, against ONNX's. None is a type not known yet, text is not a static tensor."""
         node = self.model.graph.node[index]
         for kind, name in zip(found, node.output, strict=False):
             wanted = self.types.get(name)
             if name and kind is not None and wanted is not None and kind != wanted:
-                message = f"TVM's importer makes {kind} of this {node.op_type}, and ONNX {wanted}."
+                message = f"TVM's importer gives this {node.op_type} type {kind}, ONNX {wanted}."
                 raise EngineError("operator", message, self.nodes[index].where)
 
     def check_outputs(self, found: tuple[TensorType, ...], path: str) -> None:
-        """Check (kind "operator") what an importer makes against the outputs that ONNX gives the
-        model."""
+        """Check (kind "operator") the outputs of an importer's program against ONNX's."""
         if found != self.outputs:
             ours, theirs = (", ".join(map(str, types)) for types in (found, self.outputs))
-            message = f"TVM's importer makes a model of {ours}, and ONNX of {theirs}."
+            message = f"TVM's importer gives the model the outputs {ours}, ONNX {theirs}."
             raise EngineError("operator", message, path)
 
 
 def importing(what: str, where: str) -> AbstractContextManager[None]:
-    """Say (kind "operator") that TVM's importer does not take something, whatever it raises."""
+    """Report (kind "operator") that TVM's importer fails on something, whatever it raises."""
 
     def report(wrong: Exception) -> EngineError:
         said = (lines_of(wrong) or [type(wrong).__name__])[-1][:300].rstrip(". ")
-        return EngineError("operator", f"TVM's importer does not take {what}: {said}.", where)
+        return EngineError("operator", f"TVM's importer fails on {what}: {said}.", where)
 
     return reporting(report)
 
 
 def read_onnx(path: Path) -> ModelProto:
-    """The model of a file, with its external data; refused (kind "file") where it is none, or for
-    what it declares."""
+    """The model of a file, with its external data. Refuses (kind "file") a file that is not a
+    model, or declares what it may not."""
     data, packed = onnx_parts(path)
     model = ModelProto()
-    message = f"{path.name} is not opened: it is no ONNX model, or cut short."
+    message = f"Cannot open {path.name}: it is not an ONNX model, or it is truncated."
     # protobuf has an error class for each of its implementations.
-    with reporting(lambda wrong: EngineError("file", message, path.name, "Write it again.")):
+    with reporting(lambda wrong: EngineError("file", message, path.name, "Save it again.")):
         model.ParseFromString(data)
     if not model.HasField("graph") or not model.graph.output:
-        message = f"{path.name} is not opened: it has no graph with an output."
-        raise EngineError("file", message, path.name, "Write it again.")
+        message = f"Cannot open {path.name}: it has no graph with an output."
+        raise EngineError("file", message, path.name, "Save it again.")
     for graph in _graphs(model.graph, *model.functions):
         if len(graph.node) > _MOST_NODES:
             raise _refused(path.name, f"it has more than {_MOST_NODES:,} nodes")
@@ -193,12 +191,12 @@ def read_onnx(path: Path) -> ModelProto:
 
 
 def _refused(name: str, why: str, where: str = "") -> EngineError:
-    return EngineError("file", f"{name} is not opened: {why}.", where or name, _HINT)
+    return EngineError("file", f"{name} was refused: {why}.", where or name, _HINT)
 
 
 def _graphs(*outer: Any) -> Iterator[Any]:
-    """Graphs and functions, and the graphs in their nodes. No more than 50 are in one another,
-    because protobuf reads no more than 100 messages that are."""
+    """Graphs and functions, and the graphs in their nodes: at most 50 deep, because protobuf reads
+    at most 100 nested messages."""
     for graph in outer:
         yield graph
         for node in graph.node:
@@ -206,30 +204,29 @@ def _graphs(*outer: Any) -> Iterator[Any]:
 
 
 def _load(tensor: TensorProto, path: Path, packed: Mapping[str, bytes]) -> None:
-    """Check what a tensor declares, and read its data from a file in the model's folder, or of
-    those packed with the model in one archive."""
+    """Check what a tensor declares, and read its data from a file in the model's folder, or from
+    one packed with the model."""
     where = f"{path.name}: {tensor.name[:200]}"
     if min(tensor.dims, default=0) < 0 or math.prod(tensor.dims) > _MOST_ELEMENTS:
         shape = "x".join(map(str, tensor.dims))[:200]
-        raise _refused(path.name, f"a tensor in it has the shape {shape}", where)
+        raise _refused(path.name, f"a tensor in it has the bad shape {shape}", where)
     if tensor.data_location != tensor.EXTERNAL:
         return
     place = next((e.value for e in tensor.external_data if e.key == "location"), "")
     if place and place not in packed and not (path.parent / place).exists():
-        message = f"{path.name} has its weights in another file, {place[:200]!r}, which is not in"
-        message += " its folder."
+        message = f"{path.name} needs the weights in {place[:200]!r}, which is not in its folder."
         hint = "Put both into one folder and open it there, or save it with the weights inside."
         raise EngineError("file", message, where, hint)
-    why = f"its data is to be read from {place[:200]!r}: "
+    why = f"its data cannot be read from {place[:200]!r}: "
     with reporting(lambda e: _refused(path.name, why + _on_a_line(e).rstrip("."), where)):
         if place in packed:
             about = ExternalDataInfo(tensor)
             start, length = about.offset or 0, about.length
             tensor.raw_data = packed[place][start : None if length is None else start + length]
             tensor.data_location = tensor.DEFAULT
-        else:  # where it lies outside the folder, or in a link, ONNX refuses it
+        else:  # ONNX refuses links, and files outside the folder
             load_external_data_for_tensor(tensor, str(path.parent))
-        to_array(tensor)  # which all of its bytes are needed for
+        to_array(tensor)  # this needs all of its bytes
 
 
 def _on_a_line(wrong: Exception) -> str:
@@ -239,16 +236,15 @@ def _on_a_line(wrong: Exception) -> str:
 def prepare(
     given: ModelProto, known: Collection[str], ir: str, name: str, types: _Inputs = ()
 ) -> OnnxModel:
-    """Make a model plain for an importer (`ir`, for people), which has the `known` operators of
-    ONNX's own domain. Types of the inputs, by name or in their order, are for a file that leaves
-    sizes open. Raises an EngineError of kind "file", "operator" (which names all that are not
-    known, with counts) or "input"."""
+    """Simplify a model for the importer of `ir`, which has the `known` operators of ONNX's own
+    domain. Types of the inputs, by name or in order, are for a file that leaves sizes open. Raises
+    an EngineError of kind "file", "operator" (naming all unknown ones, with counts) or "input"."""
     opset = _opset(given, name)
     model = _without_own_functions(given, name)
     _check_order(model.graph, name)
     names, inputs = _fix_inputs(model, name, types)
     _scopes(model)
-    _check_known(model, known, ir, later=True)  # before types are sought, which fails over others
+    _check_known(model, known, ir, later=True)  # first, because type inference fails on others
     types_of = _fold(model, name)
     model, changed = _without_functions(model, known, ir, types_of)
     if _rewrite(model, types_of) or changed:
@@ -264,7 +260,7 @@ def prepare(
         node.name = str(index)
         del node.metadata_props[:]
     outputs = tuple(_static(types_of.get(o.name), o.name) for o in model.graph.output)
-    notes = (f"An ONNX model of operator set {opset}, written by {_producer(given)}.",)
+    notes = (f"An ONNX model with operator set {opset}, written by {_producer(given)}.",)
     return OnnxModel(
         model, given, opset, inputs, names, weights, outputs, types_of, tuple(nodes), notes
     )
@@ -272,23 +268,23 @@ def prepare(
 
 def _producer(model: ModelProto) -> str:
     said = f"{model.producer_name} {model.producer_version}".strip()
-    return said[:100] if said.isprintable() and said else "an exporter that does not say its name"
+    return said[:100] if said.isprintable() and said else "an unnamed exporter"
 
 
 def _opset(model: ModelProto, name: str) -> int:
     own = [o.version for o in model.opset_import if o.domain in _OWN]
     if len(own) != 1:
-        raise _refused(name, "it does not say which operator set it is of")
+        raise _refused(name, "it does not declare one version of ONNX's operator set")
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= own[0] <= newest:
-        message = f"{name} is of operator set {own[0]}, and {OLDEST} to {newest} are opened."
+        message = f"{name} has operator set {own[0]}; relascope opens {OLDEST} to {newest}."
         hint = "Export it again, or convert it: onnx.version_converter.convert_version(model, 18)."
         raise EngineError("file", message, name, hint)
     return int(own[0])
 
 
 def _without_own_functions(given: ModelProto, name: str) -> ModelProto:
-    """A copy with the file's own functions written out, and one name for ONNX's own domain."""
+    """A copy with the file's own functions inlined, and one name for ONNX's own domain."""
     bodies = {(f.domain, f.name): f for f in given.functions}
     sizes: dict[tuple[str, str], int] = {}
 
@@ -302,7 +298,7 @@ def _without_own_functions(given: ModelProto, name: str) -> ModelProto:
                 sizes[called] = size(bodies[called], (*outer, called))
             count += 1 + sizes.get(called, 0)
         if count > _MOST_NODES:
-            raise _refused(name, f"its functions are more than {_MOST_NODES:,} nodes")
+            raise _refused(name, f"its functions expand to more than {_MOST_NODES:,} nodes")
         return count
 
     try:
@@ -312,8 +308,8 @@ def _without_own_functions(given: ModelProto, name: str) -> ModelProto:
         model: ModelProto = inline(given)
     except (EngineError, MemoryError):
         raise
-    except Exception as wrong:  # ONNX's own raises what it likes
-        why = f"its functions cannot be written out: {lines_of(wrong)[-1][:200]}"
+    except Exception as wrong:  # ONNX raises anything
+        why = f"its functions cannot be inlined: {lines_of(wrong)[-1][:200]}"
         raise _refused(name, why) from wrong
     for one in (*model.opset_import, *(n for g in _graphs(model.graph) for n in g.node)):
         one.domain = "" if one.domain in _OWN else one.domain
@@ -321,28 +317,28 @@ def _without_own_functions(given: ModelProto, name: str) -> ModelProto:
 
 
 def _check_order(graph: GraphProto, name: str, outer: Collection[str] = ()) -> None:
-    """Nodes stand after those that they read, and no name is given twice."""
+    """Check that nodes follow those that they read, and that no name is defined twice."""
     seen = {*outer, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
     for node in graph.node:
         where = f"{name}: {node.op_type} {node.name}"[:300]
         if missing := [i for i in node.input if i and i not in seen]:
-            why = f"{node.op_type} reads {missing[0][:100]!r}, which nothing before it makes"
+            why = f"{node.op_type} reads {missing[0][:100]!r}, which nothing before it computes"
             raise _refused(name, why, where)
         for inner in inner_graphs(node):
             _check_order(inner, name, seen)
         for made in filter(None, node.output):
             if made in seen:
-                raise _refused(name, f"{made[:100]!r} is made twice", where)
+                raise _refused(name, f"{made[:100]!r} is defined twice", where)
             seen.add(made)
     if missing := [o.name for o in graph.output if o.name not in seen]:
-        raise _refused(name, f"nothing makes its output {missing[0][:100]!r}")
+        raise _refused(name, f"nothing computes its output {missing[0][:100]!r}")
 
 
 def _without_functions(
     model: ModelProto, known: Collection[str], ir: str, types: Types
 ) -> tuple[ModelProto, bool]:
-    """Operators that the importer does not have, or has wrong, written as others, where ONNX
-    defines them so; and whether there are any."""
+    """Replace operators that the importer lacks or computes wrongly by others, if ONNX defines
+    them so; also returns whether there are any."""
     changed = False
     for _ in range(4):
         wanted = {
@@ -354,7 +350,7 @@ def _without_functions(
             break
         try:
             found = onnx.inliner.inline_selected_functions(model, list(wanted), False, True)
-        except Exception:  # ONNX's own raises what it likes: then they are named as not known
+        except Exception:  # ONNX raises anything; `_check_known` then names them
             break
         if found.graph == model.graph:
             break
@@ -368,7 +364,7 @@ def _is_function(node: NodeProto, model: ModelProto) -> bool:
     try:
         version = versions.get(node.domain, versions[""])
         schema: Any = onnx.defs.get_schema(node.op_type, version, node.domain)
-    except Exception:  # SchemaError, which has no stable place
+    except Exception:  # SchemaError, whose module differs by version
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -378,8 +374,8 @@ def _has(node: NodeProto, known: Collection[str]) -> bool:
 
 
 def _check_known(model: ModelProto, known: Collection[str], ir: str, later: bool = False) -> None:
-    """Name all operators that the importer does not have; not those, `later`, that may still be
-    computed here or written as others."""
+    """Refuse operators that the importer does not have, naming all; if `later`, not those that may
+    still be computed here or inlined."""
     strange = [
         node
         for graph in _graphs(model.graph)
@@ -390,7 +386,7 @@ def _check_known(model: ModelProto, known: Collection[str], ir: str, later: bool
     counts = Counter(_node_of(node).operator for node in strange)
     if counts:
         most = counts.most_common(1)[0][0]
-        message = f"TVM's importer of ONNX for {ir.title()} does not have: {_listed(counts)}."
+        message = f"TVM's ONNX importer for {ir.title()} does not support {_listed(counts)}."
         where = next(n.where for n in map(_node_of, strange) if n.operator == most)
         raise EngineError("operator", message, where)
 
@@ -412,12 +408,12 @@ def _forms(model: ModelProto, types: Types) -> Iterator[Form]:
 
 
 def _version(model: ModelProto) -> int:
-    """Of ONNX's own operators."""
+    """The version of ONNX's own operators."""
     return next(int(o.version) for o in model.opset_import if not o.domain)
 
 
 def _rewrite(model: ModelProto, types: Types) -> bool:
-    """Write operators that importers make wrong as others, where that is known; whether any."""
+    """Replace operators that importers compute wrongly, if known how; returns whether any."""
     prefix = "_"
     while any(o.startswith(prefix) for n in model.graph.node for o in n.output):
         prefix += "_"
@@ -434,17 +430,17 @@ def _rewrite(model: ModelProto, types: Types) -> bool:
 
 
 def _check_forms(model: ModelProto, types: Types, ir: str) -> None:
-    """Refuse what TVM's importer makes wrong, all of it at once, and what has no elements."""
+    """Refuse what TVM's importer computes wrongly, naming all, and results without elements."""
     strange = [(what, form.node) for form in _forms(model, types) if (what := refused(ir, form))]
     if strange:
         listed = _listed(Counter(what for what, _ in strange))
-        message = f"TVM's importer of ONNX for {ir.title()} makes something else of {listed}."
+        message = f"TVM's ONNX importer for {ir.title()} computes wrongly: {listed}."
         raise EngineError("operator", message, _node_of(strange[0][1]).where)
     for node in model.graph.node:
         made = next((t for o in node.output if (t := types.get(o)) and 0 in t.shape), None)
         if made and node.op_type != "Constant":
-            message = f"This {node.op_type} makes {made}, and a tensor without elements (a"
-            message += " dimension of 0) cannot be built."
+            message = f"This {node.op_type} returns {made}; relascope cannot build a tensor "
+            message += "without elements (a dimension of 0)."
             raise EngineError("operator", message, _node_of(node).where)
 
 
@@ -456,19 +452,19 @@ def _check_at_import(model: ModelProto) -> None:
         for read in _decides(node):
             if read not in made:
                 whose = f"the input {read!r}" if read in given else "values of its inputs"
-                message = f"What {node.op_type} makes has a shape that {whose} decides."
-                hint = "Programs here have static shapes: make it a constant of the model."
+                message = f"The result of {node.op_type} has a shape that depends on {whose}."
+                hint = "Shapes must be static: make it a constant of the model."
                 raise EngineError("operator", message, _node_of(node).where, hint)
 
 
 def _decides(node: NodeProto) -> list[str]:
-    """The inputs of a node that are to be known at import."""
+    """The inputs of a node that must be known at import."""
     places = AT_IMPORT.get(node.op_type, ())
     return [node.input[p] for p in places if p < len(node.input) and node.input[p]]
 
 
 def _fix_inputs(model: ModelProto, name: str, types: _Inputs) -> tuple[tuple[str, ...], _Inputs]:
-    """Give the inputs names and sizes; their names in the file, and what they are now."""
+    """Give the inputs plain names and fixed sizes; returns their names in the file, and both."""
     held = {t.name for t in model.graph.initializer}
     values = [i for i in model.graph.input if i.name not in held]
     del model.graph.input[:]
@@ -511,11 +507,11 @@ def _input_type(
     new, kind = value.name, value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         what = value.type.WhichOneof("value") or "nothing"
-        message = f"The input {new} is a {what.removesuffix('_type')}, and no tensor."
+        message = f"The input {new} is a {what.removesuffix('_type')}, not a tensor."
         raise EngineError("operator", message, new)
     dtype = DTYPES.get(kind.elem_type, "")
     if not dtype:
-        message = f"The input {new} has elements of a type that programs here do not have."
+        message = f"relascope does not support the element type of the input {new}."
         raise EngineError("operator", message, new)
     dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
     spelled = "x".join(str(d.dim_value or d.dim_param or "?") for d in kind.shape.dim)
@@ -529,10 +525,10 @@ def _input_type(
     sizes = [d for d in dims if d is not None]
     if not kind.HasField("shape") or len(sizes) < len(dims):
         message = f"The file leaves sizes of the input {new} open: {spelled or 'all'}."
-        hint = f"Give one type an input ({listed}), such as {new}=1x14:{dtype}."
+        hint = f"Give a type for each input ({listed}), such as {new}=1x14:{dtype}."
         raise EngineError("input", message, listed, hint)
     if math.prod(sizes) > _MOST_ELEMENTS or min(sizes, default=1) < 0:
-        raise _refused(name, f"its input {new} has the shape {spelled[:200]}", new)
+        raise _refused(name, f"its input {new} has the bad shape {spelled[:200]}", new)
     if 0 in sizes:
         message = "A tensor without elements (a dimension of 0) cannot be imported."
         raise EngineError("operator", message, new)
@@ -562,12 +558,12 @@ def _node_of(node: NodeProto) -> OnnxNode:
 
 
 def _fold(model: ModelProto, name: str) -> dict[str, TensorType]:
-    """The types of all tensors, once what only computes shapes is gone from a model."""
+    """Compute what only computes shapes in a model; returns the types of all tensors."""
     types: dict[str, TensorType] = {}
     for _ in range(12):
-        with reporting(lambda e: _refused(name, f"its shapes do not fit: {_on_a_line(e)}")):
+        with reporting(lambda e: _refused(name, f"its shapes do not match: {_on_a_line(e)}")):
             inferred = onnx.shape_inference.infer_shapes(model)
-        # Not from the file: what it says of shapes may be for other inputs.
+        # Inferred, not from the file, whose shapes may be for other inputs.
         graph = inferred.graph
         values = (*graph.value_info, *graph.output, *graph.input)
         types = {v.name: t for v in values if (t := _type(v)) is not None}
@@ -581,7 +577,7 @@ def _fold(model: ModelProto, name: str) -> dict[str, TensorType]:
 
 
 def _plain_casts(graph: GraphProto, types: Types) -> None:
-    """Write a cast to another tensor's type as one to that type, which reads nothing of it."""
+    """Turn each CastLike into a Cast, which does not read the other tensor."""
     kinds = {d: i for i, d in DTYPES.items()}
     for node in graph.node:
         like = types.get(node.input[1]) if _has(node, ("CastLike",)) else None
@@ -602,8 +598,8 @@ def _type(value: ValueInfoProto) -> TensorType | None:
 
 
 def _fold_once(model: ModelProto, types: Types, name: str) -> bool:
-    """Compute what reads small constants alone, and take the side of an if that such a one
-    chooses; whether there is any."""
+    """Compute what reads only small constants, and replace an If by the branch that such a
+    constant chooses; returns whether there is any."""
     graph, opset = model.graph, _version(model)
     small = [t for t in graph.initializer if math.prod(t.dims) <= _FOLDED]
     values = {t.name: to_array(t) for t in small if t.data_type in DTYPES}
@@ -640,12 +636,12 @@ def _read(graph: GraphProto) -> set[str]:
 def _computed(
     node: NodeProto, values: Mapping[str, np.ndarray], types: Types, opset: int, name: str
 ) -> list[np.ndarray] | None:
-    """What a node makes of values; None where they are not all known, or it makes much of them, or
-    ONNX's reference does not take it, of which the importer says what is wrong."""
+    """The results of a node; None if its inputs are not all known, its results are large, or
+    ONNX's reference fails, after which the importer says what is wrong."""
     inputs = {i: values.get(i) for i in node.input if i}
     if node.op_type in ("Shape", "Size") and (kind := types.get(node.input[0])):
         sizes = tuple(map(int, kind.shape))
-        inputs = {node.input[0]: np.broadcast_to(np.float32(0), sizes)}  # of which no value is read
+        inputs = {node.input[0]: np.broadcast_to(np.float32(0), sizes)}  # no value is read
     elif all(v is not None for v in inputs.values()):
         try:
             count = _elements(node, [values[i] for i in node.input if i])
@@ -664,38 +660,38 @@ def _computed(
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             made = ReferenceEvaluator(alone, {"": opset}).run(None, inputs)
-    except Exception:  # it raises what it likes
+    except Exception:  # it raises anything
         return None
     arrays = [np.asarray(v) for v in made]
     return None if any(v.dtype == object or v.size > _FOLDED for v in arrays) else arrays
 
 
 def _elements(node: NodeProto, inputs: list[np.ndarray]) -> int:
-    """How many elements a node makes of constants, where inference may not tell; 0 where it does. A
-    ValueError continues a sentence about a node that can make none so."""
+    """How many elements a node computes from constants, where inference may not tell; else 0. The
+    text of a ValueError continues a sentence about the node."""
     count = 0
     if node.op_type == "Range":
         if any(v.size != 1 for v in inputs):
-            raise ValueError("counts between what are no single numbers")
+            raise ValueError("counts between values that are not single numbers")
         start, limit, delta = (v.reshape(-1)[0].item() for v in inputs)
         if not (math.isfinite(start) and math.isfinite(limit) and delta and math.isfinite(delta)):
-            raise ValueError(f"counts from {start} to {limit} by {delta}, which does not end")
+            raise ValueError(f"counts from {start} to {limit} by {delta}, which never ends")
         count = max(0, math.ceil((limit - start) / delta))
     elif node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         sizes = [int(s) for s in inputs[-1].reshape(-1).tolist()]
         if min(sizes, default=0) < 0:
-            raise ValueError(f"has a size below 0 among {sizes}"[:200])
+            raise ValueError(f"has a negative size among {sizes}"[:200])
         if node.op_type == "ConstantOfShape":
             count = math.prod(sizes)
         else:
             count = math.prod(max(1, s) for s in sizes) * inputs[0].size
     if count > _MOST_CONSTANT:
-        raise ValueError(f"makes a constant of {count:,} elements, of {_MOST_CONSTANT:,} at most")
+        raise ValueError(f"makes a constant of {count:,} elements; the limit is {_MOST_CONSTANT:,}")
     return count
 
 
 def _check_sizes(model: ModelProto, types: Types, name: str) -> None:
-    """Refuse tensors, and constants that TVM would compute of small ones, of too many elements."""
+    """Refuse too large tensors, and too large constants that TVM would compute from small ones."""
     fixed = {t.name for t in model.graph.initializer if math.prod(t.dims) <= _FOLDED} | {""}
     for node in model.graph.node:
         computed = fixed.issuperset(node.input)
@@ -704,20 +700,20 @@ def _check_sizes(model: ModelProto, types: Types, name: str) -> None:
         for kind in filter(None, map(types.get, node.output)):
             if math.prod(map(int, kind.shape)) > most:
                 what = "a constant" if computed else "a tensor"
-                why = f"its {node.op_type} makes {what} of {kind}, of more than {most:,} elements"
+                why = f"its {node.op_type} makes {what} of {kind}; the limit is {most:,} elements"
                 raise _refused(name, why, _node_of(node).where)
 
 
 def _static(kind: TensorType | None, of: str) -> TensorType:
     if kind is None:
-        message = f"The output {of!r} has a shape that depends on values, or is no tensor."
-        hint = "Programs here have static shapes."
+        message = f"The output {of!r} has a shape that depends on values, or is not a tensor."
+        hint = "Shapes must be static."
         raise EngineError("operator", message, of, hint)
     return kind
 
 
 def _weights(model: ModelProto) -> dict[str, np.ndarray]:
-    """The floating tensors that stay arguments; all others become constants."""
+    """The floating-point tensors that stay arguments; all others become constants."""
     graph = model.graph
     decided = {i for node in graph.node for i in _decides(node)}
     read = _read(graph)
@@ -726,8 +722,8 @@ def _weights(model: ModelProto) -> dict[str, np.ndarray]:
     for tensor in tensors:
         one = tensor.name
         if tensor.data_type not in DTYPES:
-            message = f"The tensor {one[:100]!r} has elements of a type that programs here"
-            raise EngineError("operator", f"{message} do not have.", one[:100])
+            message = f"relascope does not support the element type of the tensor {one[:100]!r}."
+            raise EngineError("operator", message, one[:100])
         floating, value = DTYPES[tensor.data_type].startswith("float"), to_array(tensor)
         if floating and tensor.dims and one not in decided and 0 not in tensor.dims:
             weights[one] = value

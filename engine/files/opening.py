@@ -1,4 +1,4 @@
-"""Opening a file takes no more time and memory than such a file should, and ends in a sentence."""
+"""Limits of the time and memory for opening a file; every failure is one sentence."""
 
 import os
 import resource
@@ -20,11 +20,11 @@ SECONDS, MEMORY = "RELASCOPE_OPEN_SECONDS", "RELASCOPE_OPEN_MEMORY"
 
 @contextmanager
 def opening(path: Path, *about: object, size: int | None = None) -> Iterator[None]:
-    """Read and first run a file within limits; whatever is raised meanwhile is an EngineError of
-    kind "file". By itself a file has 7 s and 1 GiB, and more as it, or what is no file of a size in
-    bytes, is larger; `about` tells this opening from others. `engine.supervisor` watches both from
-    outside. Inside, RLIMIT_DATA makes an allocation fail that would pass the limit at once
-    (RLIMIT_AS would count what threads and libraries reserve, too)."""
+    """Read and first run a file within limits; any other exception becomes an EngineError of kind
+    "file". The limits are 7 s and 1 GiB, and more for a larger file, or a larger `size` in bytes of
+    what is not a file; `about` tells this opening from others. `engine.supervisor` watches both
+    from outside. Inside, RLIMIT_DATA makes an allocation beyond the limit fail at once (RLIMIT_AS
+    would also count what threads and libraries reserve)."""
     sandbox.require(path.name)
     has = _bytes(path) if size is None else size
     seconds = float(os.environ.get(SECONDS) or max(7, 5 + has / (20 * MIB)))
@@ -34,7 +34,7 @@ def opening(path: Path, *about: object, size: int | None = None) -> Iterator[Non
     watched = limited(what, path.name, "file", *about, **most)
     with watched, _soft(memory, seconds):
         cannot = f"{path.name} cannot be opened: "
-        hint = f"Limits are {seconds:.0f} s and {memory // MIB:,} MiB ({SECONDS}, {MEMORY})."
+        hint = f"The limits are {seconds:.0f} s ({SECONDS}) and {memory // MIB:,} MiB ({MEMORY})."
         with reporting(lambda e: EngineError("file", f"{cannot}{plainly(e)}.", path.name, hint)):
             yield
 
@@ -47,11 +47,11 @@ def _bytes(path: Path) -> int:
 
 @contextmanager
 def _soft(memory: int, seconds: float) -> Iterator[None]:
-    """Limits of this process for a while; they can be lifted again, being soft ones."""
+    """Limit this process for a while, by soft limits, which can be lifted again."""
     used = sum(os.times()[:2])
     cores = os.cpu_count() or 1
     wanted = {
-        # Where nobody watches the time, the processor's ends it.
+        # Ends it if nobody watches the clock.
         resource.RLIMIT_CPU: int(used + 3 * cores * seconds) + 1,
         resource.RLIMIT_FSIZE: 64 * MIB,
     }

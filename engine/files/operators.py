@@ -1,4 +1,4 @@
-"""Operators that a file may use: those on tensors, numbers, lists and texts, and no others."""
+"""Operators that a file may use: only those on tensors, numbers, lists and texts."""
 
 import re
 from functools import cache
@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 UNPACKED = (
-    "Give the model as it was before torch.ao.quantization, or quantized dynamically to int8 "
-    "(quantize_dynamic), live or as a trace."
+    "Open the model as it was before torch.ao.quantization, or quantize it dynamically to int8 "
+    "(quantize_dynamic), as a module or a trace."
 )
-"""What to do where a model computes with other `quantized::` operators than these."""
+"""What to do if a model uses `quantized::` operators other than these."""
 DYNAMIC_INT8 = (
     "quantized::linear_dynamic",
     "quantized::linear_relu_dynamic",
@@ -54,5 +54,5 @@ def allowed(kind: str) -> bool:
 
 
 def schemas(kind: str) -> tuple[Any, ...]:
-    """How an operator may be called; nothing where PyTorch has none of that name."""
+    """The schemas of an operator; none if PyTorch has no operator of that name."""
     return tuple(torch._C._jit_get_schemas_for_operator(kind))

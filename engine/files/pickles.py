@@ -1,7 +1,7 @@
-"""The skeleton of a pickle of TorchScript: lists, numbers, texts, and stand-ins for the rest.
+"""The skeleton of a TorchScript pickle: lists, numbers, texts, and stand-ins for the rest.
 
-torch's reader in C++ is what reads such a pickle in the end. This one, with harmless stand-ins for
-the few names that have a place there, says beforehand whether there are others.
+In the end torch's C++ reader reads such a pickle. This one checks before, with harmless stand-ins
+for the few allowed names, that it has no others.
 """
 
 import io
@@ -49,34 +49,34 @@ class LinearPackedParamsBase:
             case (_Weight((rows, _)), None | TensorType((_,), "float32") as bias):
                 if bias is None or bias.shape[0] == rows:
                     return
-        raise pickle.UnpicklingError("packed weights are none of quantize_dynamic's int8")
+        raise pickle.UnpicklingError("its packed weights are not int8 weights of quantize_dynamic")
 
 
 class CellParamsBase:
-    """Stands for the packed weights of a recurrent network's cell, with their biases once more."""
+    """Stands for the packed weights of a recurrent cell, with a copy of their biases."""
 
     def __setstate__(self, state: Any) -> None:
         match state:
             case ("quantized_dynamic", [TensorType(), TensorType()], [], [0 | 1], [one, other]):
                 if type(one) is type(other) is LinearPackedParamsBase:
                     return
-        raise pickle.UnpicklingError("a packed cell is none of quantize_dynamic's int8")
+        raise pickle.UnpicklingError("its packed cell has no int8 weights of quantize_dynamic")
 
 
 def skeleton(archive: Archive, member: str) -> tuple[Any, list[Any]]:
-    """What a pickle holds, and each list, tuple, dict and object in it. Refused (kind "file") where
-    it is none, names what has no place there, or has a tensor that is larger than its member."""
+    """The value of a pickle, and each list, tuple, dict and object in it. Refuses (kind "file")
+    what is not a pickle, has a name that is not allowed, or a tensor larger than its member."""
     try:
         made = _Skeleton(archive, member).load()
     except (pickle.UnpicklingError, ArithmeticError, LookupError, MemoryError, RecursionError) as e:
         hint = UNPACKED if "quantize" in str(e) else ""
-        raise archive.refused(member, f"is not read: {plainly(e)}", hint) from e
+        raise archive.refused(member, f"cannot be read: {plainly(e)}", hint) from e
     except (ValueError, TypeError, EOFError, AttributeError, ImportError) as e:
-        raise archive.refused(member, f"is no pickle of TorchScript: {plainly(e)}") from e
+        raise archive.refused(member, f"is not a TorchScript pickle: {plainly(e)}") from e
     if (parts := _nested(made)) is None:
         raise archive.refused(member, f"nests values more than {_DEEPEST} deep")
     if any(isinstance(p, _Weight) for p in parts):
-        raise archive.refused(member, "has a quantized tensor beside packed weights", UNPACKED)
+        raise archive.refused(member, "has a quantized tensor outside packed weights", UNPACKED)
     return made, parts
 
 
@@ -86,22 +86,22 @@ class _Skeleton(pickle.Unpickler):
         self.archive, self.member = archive, member
 
     def find_class(self, module: str, name: str) -> Any:
-        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle parts them
+        whole = f"{module}.{name}"  # torch joins the two, wherever a pickle splits them
         if whole in _KNOWN:
             return _KNOWN[whole]
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         if whole.startswith("__torch__.") and not whole.startswith("__torch__.torch.classes"):
-            return type("_Object", (_Object,), {})  # nobody else's, so that a pickle spoils none
-        raise self.archive.refused(self.member, f"names {module}.{name}, which has no place there")
+            return type("_Object", (_Object,), {})  # a new one, so that a pickle changes no other
+        raise self.archive.refused(self.member, f"names {module}.{name}, which is not allowed")
 
     def persistent_load(self, pid: Any) -> str:
         _, dtype, key, _, numel = pid
         folder = self.member.removesuffix(".pkl")
-        # Values of recorded inputs are not kept; torch reads shapes alone.
+        # Recorded inputs have no values in the file; torch reads only shapes.
         if folder != "traced_inputs":
             has = self.archive.sizes.get(f"{folder}/{key}", 0)
-            # torch takes a number for a dtype, too.
+            # torch also accepts a number as a dtype.
             if dtype not in _STORAGES.values() or not 0 <= numel * _ITEM.get(dtype, 2) <= has:
                 said = f"has a tensor of {numel} values of {dtype} in a member of {has} bytes"
                 raise self.archive.refused(self.member, said)
@@ -110,9 +110,9 @@ class _Skeleton(pickle.Unpickler):
 
 def _tensor(dtype: str, offset: int, shape: tuple[int, ...], *rest: Any) -> TensorType:
     if not all(type(d) is int and d >= 0 for d in shape):
-        raise pickle.UnpicklingError(f"a tensor's sizes are {list(shape)}")
+        raise pickle.UnpicklingError(f"a tensor has the sizes {list(shape)}")
     if dtype == "qint8":
-        raise pickle.UnpicklingError("a tensor is quantized, and does not say how")
+        raise pickle.UnpicklingError("a tensor is quantized without saying how")
     return TensorType(tuple(shape), dtype)
 
 
@@ -126,7 +126,7 @@ def _weight(dtype: str, offset: int, shape: Any, strides: Any, form: Any, *rest:
         case _:
             known = False
     if not (known and dtype == "qint8" and min(shape) > 0 and strides == (columns, 1)):
-        raise pickle.UnpicklingError("a tensor is quantized otherwise than by quantize_dynamic")
+        raise pickle.UnpicklingError("a tensor is quantized, but not by quantize_dynamic")
     return _Weight(shape)
 
 
@@ -135,7 +135,7 @@ PACKED = {
     "__torch__.torch.classes.quantized.LinearPackedParamsBase": LinearPackedParamsBase,
     "__torch__.torch.classes.rnn.CellParamsBase": CellParamsBase,
 }
-"""Classes of PyTorch's own of which objects may be in a trace."""
+"""PyTorch's own classes whose objects a trace may contain."""
 _KNOWN: dict[str, Any] = {
     "torch.jit._pickle.restore_type_tag": lambda value, tag: value,
     "torch._utils._rebuild_tensor_v2": _tensor,
@@ -151,8 +151,8 @@ _KNOWN: dict[str, Any] = {
 
 
 def _nested(value: Any) -> list[Any] | None:
-    """Each list, tuple, dict and object in a value, once, the outermost first; None where they are
-    too deep for functions that call themselves."""
+    """Each list, tuple, dict and object in a value, once, the outermost first; None if they nest
+    too deeply for recursive functions."""
     found: list[Any] = []
     level, seen = [value], set()
     for _ in range(_DEEPEST):

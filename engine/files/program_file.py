@@ -1,6 +1,6 @@
 """A program's file, taken apart: its text or JSON, and the parameters that came with it.
 
-An archive of tar holds both: TVM's Model Library Format, or the two files in one.
+A tar archive holds both: TVM's Model Library Format, or the two files in one.
 """
 
 import re
@@ -41,7 +41,7 @@ def is_onnx_file(path: Path) -> bool:
 
 
 def onnx_parts(path: Path) -> tuple[bytes, dict[str, bytes]]:
-    """An ONNX model's bytes, and by name those of the files that are packed with it."""
+    """An ONNX model's bytes, and those of the files packed with it, by name."""
     kind = format_of(path)
     if kind is None or kind.name != "tar":
         return path.read_bytes(), {}
@@ -50,8 +50,8 @@ def onnx_parts(path: Path) -> tuple[bytes, dict[str, bytes]]:
 
 
 def taken_apart(path: Path) -> Pieces:
-    """A program's file, not read further; refused (kind "file") where it holds no program, or more
-    than one, or is too large."""
+    """The pieces of a program's file, unparsed. Refuses (kind "file") a file that has no program,
+    or more than one, or is too large."""
     kind = format_of(path)
     if kind is None or kind.name in ("library", "params", "recording"):
         raise _no_program(path.name, kind.name if kind else "")
@@ -65,17 +65,17 @@ def taken_apart(path: Path) -> Pieces:
             params |= read_params(data, name)
         elif inner is not None and inner.name in _ORDER and Path(name).name != "metadata.json":
             programs.setdefault(inner.name, []).append((name, data))
-    for kind_name in _ORDER:  # beside its module the Model Library Format has kernels as TVMScript
+    for kind_name in _ORDER:  # the Model Library Format also has kernels as TVMScript
         if found := programs.get(kind_name):
             if len(found) > 1:
                 message = f"{path.name} holds {len(found)} programs."
-                raise EngineError("file", message, found[1][0], "Leave one in it.")
+                raise EngineError("file", message, found[1][0], "Keep only one.")
             return Pieces(kind_name, _decoded(*found[0]), params)
     raise _no_program(path.name, "params" if params else "")
 
 
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Plain files of an archive, which is not packed, so that none is larger than it."""
+    """Plain files of an uncompressed archive, so that none is larger than the archive."""
     try:
         with tarfile.open(path, "r:") as archive:
             for index, member in enumerate(archive):
@@ -88,13 +88,13 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
                     yield member.name, content.read()
     except (tarfile.TarError, OSError, ValueError) as wrong:
         message = f"{path.name} cannot be read as an archive: {wrong}."
-        raise EngineError("file", message, path.name, "Write it again.") from wrong
+        raise EngineError("file", message, path.name, "Save it again.") from wrong
 
 
 def _decoded(name: str, data: bytes) -> str:
     if len(data) > _TEXT:
-        message = f"{name} has {len(data) / MIB:,.0f} MiB, and a program's text at most 256."
-        hint = "Save its parameters apart, with tvm.runtime.save_param_dict."
+        message = f"{name} has {len(data) / MIB:,.0f} MiB; the limit for a program's text is 256."
+        hint = "Save its parameters to another file, with tvm.runtime.save_param_dict."
         raise EngineError("file", message, name, hint)
     try:
         return data.decode()
@@ -104,14 +104,14 @@ def _decoded(name: str, data: bytes) -> str:
 
 def _no_program(name: str, kind: str) -> EngineError:
     told: dict[str, str] = {
-        "library": "is a compiled library, which has kernels and no program that could be shown",
-        "params": "holds parameters and no program",
+        "library": "is a compiled library, which has kernels but no program to show",
+        "params": "holds parameters but no program",
     }
     if kind == "recording":
         hint = f"Open it with `relascope open {name}`, or choose it on the page."
-        return EngineError("file", f"{name} is a recording of a compile, and no model.", name, hint)
-    message = f"{name} {told.get(kind, 'holds no program that is known here')}."
-    hint = "Give the module that it was built of: its text, or its JSON from tvm.ir.save_json."
+        return EngineError("file", f"{name} is a recording of a compile, not a model.", name, hint)
+    message = f"{name} {told.get(kind, 'holds no program in a known format')}."
+    hint = "Open the module that it was built from: its text, or its JSON from tvm.ir.save_json."
     return EngineError("file", message, name, hint)
 
 
@@ -119,14 +119,14 @@ def check_params(
     params: Mapping[str, np.ndarray], arguments: Mapping[str, TensorType], name: str
 ) -> None:
     """Check (kind "file") the parameters that came with a program against its arguments."""
-    hint = "Give the parameters of this program."
+    hint = "Open it with the parameters of this program."
     for one, array in params.items():
         if one not in arguments:
-            message = f"{name} has a parameter {one!r}, which is no argument of its program."
+            message = f"{name} has a parameter {one!r}, which is not an argument of its program."
             raise EngineError("file", message, one, hint)
         found = TensorType(array.shape, str(array.dtype))
         if found != arguments[one]:
-            message = f"The parameter {one!r} is {found}, and the program takes {arguments[one]}."
+            message = f"The parameter {one!r} is {found}; the program takes {arguments[one]}."
             raise EngineError("file", message, one, hint)
 
 
@@ -134,23 +134,23 @@ _PLAINLY = (
     (r"^.*?Check failed: (\(.*?\) is false: )?", ""),
     (r"^(\w+\.)*\w*(Error|Exception): ", ""),
     (r"^.*\bstd::.*?: ", ""),  # a condition of its code
-    (r".*String index out of bounds.*", "a text in it does not end"),
+    (r".*String index out of bounds.*", "a string in it does not end"),
     (r".*null pointer node while traversing.*", "it uses a variable that it does not define"),
     (r"JSONReader: cannot find field (\w+)", r"a node in it has no field \1"),
     (r", perhaps you forgot to register it\?", ""),
 )
-"""What TVM says, and what that means to who has the file."""
+"""What TVM says, and what the file's owner should read instead."""
 
 
 def reader_failed(name: str, how: str) -> EngineError:
-    """That TVM's reader fails over a file, which may be a good one: that is a fault of TVM's."""
-    message = f"{name} cannot be read: TVM's own reader fails over it ({how})."
-    hint = "Save it again if it is damaged. If not, no pass has run yet, and the fault is TVM's."
+    """The error for a file on which TVM's reader fails, perhaps by a fault of TVM's."""
+    message = f"{name} cannot be read: TVM's own reader fails on it ({how})."
+    hint = "If it is damaged, save it again. If not, the fault is TVM's: no pass has run yet."
     return EngineError("reader", message, name, hint)
 
 
 def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
-    """That TVM does not take a file, by the lines of what it says."""
+    """The error for a file that TVM refuses, from the lines of its message."""
     telling = [s for s in said if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
     last = (telling or list(said) or ["it does not say why"])[-1]
     beyond = "IndexError: " in last  # of its own containers: no check of the file
@@ -158,5 +158,5 @@ def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
         last = re.sub(pattern, plain, last.strip())
     if beyond:
         return reader_failed(name, last[:300].rstrip("."))
-    message = f"{name} is no {ir} module that TVM reads: {last[:300].rstrip('.')}."
-    return EngineError("file", message, name, "Save it again, with the TVM that is used here.")
+    message = f"TVM cannot read {name} as a {ir} module: {last[:300].rstrip('.')}."
+    return EngineError("file", message, name, "Save it again with the TVM that is used here.")

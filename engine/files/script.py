@@ -1,8 +1,8 @@
 """TVMScript, checked by a strict grammar before TVM's parser sees it.
 
-That parser evaluates each expression as Python. So only these may stand in a text: calls of Relax's
-own operators and types by their names, on variables, numbers, short plain texts, and tuples, lists
-and maps of such. The text that is handed on is written anew from what was checked.
+That parser evaluates each expression as Python. So a text may only have calls of Relax's own
+operators and types by name, on variables, numbers, short plain texts, and tuples, lists and maps of
+these. TVM gets a new text, written from what was checked.
 """
 
 import ast
@@ -16,7 +16,7 @@ _DEEPEST = 60
 _PLAIN = re.compile(r"(?!.*__)(?!.*\*\*)(?:(?<![\w.])T\.(?:max|min)\(|[\w ,.:<>*+/)-])*")
 """Texts: dtypes, layouts, names, einsum's equations. A dimension written as text is evaluated."""
 _HINT = "Write it with mod.script(show_meta=True), or save it with tvm.ir.save_json."
-_EARLIER = "Give the module as it was before it was compiled."
+_EARLIER = "Open the module as it was before it was compiled."
 _OPTIONS = ("private", "pure", "check_well_formed", "s_tir")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 _OF_KERNELS = (ast.Div, ast.LShift, ast.RShift, ast.BitAnd, ast.BitOr, ast.BitXor)
@@ -25,7 +25,7 @@ _ABOUT = (("I", "module_attrs"), ("I", "module_global_infos"))
 
 
 class PartRefused(Exception):
-    """A part of a text that a grammar does not have, why, and what to do if that is special."""
+    """A part of a text that the grammar does not allow: where, why, and a hint if it is special."""
 
     def __init__(self, at: ast.AST | None, why: str, hint: str = "") -> None:
         super().__init__(why)
@@ -34,8 +34,8 @@ class PartRefused(Exception):
 
 @dataclass
 class Script:
-    """A checked text of a module alone, without imports, and TVM's JSON of the constants that it
-    refers to; "" where there are none."""
+    """The checked text of a module, without imports, and TVM's JSON of the constants that it refers
+    to; "" if there are none."""
 
     text: str
     metadata: str
@@ -44,8 +44,8 @@ class Script:
 @dataclass
 class _ScriptGrammar:
     """Checks one text: `known` tells operators and types of Relax, `bound` has the names of
-    variables and functions, `module_names` those of the module itself; `kernel` says that what is
-    checked is the inside of one."""
+    variables and functions, `module_names` those of the module itself; `kernel` says whether this
+    is inside one."""
 
     known: Callable[[tuple[str, ...]], bool]
     bound: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class _ScriptGrammar:
         for one in tree.body[docstring:]:
             match one:
                 case ast.ImportFrom() | ast.Import():
-                    pass  # not run: names mean what they mean here
+                    pass  # not run: names have fixed meanings here
                 case ast.Assign([ast.Name("metadata")], value):
                     metadata = self.metadata(value)
                 case ast.Assign([target], value) if _is_size(value):
@@ -67,7 +67,7 @@ class _ScriptGrammar:
                 case ast.ClassDef() | ast.FunctionDef():
                     found.append(one)
                 case _:
-                    raise PartRefused(one, "is no function and no module")
+                    raise PartRefused(one, "is neither a function nor a module")
         if len(found) != 1:
             raise PartRefused(None, f"holds {len(found)} modules and functions, not one")
         (whole,) = found
@@ -86,7 +86,7 @@ class _ScriptGrammar:
                     case ast.Pass():
                         pass
                     case _:
-                        raise PartRefused(inner, "is no function")
+                        raise PartRefused(inner, "is not a function")
         else:
             self.function(whole)
         return Script("\n".join([*sizes, ast.unparse(whole)]), metadata)
@@ -95,22 +95,22 @@ class _ScriptGrammar:
         inner = value.args if isinstance(value, ast.Call) else []
         path = dotted(value.func) if isinstance(value, ast.Call) else ()
         if path[-1:] != ("load_json",) or len(inner) != 1 or not isinstance(inner[0], ast.Constant):
-            raise PartRefused(value, "is not how metadata is written")
+            raise PartRefused(value, "is not metadata as TVM writes it")
         return str(inner[0].value)
 
     def decorated(self, one: ast.ClassDef | ast.FunctionDef, wanted: tuple[str, str]) -> None:
         for decorator in one.decorator_list:
             path = _decorator(decorator)
             if path != wanted:
-                raise PartRefused(decorator, "is no decorator of a module or function of Relax")
+                raise PartRefused(decorator, "is not a decorator of a Relax module or function")
             given = decorator.keywords if isinstance(decorator, ast.Call) else []
             plain = all(k.arg in _OPTIONS and isinstance(k.value, ast.Constant) for k in given)
             if not plain or (isinstance(decorator, ast.Call) and decorator.args):
-                raise PartRefused(decorator, "has an argument that it does not take")
+                raise PartRefused(decorator, "has an argument that is not allowed")
         if getattr(one, "type_params", ()):  # of Python 3.12
-            raise PartRefused(one, "has parameters of types")
+            raise PartRefused(one, "has type parameters")
         if len(one.decorator_list) != 1:
-            raise PartRefused(one, f"is not decorated with {'.'.join(wanted)} alone")
+            raise PartRefused(one, f"does not have {'.'.join(wanted)} as its only decorator")
 
     def function(self, one: ast.FunctionDef) -> None:
         self.kernel = _KERNEL in map(_decorator, one.decorator_list)
@@ -118,7 +118,7 @@ class _ScriptGrammar:
         self.name(one.name, one)
         given = one.args
         if given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults:
-            raise PartRefused(one, "has arguments that are not plain")
+            raise PartRefused(one, "has arguments that are not allowed")
         before = set(self.bound)
         for argument in given.args:
             self.bind(argument.arg, argument)
@@ -142,7 +142,7 @@ class _ScriptGrammar:
                     if self.kernel and isinstance(target, ast.Subscript):
                         self.expression(target)
                     elif self.kernel and _repeats(value):
-                        raise PartRefused(one, "is no assignment of a kernel's")
+                        raise PartRefused(one, "is not an assignment that a kernel may have")
                     else:
                         self.target(target)
                 case ast.AnnAssign(target=target, annotation=kind, value=value) if (
@@ -167,7 +167,7 @@ class _ScriptGrammar:
                         if name is not None:
                             self.target(name)
                     elif name is not None or ast.unparse(call) != "R.dataflow()":
-                        raise PartRefused(one, "is no dataflow block")
+                        raise PartRefused(one, "is not a dataflow block")
                     self.block(one.body)
                 case ast.For(target=target, iter=ast.Call() as over, body=inner, orelse=[]) if (
                     self.kernel
@@ -188,7 +188,7 @@ class _ScriptGrammar:
                 case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                     pass
                 case _:
-                    raise PartRefused(one, "is a statement that a module has no use for here")
+                    raise PartRefused(one, "is a statement that is not allowed here")
 
     def target(self, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple):
@@ -197,17 +197,17 @@ class _ScriptGrammar:
         elif isinstance(target, ast.Name):
             self.bind(target.id, target)
         else:
-            raise PartRefused(target, "is no variable")
+            raise PartRefused(target, "is not a variable")
 
     def bind(self, name: str, at: ast.AST) -> None:
         if name in ("R", "I", "T", "cls", "metadata"):
-            raise PartRefused(at, "is the name of something else")
+            raise PartRefused(at, "is a reserved name")
         self.name(name, at)
         self.bound.add(name)
 
     def name(self, name: str, at: ast.AST) -> None:
         if name.startswith("__") or not name.isidentifier() or len(name) > 1000:
-            raise PartRefused(at, "is no name of a variable")
+            raise PartRefused(at, "is not a variable name")
 
     def expression(self, one: ast.expr, depth: int = 0) -> None:
         if depth > _DEEPEST:
@@ -218,15 +218,15 @@ class _ScriptGrammar:
                 self.constant(one, value)
             case ast.Name(id=name):
                 if name not in self.bound:
-                    raise PartRefused(one, "is no variable")
+                    raise PartRefused(one, "is not a variable")
             case ast.Attribute():
                 self.attribute(one)
                 inner = []
             case ast.Call(func=function, keywords=keywords):
                 if not isinstance(function, ast.Attribute | ast.Name):
-                    raise PartRefused(one, "calls what is no operator")
+                    raise PartRefused(one, "calls something other than an operator")
                 if any(k.arg is None or k.arg.startswith("_") for k in keywords):
-                    raise PartRefused(one, "has arguments that are not plain")
+                    raise PartRefused(one, "has arguments that are not allowed")
                 inner += [k.value for k in keywords]
             case ast.Subscript(value=ast.Name(id="metadata"), slice=ast.Constant(value=str())):
                 inner = []
@@ -249,21 +249,21 @@ class _ScriptGrammar:
                 operator, _OPERATORS + (_OF_KERNELS if self.kernel else ())
             ):
                 if any(map(_repeats, inner)):
-                    raise PartRefused(one, "computes with what is no number")
+                    raise PartRefused(one, "computes with something other than numbers")
             case _:
-                raise PartRefused(one, "is an expression that a module has no use for here")
+                raise PartRefused(one, "is an expression that is not allowed here")
         for part in inner:
             self.expression(part, depth + 1)
 
     def constant(self, one: ast.AST, value: object) -> None:
         if isinstance(value, str):
             if len(value) > 1000 or not _PLAIN.fullmatch(value):
-                raise PartRefused(one, "is a text that is no dtype, layout or name")
+                raise PartRefused(one, "is a text, but not a dtype, layout or name")
         elif isinstance(value, int) and not isinstance(value, bool):
             if abs(value) >= 1 << 64:
                 raise PartRefused(one, "is a number of more than 64 bits")
         elif not isinstance(value, bool | float | None):
-            raise PartRefused(one, "is no number")
+            raise PartRefused(one, "is not a number")
 
     def attribute(self, one: ast.Attribute) -> None:
         path = dotted(one)
@@ -271,13 +271,13 @@ class _ScriptGrammar:
             return
         if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
             return
-        raise PartRefused(one, "is no operator or type of Relax that a file may use", _EARLIER)
+        raise PartRefused(one, "is not a Relax operator or type that a file may use", _EARLIER)
 
 
 def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str) -> Script:
-    """TVMScript of a Relax module, of the file `name`, as TVM's parser may read it: `known` tells
-    whether a path such as ("R", "nn", "relu") is an operator or type. What is refused (kind "file")
-    has its line."""
+    """Check a Relax module's TVMScript of the file `name`; returns it as TVM's parser may read it.
+    `known` tells whether a path such as ("R", "nn", "relu") is an operator or type. A refusal (kind
+    "file") names the line."""
     place, hint = name, _HINT
     try:
         return _ScriptGrammar(known).module(ast.parse(text))
@@ -290,8 +290,8 @@ def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str)
         why = "it is nested too deeply"
     except (SyntaxError, ValueError) as wrong:
         why = f"line {getattr(wrong, 'lineno', 1)}: {getattr(wrong, 'msg', wrong)}"
-    hint += f" Your own code is run as {name}:NAME." if name.endswith(".py") else ""
-    raise EngineError("file", f"{name} is not read as TVMScript: {why}.", place, hint)
+    hint += f" To run your own code, open {name}:NAME." if name.endswith(".py") else ""
+    raise EngineError("file", f"Cannot read {name} as TVMScript: {why}.", place, hint)
 
 
 def dotted(one: ast.AST) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def _decorator(one: ast.expr) -> tuple[str, ...]:
 
 
 def _is_size(one: ast.expr) -> bool:
-    """Whether it is TypeVar("n"), which says that n is a size that is left open."""
+    """Whether it is TypeVar("n"), which declares n as an open size."""
     match one:
         case ast.Call(func=ast.Name(id="TypeVar"), args=[ast.Constant(value=str(n))], keywords=[]):
             return n.isidentifier()
@@ -315,6 +315,6 @@ def _is_size(one: ast.expr) -> bool:
 
 
 def _repeats(one: ast.expr) -> bool:
-    """Whether it is a text or a list, which multiplied by a number is a bomb."""
+    """Whether it is a text or a list, which a large factor makes a bomb."""
     text = isinstance(one, ast.Constant) and isinstance(one.value, str)
     return text or isinstance(one, ast.Tuple | ast.List)

@@ -1,15 +1,14 @@
-"""Traces (`.pt`): their code is read by a grammar of what torch writes, before torch reads it.
+"""Traces (`.pt`): a grammar of what torch writes checks their code before torch reads it.
 
 TorchScript computes default arguments and constants of classes while it reads code, and folds
-constants in bodies that never run. So the only code that is let through is what `torch.jit.save`
-writes: computed values stand in bodies alone, and each call there is of an operator that a file may
-use, of a function or method of the file's own, or of one of a few conversions. What forward() runs
-is seen whole only when torch has read the code; it is checked again then, before it runs
+constants in bodies that never run. So only code as `torch.jit.save` writes it is let through:
+values are computed only in bodies, and each call there is of an operator that a file may use, of a
+function or method of the file, or of one of a few conversions. All that forward() runs is known
+only after torch has read the code, so it is checked again before it runs
 (`engine.pytorch.flat_trace`, with `engine.files.operators`).
 
-torch has a parser of its own, and Python's stands in for it here. `_LEXICON` keeps to the tokens
-that both read in the same way: no comments, prefixes, continued lines, adjoining strings or blanks
-other than spaces.
+Python's parser stands in for torch's own. `_LEXICON` allows only tokens that both read in the same
+way: no comments, prefixes, continued lines, adjacent strings or whitespace other than spaces.
 """
 
 import ast
@@ -42,21 +41,21 @@ _TYPED = {"annotate": 2, "unchecked_cast": 2, "uninitialized": 1}
 _CONVERSIONS = ("int", "float", "bool", "str")
 _BUILTIN = (*_TYPED, *_CONVERSIONS, "isinstance", "getattr", "range", "sorted", "print", "fork")
 _SPECIAL = re.compile(r"__(?!len__|contains__)\w+__")
-"""Methods of modules that Python may call unasked; containers have the two."""
+"""Methods of modules that Python may call implicitly; containers have the two exceptions."""
 _STATE = ("__setstate__", "__getstate__")
 _HIDDEN = (*_STATE, "capsule")
-"""Parts of objects of PyTorch's own classes that would make one of another."""
+"""Members that could make another object of one of PyTorch's own."""
 _PACKING = tuple(f"quantized::linear_{n}{e}" for n in ("prepack", "unpack") for e in ("", "_fp16"))
 """Operators in methods of PyTorch's `LinearPackedParams` that no forward() runs."""
 
 
 def check_code(archive: Archive) -> None:
-    """Refuse (kind "file") a trace whose code, constants or attributes say what none should."""
+    """Refuse (kind "file") a trace with code, constants or attributes that no trace should have."""
     members = {name.lower() for name in archive.sizes}
     if not members.issuperset(_PICKLES) or not any(m.startswith("code/") for m in members):
         raise EngineError("file", "This file is not a TorchScript trace.", archive.path.name)
     if "model.json" in members:
-        raise archive.refused("model.json", "is of a format that PyTorch left in 2019")
+        raise archive.refused("model.json", "has a format that PyTorch dropped in 2019")
     code = [n for n in archive.sizes if n.lower().endswith(".py")]
     if sum(archive.sizes[n] for n in code) > 64 * MIB:
         raise archive.refused("code/", "has more than 64 MiB of text")
@@ -70,8 +69,8 @@ def check_code(archive: Archive) -> None:
 
 
 def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
-    """Types of the inputs that a trace was taken with; empty where the file does not tell. torch
-    writes them into the archive (the values are not kept) and gives no way to read them."""
+    """Types of the inputs that a trace was taken with; empty if the file has none. torch writes
+    them into the archive, without the values, and offers no way to read them."""
     if "traced_inputs.pkl" not in archive.sizes:
         return ()
     found, _ = skeleton(archive, "traced_inputs.pkl")
@@ -81,7 +80,7 @@ def recorded_inputs(archive: Archive) -> tuple[TensorType, ...]:
 
 
 def _check_places(archive: Archive, name: str) -> None:
-    """torch looks up texts by these numbers, for its messages, and does not check them."""
+    """Check the numbers by which torch looks up texts for its messages, unchecked."""
     made, parts = skeleton(archive, name)
     if not (isinstance(made, tuple) and made[:1] == ("FORMAT_WITH_STRING_TABLE",)):
         return
@@ -90,20 +89,20 @@ def _check_places(archive: Archive, name: str) -> None:
             continue
         numbers = one if type(one) is list else one[:1]
         if not all(0 <= n < len(made[1]) for n in numbers if isinstance(n, int)):
-            raise archive.refused(name, "names texts that it does not have")
+            raise archive.refused(name, "refers to texts that it does not have")
 
 
 def _check_text(archive: Archive, name: str, text: str) -> None:
     """Refuse code that torch.jit.save does not write."""
     before, line = "", 1
     try:
-        end = _LEXICON.match(text).end()  # type: ignore[union-attr]  # it matches nothing, too
+        end = _LEXICON.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
         if end < len(text):
             before, odd = text[:end], text[end:].partition("\n")[0][:20]
             raise PartRefused(None, f"has {odd!r}")
         if max(map(len, text.split("\n"))) > _LONGEST:
             raise PartRefused(None, f"or another is longer than {_LONGEST >> 10} KiB")
-        for definition in _DEFINITIONS.split(text):  # the tree of all takes a GiB for 16 MiB
+        for definition in _DEFINITIONS.split(text):  # the tree of 16 MiB at once takes 1 GiB
             _TraceGrammar().definitions(ast.parse(definition))
             before += definition
         return
@@ -112,17 +111,17 @@ def _check_text(archive: Archive, name: str, text: str) -> None:
     except (RecursionError, MemoryError):
         why = "is nested too deeply"
     except (SyntaxError, ValueError) as wrong:
-        line, why = getattr(wrong, "lineno", None) or 1, "is no statement"
+        line, why = getattr(wrong, "lineno", None) or 1, "is not a statement"
     line += before.count("\n")
     hint = UNPACKED if "quantize" in why else ""
-    raise archive.refused(name, f"is not a trace's code: line {line} {why}", hint)
+    raise archive.refused(name, f"is not code as torch writes it: line {line} {why}", hint)
 
 
 class _TraceGrammar:
     """Checks a class or a function.
 
-    Names of variables are looked up when a function is done: a variable may hide a builtin, and
-    one that is called must be a function of the file's.
+    Called names are looked up at the end of a function: a variable may hide a builtin, and one
+    that is called must be a function of the file.
     """
 
     def __init__(self) -> None:
@@ -139,7 +138,7 @@ class _TraceGrammar:
                     self.class_of_file(one)
                 case ast.FunctionDef():
                     self.function(one)
-                case ast.Import():  # torch skips it, as a version: PyTorch 1.3 wrote both
+                case ast.Import():  # torch skips imports and versions; PyTorch 1.3 wrote both
                     pass
                 case ast.Assign([ast.Name("op_version_set")], ast.Constant(int())):
                     pass
@@ -149,7 +148,7 @@ class _TraceGrammar:
     def class_of_file(self, one: ast.ClassDef) -> None:
         base = ".".join(".".join(dotted(b)) or "?" for b in one.bases)
         if base not in _BASES or one.keywords:
-            raise PartRefused(one, "is a class of no known kind")
+            raise PartRefused(one, "is a class of an unknown kind")
         self.methods = frozenset(f.name for f in one.body if isinstance(f, ast.FunctionDef))
         self.packs = one.name == "LinearPackedParams"
         for part in one.body:
@@ -190,7 +189,7 @@ class _TraceGrammar:
         self.block(one.body)
         for name, call in self.called.items():
             if name in self.values or (name in _BUILTIN) == (name in self.functions):
-                raise PartRefused(call, f"calls {name}, which is no function")
+                raise PartRefused(call, f"calls {name}, which is not a function")
 
     def block(self, body: list[ast.stmt], depth: int = 0) -> None:
         for one in body:
@@ -240,7 +239,7 @@ class _TraceGrammar:
                 raise PartRefused(one, f"assigns to {_line(one)}")
 
     def bind(self, at: ast.AST, name: str, function: bool = False) -> None:
-        # Methods of the class are called by "self", so that may be nothing but the instance.
+        # Methods of the class are called through "self", so it must be the instance.
         if name in _SPACES or (name == "self" and self.methods):
             raise PartRefused(at, f"has a variable called {name}")
         (self.functions if function else self.values).add(name)
@@ -259,18 +258,18 @@ class _TraceGrammar:
             case ast.Subscript(ast.Name(), part) if depth < _DEEPEST:
                 self.type_of_value(part, depth + 1)
             case _:
-                raise PartRefused(one, f"has {_line(one)} for a type")
+                raise PartRefused(one, f"has {_line(one)} as a type")
 
     def path(self, one: ast.expr) -> None:
-        """Check the name of a constant, or of a class or function of the file's."""
+        """Check the name of a constant, or of a class or function of the file."""
         names = dotted(one)
         own = names[:1] == ("__torch__",) and names[1:3] != ("torch", "classes")
         if not (own or (names[:1] == ("CONSTANTS",) and len(names) == 2)) or len(names) > _DEEPEST:
             raise PartRefused(one, f"names {_line(one)}")
 
     def expression(self, one: ast.expr | None, depth: int = 0, constant: bool = False) -> None:
-        """Check an expression; torch computes a `constant` as it reads the file, so there may be
-        nothing to compute."""
+        """Check an expression; a `constant` may compute nothing, because torch would compute it
+        while it reads the file."""
         inner: list[ast.expr | None] = []
         match one:
             case None | ast.Constant():
@@ -296,7 +295,7 @@ class _TraceGrammar:
             case ast.Subscript(value, index) if not constant and not isinstance(index, ast.Tuple):
                 inner = [value, index]
             case _:
-                raise PartRefused(one, f"has {_line(one)}" + " for a constant" * constant)
+                raise PartRefused(one, f"has {_line(one)}" + " as a constant" * constant)
         if depth > _DEEPEST:
             raise PartRefused(one, "is nested too deeply")
         for part in inner:
@@ -307,7 +306,7 @@ class _TraceGrammar:
         given: list[ast.expr | None] = [*one.args, *(k.value for k in one.keywords)]
         names = dotted(one.func)
         if constant and names not in (("torch", "device"), ("annotate",)):
-            raise PartRefused(one, f"computes {_line(one)} as it is read")
+            raise PartRefused(one, f"computes {_line(one)} while it is read")
         match one.func, names:
             case _, ("torch", name) | ("torch", "autograd", name):
                 self.operator(one, f"aten::{name}")
@@ -333,7 +332,7 @@ class _TraceGrammar:
                 if name in _HIDDEN:
                     raise PartRefused(one, f"calls {name}")
                 own = isinstance(value, ast.Name) and value.id == "self" and name in self.methods
-                if not own and schemas(f"aten::{name}"):  # a method of a tensor's
+                if not own and schemas(f"aten::{name}"):  # a method of a tensor
                     self.operator(one, f"aten::{name}")
                 given.append(value)
             case _:

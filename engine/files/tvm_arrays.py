@@ -1,6 +1,6 @@
-"""TVM's arrays as bytes: those of a file of parameters, and those inside TVM's JSON.
+"""TVM's arrays as bytes, in a file of parameters or inside TVM's JSON.
 
-Read here and not by TVM, which believes what such bytes say of their own sizes.
+They are read here because TVM trusts the sizes that such bytes declare.
 """
 
 import struct
@@ -37,29 +37,29 @@ def read_array(data: bytes) -> np.ndarray:
     source = _Bytes(data)
     array = _array(source)
     if source.at != len(source.data):
-        raise ValueError("more follows behind its array")
+        raise ValueError("more bytes follow its array")
     return array
 
 
 def read_params(data: bytes, name: str) -> dict[str, np.ndarray]:
-    """Arrays by their names, as `tvm.runtime.save_param_dict` writes them, of the file `name`; what
-    is wrong with it is said (kind "file")."""
+    """Arrays by name, of the file `name`, as `tvm.runtime.save_param_dict` writes them. Raises an
+    EngineError of kind "file" that says what is wrong."""
     try:
         source = _Bytes(data)
         magic, _, count = source.numbers("QQQ")
         if magic != _LIST:
-            raise ValueError("it does not begin as parameters do")
+            raise ValueError("it does not begin like TVM parameters")
         if count > _MOST:
             raise ValueError(f"it has more than {_MOST:,} arrays")
         names = [bytes(source.take(source.numbers("Q")[0])).decode() for _ in range(count)]
         if source.numbers("Q") != (count,):
-            raise ValueError("it has not as many arrays as names")
+            raise ValueError("it does not have as many arrays as names")
         if len(set(names)) != count:
-            raise ValueError("a name stands twice in it")
+            raise ValueError("it has the same name twice")
         found = {one: _array(source) for one in names}
     except (ValueError, struct.error) as wrong:  # UnicodeDecodeError is a ValueError
         what = "a name is not UTF-8" if isinstance(wrong, UnicodeDecodeError) else str(wrong)
-        hint = "Write it with tvm.runtime.save_param_dict."
+        hint = "Save it with tvm.runtime.save_param_dict."
         raise EngineError("file", f"{name} cannot be read: {what}.", name, hint) from wrong
     return found
 
@@ -68,18 +68,18 @@ def _array(source: _Bytes) -> np.ndarray:
     magic, _, device, _, rank = source.numbers("QQiii")
     code, bits, lanes = source.numbers("BBH")
     if magic != _ARRAY:
-        raise ValueError("an array in it does not begin as arrays do")
+        raise ValueError("an array in it does not begin like a TVM array")
     kind = _KINDS.get((code, bits))
     if kind is None or lanes != 1 or device != 1:
-        raise ValueError(f"an array in it has a dtype that is not read (code {code}, {bits} bits)")
+        raise ValueError(f"an array in it has an unsupported dtype (code {code}, {bits} bits)")
     if not 0 <= rank <= 32:
         raise ValueError(f"an array in it has {rank} dimensions")
     shape = source.numbers(f"{rank}q")
     (size,) = source.numbers("q")
     dtype = np.dtype(kind).newbyteorder("<") if kind != "?" else np.dtype("?")
     if any(d < 0 for d in shape) or prod(shape) * dtype.itemsize != size:
-        raise ValueError("an array in it has not the bytes of its shape")
+        raise ValueError("the size of an array in it does not match its shape")
     raw = source.take(size)
-    if kind == "?":  # any other byte is no bool
+    if kind == "?":  # bytes other than 0 and 1 are not valid bools
         return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
     return np.frombuffer(raw, dtype).reshape(shape).copy()

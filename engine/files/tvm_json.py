@@ -1,7 +1,7 @@
-"""TVM's JSON, checked before TVM sees it: a graph of known types without circles, and no code.
+"""TVM's JSON, checked before TVM sees it: an acyclic graph of known types, and no code.
 
-TVM 0.17 takes each field for what its type says, whatever object stands there, and both make any
-object that some name is registered for, compiled code among them.
+TVM 0.17 assumes that each field has the right type, whatever object is there, and both TVMs make an
+object of any registered type, compiled code among them.
 """
 
 import base64
@@ -29,8 +29,8 @@ _SPAN = {"Span", "SourceName", "SequentialSpan"}
 _TEXTS = {"runtime.String"}
 _LEAF = {"IntImm", "FloatImm", *_TEXTS}
 
-# Of each type of Relay its fields that are other nodes: what may stand there; and within an array,
-# or as the keys and the values of a map. Any other field is a number or a text. "" is none.
+# For each type of Relay, the fields that refer to nodes: the types allowed there, and those inside
+# an array, or of the keys and values of a map. Other fields are numbers or texts. "" is no node.
 _NONE = {""}
 _Kinds = tuple[set[str], ...]
 Fields = Mapping[str, tuple[set[str], _Kinds]]
@@ -104,14 +104,14 @@ _TEXT_NODES = ("Op", "runtime.String", "SourceName")
 
 
 def check_relay_json(text: str, name: str) -> str:
-    """The same JSON, of a Relay module or of the constants of one in text, as TVM may read it, or
-    an EngineError of kind "file". Which fields of an operator's attributes are nodes, TVM tells
-    only of those that it has made: they are for who reads the module to check."""
+    """Check the JSON of a Relay module, or of the constants of one in text; returns it as TVM may
+    read it, or raises an EngineError of kind "file". Only TVM knows which fields of an operator's
+    attributes are nodes, once it has made them: the module's reader checks those."""
     with _refusing(name):
         found = _parsed(text)
         nodes = _without_settings(found["nodes"])
         arrays: Any = found.get("b64ndarrays", [])
-        _need(isinstance(arrays, list), "its arrays are no list")
+        _need(isinstance(arrays, list), "its arrays are not a list")
         graph = _RelayGraph(nodes, len(arrays))
         root = graph.index(found.get("root"))
         _check_acyclic([graph.edges(i) for i in range(len(nodes))])
@@ -125,8 +125,8 @@ _ANY_DEVICE = {"device_type_int": "-1", "virtual_device_id": "-1"}
 
 
 def _without_settings(nodes: list[Any]) -> list[Any]:
-    """The nodes of a module that was saved during a build, without what says how and for
-    which device it is built: nothing stands in their places."""
+    """The nodes of a module that was saved during a build, with empty nodes in place of those that
+    say how and for which device it is built."""
     gone = {i for i, n in enumerate(nodes) if isinstance(n, dict) and n.get("type_key") in _BUILDS}
     if not gone:
         return nodes
@@ -135,7 +135,7 @@ def _without_settings(nodes: list[Any]) -> list[Any]:
 
 
 def _without(node: Any, gone: Collection[int | None]) -> Any:
-    """A map without the values that are gone; a device whose target is, as any device."""
+    """A map without the values that are gone; a device whose target is gone becomes any device."""
     match node:
         case {"type_key": "VirtualDevice", "attrs": dict(attrs)}:
             target = _number(attrs.get("target"))
@@ -165,18 +165,18 @@ class _RelayGraph:
     def index(self, value: Any) -> int:
         at = _number(value)
         there = at is not None and 0 <= at < len(self.nodes) and isinstance(self.nodes[at], dict)
-        _need(there, f"it refers to a node {str(value)[:40]!r}, which is not there")
+        _need(there, f"it refers to a node {str(value)[:40]!r}, which does not exist")
         assert at is not None
         return at
 
     def edges(self, index: int) -> list[int]:
-        """The nodes that a node reads, each of which is of a type that may stand there."""
+        """The nodes that a node reads; checks that each has a type that is allowed there."""
         node = self.nodes[index]
-        _need(isinstance(node, dict), f"node {index} is none")
+        _need(isinstance(node, dict), f"node {index} is not a node")
         kind, attrs = node.get("type_key"), node.get("attrs", {})
         _need(isinstance(kind, str), f"node {index} has no type")
         strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str", "repr_b64"}
-        _need(not strange and isinstance(attrs, dict), f"node {index} is unlike others")
+        _need(not strange and isinstance(attrs, dict), f"node {index} has unexpected parts")
         if kind in _TEXT_NODES:
             _need(text_of(node) is not None, f"node {index} has no text")
             _need(not attrs and "data" not in node, f"node {index} has more than a text")
@@ -184,20 +184,20 @@ class _RelayGraph:
         _need(not {"repr_str", "repr_b64"} & set(node), f"node {index} ({kind}) is packed")
         if kind in ("Array", "Map"):
             return self.contents(index)
-        _need("data" not in node and "keys" not in node, f"node {index} is unlike others")
+        _need("data" not in node and "keys" not in node, f"node {index} has unexpected parts")
         texts = all(isinstance(value, str) for value in attrs.values())
-        _need(texts, f"node {index} ({kind}) has a field that is no text")
+        _need(texts, f"node {index} ({kind}) has a field that is not a text")
         if kind == "relay.Constant":
             which = _number(attrs.get("data"))
             _need(which is not None and which < self.arrays, f"constant {index} has no array")
         if kind.startswith("relay.attrs."):
             return []
-        _need(kind in _RELAY, f"node {index} is of the type {kind}, which no such module has")
+        _need(kind in _RELAY, f"node {index} has the type {kind}, which no such module has")
         fields = ((f, kinds) for f, kinds in _RELAY[kind].items() if f in attrs)
         return [self.field(f"node {index} ({kind})", attrs[f], f, kinds) for f, kinds in fields]
 
     def field(self, owner: str, value: str, name: str, kinds: tuple[set[str], _Kinds]) -> int:
-        """The node in a field of another, checked with what is in it."""
+        """The node in a field of another; checks it and its elements."""
         at, (allowed, inside) = self.index(value), kinds
         its = str(self.nodes[at].get("type_key"))
         fits = its in allowed or ("attrs" in allowed and its.startswith("relay.attrs."))
@@ -213,20 +213,22 @@ class _RelayGraph:
     def contents(self, index: int) -> list[int]:
         node = self.nodes[index]
         data, keys = node.get("data", []), node.get("keys", [])
-        _need(isinstance(data, list) and isinstance(keys, list), f"node {index} is no list")
-        if keys:  # a map by text
-            _need(all(isinstance(k, str) for k in keys), f"node {index} has a key that is none")
-            _need(len(keys) == len(data), f"node {index} has not as many keys as values")
+        _need(isinstance(data, list) and isinstance(keys, list), f"node {index} is not a list")
+        if keys:  # a map with texts as keys
+            _need(
+                all(isinstance(k, str) for k in keys), f"node {index} has a key that is not a text"
+            )
+            _need(len(keys) == len(data), f"node {index} does not have as many keys as values")
         elif node["type_key"] == "Map":
             _need(len(data) % 2 == 0, f"node {index} has a key without a value")
         return [self.index(one) for one in data]
 
 
 def text_of(node: Node) -> str | None:
-    """What a node says that is a text, "" where it says nothing; None where that is none.
+    """The text of a text node, "" if it has none; None if it is invalid.
 
-    A text with a line feed, such as the source that a module was parsed from, stands as its length
-    and bytes in base 64.
+    A text with a line feed, such as the source that a module was parsed from, is stored as its
+    length and bytes in base 64.
     """
     if "repr_b64" not in node:
         text = node.get("repr_str", "")
@@ -241,7 +243,7 @@ def text_of(node: Node) -> str | None:
 
 
 def _number(value: Any) -> int | None:
-    """What a field says that names a node or an array; None where it is no such number."""
+    """The number of a node or an array in a field; None if it is not one."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
     return value if type(value) is int else None
@@ -251,7 +253,7 @@ def _check_acyclic(edges: list[list[int]]) -> None:
     try:
         TopologicalSorter(dict(enumerate(edges))).prepare()
     except CycleError as wrong:
-        raise ValueError("nodes in it refer to each other in a circle") from wrong
+        raise ValueError("nodes in it refer to each other in a cycle") from wrong
 
 
 _RELAX_NAMES = """
@@ -269,19 +271,19 @@ _NO_EXPR = ("relax.expr.ExternFunc", "relax.ExternFunc")
 _KERNELS = re.compile(
     r"(prim|tirx)\.\w+|s_tir\.SBlock\w*|ir\.(Range|TensorLoad|TensorRegion|StringType|EnvFunc)"
 )
-_INFERS = "tvm.relax.type.infer_by_ty_args"  # which alone TVM may call while it reads
+_INFERS = "tvm.relax.type.infer_by_ty_args"  # the only one that TVM may call while it reads
 
 
 def _is_in_relax(kind: str, kernels: bool) -> bool:
-    """Whether a Relax module, which may have kernels, may have nodes of a type."""
+    """Whether a Relax module, with or without kernels, may have nodes of a type."""
     known = kind in _RELAX or (kernels and _KERNELS.fullmatch(kind) is not None)
     expr = kind.startswith(("relax.expr.", "relax.attrs.")) and (kernels or kind not in _NO_EXPR)
     return known or expr
 
 
 def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
-    """The same JSON, of a Relax module, as TVM may read it, or an EngineError of kind "file". TVM
-    checks the types of fields itself here; what a node refers to stands before it."""
+    """Check the JSON of a Relax module; returns it as TVM may read it, or raises an EngineError of
+    kind "file". Here TVM checks the types of fields; nodes refer only to earlier ones."""
     with _refusing(name):
         found = _parsed(text)
         nodes, root = found["nodes"], found.get("root_index")
@@ -294,21 +296,21 @@ def check_relax_json(text: str, name: str, kernels: bool = False) -> str:
 
 
 def _check_relax_node(index: int, node: Any, kernels: bool) -> None:
-    _need(isinstance(node, dict) and set(node) <= {"type", "data"}, f"node {index} is none")
+    _need(isinstance(node, dict) and set(node) <= {"type", "data"}, f"node {index} is not a node")
     kind, data = node.get("type"), node.get("data")
     known = isinstance(kind, str) and _is_in_relax(kind, kernels)
-    _need(known, f"node {index} is of the type {str(kind)[:60]}, which no such module has")
+    _need(known, f"node {index} has the type {str(kind)[:60]}, which no such module has")
     if kind == "ir.EnvFunc":
-        _need(data == _INFERS, f"node {index} is the function {str(data)[:60]}")
+        _need(data == _INFERS, f"node {index} calls {str(data)[:60]}, which is not allowed")
     if kind in ("ffi.Array", "ffi.Map"):
-        _need(isinstance(data, list), f"node {index} is no list")
+        _need(isinstance(data, list), f"node {index} is not a list")
         before = all(type(one) is int and 0 <= one < index for one in data)
-        _need(before, f"node {index} refers to one that does not stand before it")
+        _need(before, f"node {index} refers to a node that does not come before it")
 
 
 def _check_arrays(arrays: Iterable[Any]) -> None:
     for one in arrays:
-        _need(isinstance(one, str), "an array in it is no text")
+        _need(isinstance(one, str), "an array in it is not a text")
         try:
             read_array(base64.b64decode(one, validate=True))
         except ValueError as wrong:
@@ -316,14 +318,14 @@ def _check_arrays(arrays: Iterable[Any]) -> None:
 
 
 def _parsed(text: str) -> Node:
-    """The object that JSON is, with a list of nodes."""
+    """The object of a JSON text, which must have a list of nodes."""
     try:
         found: Any = json.loads(text)
     except RecursionError as wrong:
         raise ValueError("it is nested too deeply") from wrong
     except ValueError as wrong:
-        raise ValueError(f"it is no JSON: {wrong}") from wrong
-    _need(isinstance(found, dict), "it is no object")
+        raise ValueError(f"it is not JSON: {wrong}") from wrong
+    _need(isinstance(found, dict), "it is not an object")
     nodes = found.get("nodes")
     _need(isinstance(nodes, list) and len(nodes) > 0, "it has no list of nodes")
     _need(len(nodes) <= _NODES, f"it has more than {_NODES:,} nodes")
@@ -331,12 +333,12 @@ def _parsed(text: str) -> Node:
 
 
 def _need(holds: object, why: str) -> None:
-    """Raise a ValueError about a file; `why` continues a sentence behind a colon."""
+    """Raise a ValueError about a file unless `holds`; `why` continues a sentence after a colon."""
     if not holds:
         raise ValueError(why)
 
 
 def _refusing(name: str) -> AbstractContextManager[None]:
-    """Where a file is checked that TVM is not given if something raises."""
-    said = f"{name} is not read as TVM's JSON: "
+    """Turns whatever a check of the file raises into its refusal."""
+    said = f"Cannot read {name} as TVM's JSON: "
     return reporting(lambda wrong: EngineError("file", f"{said}{wrong}.", name, _HINT))

@@ -1,7 +1,7 @@
-"""TVM 0.26 by the names of 0.27, for corpora of faults that were mended between the two.
+"""TVM 0.26 under the names of 0.27, for corpora of faults that were mended between the two.
 
-Its constants are a class of Relax's own, and hold their value as `data`; a region's buffer is its
-`buffer`.
+In 0.26, constants are a class of Relax's own with their value in `data`, and a region's buffer is
+its `buffer`.
 """
 
 import tvm

@@ -1,4 +1,4 @@
-"""The Relax engine: a `PipelineSession` on apache-tvm. Lives in a child process."""
+"""The Relax engine: a `PipelineSession` on apache-tvm, in a child process."""
 
 from pathlib import Path
 from typing import Any

@@ -310,7 +310,7 @@ def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):
     (tmp_path / "other.rsc").write_text("{}")
     refused = run("open", str(tmp_path / "other.rsc"), "--print")
     assert refused.returncode == 1 and "is not a recording" in refused.stderr
-    with pytest.raises(EngineError, match="is a recording of a compile, and no model"):
+    with pytest.raises(EngineError, match="is a recording of a compile, not a model"):
         taken_apart(Path(path))
 
 

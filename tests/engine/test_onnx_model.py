@@ -38,11 +38,11 @@ def test_a_hostile_model_ends_in_a_sentence(name, tmp_path):
             "ConstantOfShape makes a constant of 73,786,976,294,838,206,464 elements",
         ),
         ("2^30 elements", "ConstantOfShape makes a constant of 1,073,741,824 elements"),
-        ("a size below 0", r"ConstantOfShape has a size below 0 among \[-5\]"),
-        ("a range to NaN", "Range counts from 0.0 to nan by 1.0, which does not end"),
-        ("a range by no step", "Range counts from 0 to 9 by 0, which does not end"),
+        ("a size below 0", r"ConstantOfShape has a negative size among \[-5\]"),
+        ("a range to NaN", "Range counts from 0.0 to nan by 1.0, which never ends"),
+        ("a range by no step", "Range counts from 0 to 9 by 0, which never ends"),
         ("a range of 2^63", "Range makes a constant of 9,223,372,036,854,775,808 elements"),
-        ("a range between none", "Range counts between what are no single numbers"),
+        ("a range between none", "Range counts between values that are not single numbers"),
         ("one expanded to 2^30", "Expand makes a constant of 1,073,741,824 elements"),
         ("two laid 2^29 times", "Tile makes a constant of 1,073,741,824 elements"),
         ("doubled 40 times", r"Concat makes a tensor of float32\[1073741824, 4\]"),
@@ -50,7 +50,7 @@ def test_a_hostile_model_ends_in_a_sentence(name, tmp_path):
     ],
 )
 def test_what_would_be_too_large_names_its_node(name, why, tmp_path):
-    with pytest.raises(EngineError, match=f"model.onnx is not opened: its {why}"):
+    with pytest.raises(EngineError, match=f"model.onnx was refused: its {why}"):
         read(tmp_path / "model.onnx", ONNX[name](tmp_path), known=KNOWN | {"Pad"})
 
 
@@ -74,7 +74,7 @@ def test_data_in_the_same_folder_is_read(tmp_path):
     packed = bundled((tmp_path / "model.onnx", tmp_path / "w.bin"), tmp_path / "apart")
     assert (read_onnx(packed).graph.initializer[0].raw_data) == np.ones(16, np.float32).tobytes()
     (tmp_path / "away.bin").symlink_to("/etc/hostname")
-    with pytest.raises(EngineError, match=r"is to be read from 'away\.bin'"):
+    with pytest.raises(EngineError, match=r"its data cannot be read from 'away\.bin'"):
         read(tmp_path / "model.onnx", external("away.bin"))
 
 
@@ -134,7 +134,7 @@ def test_a_branch_that_values_decide_is_named(tmp_path):
     condition = [_node("ReduceSum", "x", "all", keepdims=0), _node("Less", "all zero", "c")]
     zero = numpy_helper.from_array(np.float32(0), "zero")
     model = _model(branches(*condition), [zero])
-    with pytest.raises(EngineError, match=r"does not have: If \(2 times\)\."):
+    with pytest.raises(EngineError, match=r"does not support If \(2 times\)\."):
         read(tmp_path / "model.onnx", model, known=KNOWN | {"Tanh", "Neg", "Sum", "Exp"})
 
 
@@ -142,7 +142,7 @@ def test_what_is_no_model_is_refused(tmp_path):
     path = tmp_path / "model.onnx"
     for data in (b"\xff" * 40, b""):
         path.write_bytes(data)
-        with pytest.raises(EngineError, match=r"model\.onnx is not opened"):
+        with pytest.raises(EngineError, match=r"Cannot open model\.onnx: "):
             read_onnx(path)
     sparse = honest()
     sparse.graph.sparse_initializer.add()
@@ -181,7 +181,7 @@ def test_sizes_that_are_open_are_given_and_an_input_decides_none(tmp_path):
         read(tmp_path / "model.onnx", model, (("x", TensorType((3, 5), "float32")),))
     model = _model([_node("Reshape", "x s", "y")])
     model.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2]))
-    with pytest.raises(EngineError, match=r"depends on values|that the input 's' decides"):
+    with pytest.raises(EngineError, match=r"depends on values|depends on the input 's'"):
         read(tmp_path / "model.onnx", model)
 
 
@@ -190,7 +190,7 @@ def test_all_that_an_importer_makes_wrong_is_named(tmp_path):
     nodes.append(_node("SpaceToDepth", "b", "y", blocksize=1, mode="CRD"))
     model = _model(nodes, shape=(1, 2, 4, 4))
     known = KNOWN | {"SpaceToDepth", "Mod"}
-    wanted = r"of SpaceToDepth of CRD order \(2 times\), Mod of floating numbers with fmod=0\."
+    wanted = r"wrongly: SpaceToDepth in CRD order \(2 times\), Mod of floating-point numbers with"
     with pytest.raises(EngineError, match=wanted):
         read(tmp_path / "model.onnx", model, known=known)
 
@@ -233,7 +233,7 @@ def test_a_tensor_without_elements_is_refused(tmp_path):
     model = _model([_node("Slice", "x from to", "y")])
     for name, value in (("from", 4), ("to", 4)):
         model.graph.initializer.append(helper.make_tensor(name, TensorProto.INT64, [1], [value]))
-    with pytest.raises(EngineError, match=r"This Slice makes .* without elements"):
+    with pytest.raises(EngineError, match=r"This Slice returns .* without elements"):
         read(tmp_path / "model.onnx", model, known=KNOWN | {"Slice"})
 
 

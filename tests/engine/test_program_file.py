@@ -35,31 +35,31 @@ NUMBER = {"type_key": "IntImm", "attrs": {"dtype": "int32", "value": "1"}}
 FUNCTIONS = [{"type_key": "GlobalVar"}, {"type_key": "Map", "data": [0, 0]}]
 JSON = [
     ({}, "it has no list of nodes"),
-    ([], "it is no object"),
+    ([], "it is not an object"),
     (relay({"type_key": "runtime.Module", "repr_b64": "A"}), "packed"),
-    (relay({"type_key": "runtime.Module"}), "of the type runtime.Module, which no such module"),
-    (relay({"type_key": "Array", "data": [0]}), "refer to each other in a circle"),
+    (relay({"type_key": "runtime.Module"}), "the type runtime.Module, which no such module"),
+    (relay({"type_key": "Array", "data": [0]}), "refer to each other in a cycle"),
     (relay(CALL, NUMBER), r"has IntImm as its op"),
     (relay(*FUNCTIONS, {"type_key": "IRModule", "attrs": {"functions": "1"}}), "among its functio"),
-    (relay({"type_key": "Array", "data": [7]}), "refers to a node '7', which is not there"),
+    (relay({"type_key": "Array", "data": [7]}), "refers to a node '7', which does not exist"),
     (relay({"type_key": "Map", "data": [0]}), "a key without a value"),
     (relay({"type_key": "relay.Constant", "attrs": {"data": "0"}}), "constant 0 has no array"),
     (relay({"type_key": "Op", "repr_str": 3}), "node 0 has no text"),
     (relay(NUMBER, version="?"), "does not say which TVM wrote it"),
     (relay(NUMBER) | {"b64ndarrays": ["AA=="]}, "an array in it cannot be read: it ends too early"),
-    (relay(NUMBER, root=4), "refers to a node '4', which is not there"),
-    (relax({"type": "relax.expr.ExternFunc", "data": {}}), "of the type relax.expr.ExternFunc"),
-    (relax({"type": "ffi.Array", "data": [1]}, {"type": "int"}), "does not stand before it"),
+    (relay(NUMBER, root=4), "refers to a node '4', which does not exist"),
+    (relax({"type": "relax.expr.ExternFunc", "data": {}}), "the type relax.expr.ExternFunc"),
+    (relax({"type": "ffi.Array", "data": [1]}, {"type": "int"}), "does not come before it"),
     (relax({"type": "ffi.Tensor", "data": "AA=="}), "an array in it cannot be read"),
     (relax({"type": "int"}, root=1), "it has no root"),
-    (relax({"type": "int", "more": 1}), "node 0 is none"),
+    (relax({"type": "int", "more": 1}), "node 0 is not a node"),
 ]
 
 
 @pytest.mark.parametrize(("found", "why"), JSON)
 def test_json_that_tvm_is_not_given(found, why):
     check = tvm_json.check_relax_json if "root_index" in found else tvm_json.check_relay_json
-    with refused("file", why, where="mod.json", says="mod.json is not read as TVM's JSON: "):
+    with refused("file", why, where="mod.json", says="Cannot read mod.json as TVM's JSON: "):
         check(json.dumps(found), "mod.json")
 
 
@@ -84,7 +84,7 @@ def test_the_program_of_an_archive_is_found_and_a_library_has_none(tmp_path):
     ("members", "why"),
     [
         ({"a_relay": RELAY, "b_relay": RELAY}, "holds 2 programs"),
-        ({"note_txt": "hello"}, "holds no program that is known here"),
+        ({"note_txt": "hello"}, "holds no program in a known format"),
         ({"mod_relay": RELAY.encode() + b"\xff"}, "is not UTF-8"),
     ],
 )
@@ -95,7 +95,7 @@ def test_an_archive_without_one_program_is_refused(tmp_path, members, why):
 
 def test_archives_have_limits_and_damage_is_told(tmp_path, monkeypatch):
     path = archive(tmp_path, mod_relay=RELAY, note_txt="hello")
-    for limit, most, why in (("_TEXT", 10, "text at most"), ("_MEMBERS", 1, "than 1 members")):
+    for limit, most, why in (("_TEXT", 10, "text is 256"), ("_MEMBERS", 1, "than 1 members")):
         monkeypatch.setattr(program_file, limit, most)
         with refused("file", why):
             taken_apart(path)
@@ -108,8 +108,8 @@ def test_archives_have_limits_and_damage_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("params", "why"),
     [
-        ({"y": np.zeros(2, "float32")}, "has a parameter 'y', which is no argument"),
-        ({"x": np.zeros(3, "float32")}, "is float32[3], and the program takes float32[2]"),
+        ({"y": np.zeros(2, "float32")}, "has a parameter 'y', which is not an argument"),
+        ({"x": np.zeros(3, "float32")}, "is float32[3]; the program takes float32[2]"),
     ],
 )
 def test_parameters_fit_their_program(params, why):
@@ -128,5 +128,5 @@ def test_parameters_fit_their_program(params, why):
 )
 def test_what_tvm_says_is_told_without_its_code(said, told):
     message = not_read("mod.json", "Relay", said).message
-    assert message.startswith("mod.json is no Relay module that TVM reads: ")
+    assert message.startswith("TVM cannot read mod.json as a Relay module: ")
     assert told in message and "Error" not in message

@@ -34,7 +34,7 @@ def test_what_was_written_is_read():
     found = read_params(params(array(), array(flags, 1, 1)), "w.params")
     assert np.array_equal(found["a"], VALUES)
     assert found["b"].tolist() == [False, True, True]
-    with pytest.raises(ValueError, match="more follows"):
+    with pytest.raises(ValueError, match="more bytes follow"):
         read_array(array() + b"\0")
 
 
@@ -42,15 +42,15 @@ def test_what_was_written_is_read():
     ("data", "why"),
     [
         (params(array())[:-1], "it ends too early"),
-        (params(magic=1), "does not begin as parameters do"),
+        (params(magic=1), "does not begin like TVM parameters"),
         (params(count=10**9), "more than 100,000 arrays"),
-        (params(array(), again=3), "not as many arrays as names"),
-        (params(array(), array(), names=("a", "a")), "a name stands twice"),
+        (params(array(), again=3), "not have as many arrays as names"),
+        (params(array(), array(), names=("a", "a")), "the same name twice"),
         (params(array(), names=(b"\xff",)), "a name is not UTF-8"),
-        (params(array(magic=1)), "does not begin as arrays do"),
-        (params(array(code=4)), "a dtype that is not read (code 4, 32 bits)"),
+        (params(array(magic=1)), "does not begin like a TVM array"),
+        (params(array(code=4)), "an unsupported dtype (code 4, 32 bits)"),
         (params(array(rank=99)), "has 99 dimensions"),
-        (params(array(size=2**62)), "has not the bytes of its shape"),
+        (params(array(size=2**62)), "does not match its shape"),
     ],
 )
 def test_what_is_wrong_is_said(data, why):

@@ -1,4 +1,4 @@
-"""Building kernels with their best record, a schedule in TVM's own form that tuning kept."""
+"""Build kernels with their best record: a schedule, in TVM's own form, that tuning kept."""
 
 import base64
 import functools
@@ -32,9 +32,9 @@ def taking(found: TuningRecords) -> Callable[[str], bool]:
 def pipeline(
     target: Any, ours: bool, found: TuningRecords | None, faults: list[EngineError]
 ) -> Any:
-    """TVM's pipeline for a target, where kernels with a record are scheduled by it; the others by
-    DLight on a GPU (`kernels.gpu_schedules`), by us on a CPU if `ours`. `faults` gets what is wrong
-    with a record, as TVM raises an error without these words."""
+    """TVM's pipeline for a target. Kernels with a record are scheduled by it, the others by DLight
+    on a GPU (`kernels.gpu_schedules`) and by us on a CPU if `ours`. `faults` gets what is wrong
+    with a record, because TVM's own error does not say it."""
 
     on_gpu = "gpu" in target.keys and "adreno" not in target.keys
     if found is None and not ours and not on_gpu:
@@ -53,7 +53,7 @@ def pipeline(
 
 
 def instead_of_library(mod: Any, found: TuningRecords) -> Any:
-    """A module in which the calls of a library that a record beats call a kernel of TVM's."""
+    """A module with a kernel of TVM's in place of each library call that a record beats."""
     rewriter = _RecordRewriter(mod)
     rewriter.takes = taking(found)
     for name, function in mod.functions.items():
@@ -95,7 +95,7 @@ def by_records(found: TuningRecords, faults: list[EngineError]) -> Any:
 
 
 def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
-    """A kernel by its best record; as it is where none is to be taken."""
+    """A kernel scheduled by its best record, or unchanged if no record is to be used."""
     if function.attrs.get("tirx.is_scheduled", False):
         return function
     mod = bare(function)
@@ -113,26 +113,28 @@ def _scheduled(function: Any, place: Path, takes: Callable[[str], bool]) -> Any:
 
 
 def recorded_workload(place: Path, mod: Any) -> Any:
-    """The kernel that a task's records are of, or this one without records, as TVM's workload.
+    """The kernel of a task's records, or this one if there are none, as TVM's workload.
 
     Both compute the same, but records name a kernel's steps, which differ between programs. Raises
-    EngineError of kind "file": what is kept there is another kernel.
+    EngineError of kind "file" if the records are of another kernel.
     """
     for shash, packed in records.checked(place / WORKLOAD):
-        # Eight bytes of its length stand before the text.
+        # The text follows its length in eight bytes.
         text = base64.b64decode(packed)[8:].decode(errors="replace")
         checked = check_relax_json(text, WORKLOAD, kernels=True).encode()
         packed = base64.b64encode(len(checked).to_bytes(8, "little") + checked).decode()
         found = ms.database.Workload.from_json([shash, packed])
         if not tvm_ffi.structural_equal(found.mod, mod):
-            hint = "Take this folder away, and tune the kernel anew."
-            raise EngineError("file", "The records of a kernel are another's.", str(place), hint)
+            hint = "Delete this folder, and tune the kernel again."
+            raise EngineError(
+                "file", "This folder has records of another kernel.", str(place), hint
+            )
         return found
     return ms.database.Workload(mod)
 
 
 def stored(place: Path, workload: Any) -> list[Any]:
-    """TVM's records of a task, of the `recorded_workload`, without unfinished lines."""
+    """TVM's records of a task for its `recorded_workload`, without unfinished lines."""
     found = []
     for _, record in records.checked(place / SCHEDULES):
         for _, _, attributes, _ in record[0][0]:
@@ -144,7 +146,7 @@ def stored(place: Path, workload: Any) -> list[Any]:
 
 
 def best(place: Path, mod: Any) -> Any | None:
-    """TVM's record of a kernel's fastest schedule; None where there is none. Raises EngineError as
-    of `recorded_workload`."""
+    """TVM's record of a kernel's fastest schedule, or None. Raises EngineError as
+    `recorded_workload` does."""
     found = stored(place, recorded_workload(place, mod))
     return min(found, key=lambda r: min(float(s) for s in r.run_secs), default=None)

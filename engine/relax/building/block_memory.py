@@ -1,10 +1,9 @@
-"""The memory of a Relax function of one block whose shapes are static: the order of its kernels,
-and arguments that it gives up after their last reader.
+"""The memory of a Relax function with one block and static shapes: the order of its kernels, and
+arguments that it gives up after their last reader.
 
-Each tensor has memory from the kernel that writes it to its last reader, from TVM's allocator,
-which keeps it for the next of its size. TVM's own plan, which serves all other functions, makes
-storages that live longer; one storage with places for all that lies between kernels would be there
-beside all results and captures, too, at any time.
+Each tensor has memory from the kernel that writes it to its last reader. TVM's allocator keeps the
+memory for the next tensor of that size. All other functions use TVM's own plan, whose storages live
+longer; one storage for everything between kernels would exist beside all results and captures.
 """
 
 from collections.abc import Sequence
@@ -18,11 +17,11 @@ from relascope.passes.held_memory import KernelLives
 from relascope.passes.relax.ir.rewrite import everything, op_name
 
 SPENT = "relascope.spent"
-"""The attribute of a function whose memory is planned so: names of the parameters that it takes as
-one array, last, and out of it, so that their memory goes after their last reader, unless somebody
+"""The attribute of a function with such a plan: names of the parameters that it takes out of one
+array, its last argument, so that their memory is freed after their last reader, unless somebody
 else holds it."""
 RETURNED = "relascope_returned"
-"""A function of such a module: of the places in that array of what may be returned."""
+"""A function of such a module that returns the places in that array of what may be returned."""
 _MAKE = frozenset({"call_tir", "call_dps_packed", "builtin.alloc_tensor"})
 _UNORDERED = frozenset({"call_tir_inplace", "call_inplace_packed"})
 
@@ -42,7 +41,7 @@ def spending(function: Any, spent: Sequence[str]) -> Any:
 
 
 def spent_by(function: Any) -> tuple[str, ...] | None:
-    """Names of the parameters; None where its memory is planned by TVM."""
+    """Names of the parameters; None if TVM plans its memory."""
     attrs = dict(function.attrs or {})
     return tuple(map(str, attrs[SPENT])) if SPENT in attrs else None
 
@@ -52,8 +51,8 @@ def _nbytes(kind: Any) -> int:
 
 
 class _Block:
-    """The bindings of a function of one block, and in which storages each variable lies; a storage
-    is named by the binding that makes it, an argument's by -1 - its place."""
+    """The bindings of a function with one block, and the storages of each variable. A storage is
+    named by the index of the binding that makes it, that of argument k by -1 - k."""
 
     def __init__(self, function: Any) -> None:
         self.bindings = [b for block in function.body.blocks for b in block.bindings]
@@ -69,7 +68,7 @@ class _Block:
             self.read[index], own = read, set[int]()
             if op_name(binding.value) in _MAKE:
                 own, self.sizes[index] = {index}, _nbytes(binding.var.ty)
-            # What else a function of the runtime returns may be a view of what it reads.
+            # Whatever else a runtime function returns may be a view of what it reads.
             name = binding.var.__chandle__()
             self.of[name], at[name] = own or read, index
         returned = (v.__chandle__() for v in relax.analysis.free_vars(function.body.body))
@@ -84,7 +83,7 @@ def _with(function: Any, params: Sequence[Any], block: Any) -> Any:
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.least_held")
 def least_held(mod: Any, context: Any) -> Any:
-    """The kernels of "main" where they hold least, while they are pure and fused."""
+    """Order the kernels of "main" to hold the least memory, while they are pure and fused."""
     main, spent = mod["main"], spent_by(mod["main"])
     if spent is None or len(main.body.blocks) > 1:
         return mod
@@ -101,7 +100,7 @@ def least_held(mod: Any, context: Any) -> Any:
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.plan_memory")
 def plan_memory(mod: Any, context: Any) -> Any:
-    """What "main" is given up by it; TVM's plan for modules without `SPENT`."""
+    """Make "main" give up its `SPENT` arguments; modules without them get TVM's plan."""
     main, spent = mod["main"], spent_by(mod["main"])
     if spent is None:
         return relax.transform.StaticPlanBlockMemory()(mod)
@@ -123,7 +122,7 @@ def plan_memory(mod: Any, context: Any) -> Any:
     for binding in block.bindings:
         take(binding.value)
         if op_name(binding.value) == "reshape":
-            # TVM kills what a function of the machine gives, but no view that an operator is.
+            # TVM frees what a function of the machine returns, but not an operator's view.
             binding = _packed(binding.var, "reshape", binding.value.args)
         bindings.append(binding)
     take(main.body.body)
@@ -138,7 +137,7 @@ def _nothing() -> Any:
 
 
 def _packed(variable: Any, name: str, args: Sequence[Any]) -> Any:
-    """A variable bound to what a function of the machine gives."""
+    """A variable bound to the result of a function of the machine."""
     callee = relax.ExternFunc(f"vm.builtin.{name}")
     return relax.VarBinding(variable, tvm.ir.Call(callee, list(args), None, [variable.ty]))
 

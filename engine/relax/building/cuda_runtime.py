@@ -1,7 +1,7 @@
-"""The library of Relax's TVM that drives NVIDIA's GPUs.
+"""The library of Relax's TVM that drives NVIDIA GPUs.
 
-TVM's import does not report its failure: without a driver, or where the loader does not find CUDA's
-runtime, as that of PyTorch in a Python package.
+Importing TVM hides that it fails to load: without a driver, or if the loader does not find CUDA's
+runtime, such as PyTorch's, which is inside a Python package.
 """
 
 import functools
@@ -14,7 +14,7 @@ from relascope.engine.building.cuda_libraries import load
 
 @functools.cache
 def missing() -> str:
-    """Load it where TVM could not; why it cannot be loaded, in a sentence, or ""."""
+    """Load it if TVM could not; returns a sentence that says why it cannot be loaded, or ""."""
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
         return ""
     runtime = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve()
@@ -24,7 +24,7 @@ def missing() -> str:
     if said.startswith("libcuda.so"):
         return "There is no NVIDIA driver on this machine."
     advice = " Run `pip install nvidia-cuda-runtime`." if said.startswith("libcudart.so") else ""
-    return f"TVM's part that drives NVIDIA's GPUs does not load: {said}.{advice}"
+    return f"TVM's library for NVIDIA GPUs does not load: {said}.{advice}"
 
 
 missing()

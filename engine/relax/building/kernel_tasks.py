@@ -1,7 +1,7 @@
 """The kernels of a Relax program that can be tuned.
 
-Each kernel that TVM makes of a fused group is a task; so is each matmul that a library does on this
-target, alone, as TVM would compute it.
+Each kernel that TVM makes of a fused group is a task. So is each matmul that a library computes on
+this target: alone, as TVM would compute it.
 """
 
 import importlib
@@ -23,8 +23,8 @@ from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, all_static, symbo
 
 @dataclass(frozen=True)
 class TaskKernel:
-    """The engine's own of a `Workload`. It writes as many of its last arguments as `results` says;
-    `symbol` is of the library's function that does it without records, or ""."""
+    """The engine's own part of a `Workload`. The kernel writes its last `results` arguments;
+    `symbol` is the library function used without records, or ""."""
 
     mod: Any
     results: int
@@ -32,12 +32,12 @@ class TaskKernel:
 
 
 def stages(target: Any) -> tuple[tuple[Any, ...], ...]:
-    """TVM's pipeline for a target: up to FuseTIR, what schedules kernels after it, and the rest."""
+    """TVM's pipeline for a target: up to FuseTIR, the scheduling of kernels, and the rest."""
     kind = str(target.kind.name)
     known = {"llvm": "cpu_generic", "cuda": "cuda"}
     theirs = importlib.import_module(f"tvm.relax.backend.{known.get(kind, 'gpu_generic')}.pipeline")
     legalize = theirs.legalize_passes(target)
-    # FuseOps makes a function without a kernel of one that reads a field of a tuple it computes.
+    # FuseOps makes no kernel of a function that reads a field of a tuple that it computes.
     after = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "LegalizeOps")
     legalize.insert(after, relax.transform.CanonicalizeBindings())
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
@@ -53,14 +53,14 @@ def stages(target: Any) -> tuple[tuple[Any, ...], ...]:
 
 
 def kernels(mod: Any, target: Any) -> Any:
-    """A module with its kernels made, none of them scheduled; "main" calls them in order."""
+    """A module with its kernels, all unscheduled; "main" calls them in order."""
     with target, tvm.transform.PassContext(opt_level=3):
         return tvm.transform.Sequential(list(stages(target)[0]))(mod)
 
 
 def tasks_of(mod: Any) -> tuple[dict[str, Workload], list[tuple[str, str | None]]]:
-    """The tasks of a module of `kernels`, by key, and the calls of kernels in "main" in order. A
-    call is the kernel's symbol and the key of its task, None where it is none."""
+    """The tasks of a module from `kernels`, by key, and the kernel calls of "main" in order: each
+    is the kernel's symbol and the key of its task, or None."""
     found: dict[str, Workload] = {}
     made: dict[tuple[str, ...], Workload | None] = {}
     calls: list[tuple[str, str | None]] = []
@@ -96,7 +96,7 @@ def _workload(mod: Any, call: Any, symbol: str) -> Workload | None:
 
 
 def workload(name: str, function: Any, results: int, symbol: str = "") -> Workload | None:
-    """A kernel as a task; None where it cannot be one: it is scheduled, or a shape is not known."""
+    """A kernel as a task; None if it is scheduled or a shape is unknown."""
     if function.attrs.get("tirx.is_scheduled", False):
         return None
     for buffer in function.params:
@@ -106,7 +106,7 @@ def workload(name: str, function: Any, results: int, symbol: str = "") -> Worklo
     mod = bare(function)
     try:
         s_tir.Schedule(mod).get_sblock("root")
-    except (s_tir.ScheduleError, ValueError):  # it has not the form that schedules are of
+    except (s_tir.ScheduleError, ValueError):  # its form cannot be scheduled
         return None
     kernel = TaskKernel(mod, results, symbol)
     return Workload(key_of(mod), name, arguments, counted_flops(mod["main"]) or None, kernel)
@@ -121,12 +121,12 @@ def bare(function: Any) -> Any:
 
 
 def key_of(mod: Any) -> str:
-    """A task's key, from the structure of its kernel alone."""
+    """A task's key, computed only from the structure of its kernel."""
     return str(ms.utils.shash2hex(mod)).removeprefix("0x")
 
 
 def library_kernel(call: Any) -> Any | None:
-    """The kernel by which TVM would do what a library is called for; None where it knows none."""
+    """The kernel that TVM would use in place of a library call; None if it knows none."""
     if symbol_of(call) not in TURNS:
         return None
     turn_a, turn_b = TURNS[symbol_of(call)]
@@ -150,14 +150,14 @@ def library_kernel(call: Any) -> Any | None:
 
 
 def _batch(kind: TensorType, at: Sequence[Any]) -> list[Any]:
-    """The batch axes of an operand at a place of the result, as they are broadcast."""
+    """The indices of an operand's batch axes at a place of the result, with broadcasting."""
     dims = kind.shape[:-2]
     rest = at[len(at) - len(dims) :]
     return [0 if d == 1 else i for d, i in zip(dims, rest, strict=True)]
 
 
 def alone(task: Workload, library: bool) -> Any:
-    """A module whose "main" makes one call of a task's kernel, or of the library's in its place."""
+    """A module whose "main" only calls a task's kernel, or the library function in its place."""
     kernel: TaskKernel = task.program
     builder = relax.BlockBuilder()
     kinds = [relax.TensorType(a.shape, a.dtype) for a in task.arguments]

@@ -1,6 +1,6 @@
-"""What the Relax engine builds, as libraries to take apart, and their launches on a GPU.
+"""The Relax engine's builds, as libraries to take apart, and their launches on a GPU.
 
-Without a GPU, TVM hands out CUDA's source; else `engine.building.cuda_compiler` compiles it.
+Without a GPU, TVM returns CUDA source; otherwise `engine.building.cuda_compiler` compiles it.
 """
 
 import math
@@ -44,7 +44,7 @@ def compiler_for(target: str) -> Any:
 
 @partial(tvm_ffi.register_global_func, "tvm_callback_cuda_compile", override=True)
 def _compiled(source: str) -> bytes:
-    """What TVM calls to have CUDA's source compiled for a GPU that is here."""
+    """TVM calls this to compile CUDA source for this machine's GPU."""
     return compile_cuda(source, str(tvm.target.Target.current().attrs["arch"]), "cubin")
 
 

@@ -20,7 +20,7 @@ define i32 @__tvm_ffi_{ENTRY}(i64 %self, i64 %arguments, i32 %count, %word %resu
 
 
 def hand_over() -> None:
-    """Have what is loaded from here on launch its loops there."""
+    """Make libraries that are loaded from now on launch their loops there."""
     one = te.placeholder((1,))
     made = te.create_prim_func([one, te.compute((1,), lambda i: one[i])])
     target = tvm.compile(tvm.IRModule({"main": made}), parse(processor())).mod.inspect_source("ll")

@@ -1,9 +1,8 @@
 """A Relax function that can be profiled, kernel by kernel.
 
 The virtual machine calls a function of ours around every call (`set_instrument`). Variables are
-named after their nodes, and passes keep names up to FuseOps; the members of its groups are found by
-running it once more, on calls that are told apart. If a step of this fails, no kernel is said to
-compute anything.
+named after their nodes, and passes up to FuseOps keep names. A second run of FuseOps, on calls of
+distinct functions, shows the members of its groups. If a step of this fails, kernels have no nodes.
 """
 
 import re
@@ -33,7 +32,7 @@ _NODES = re.compile(rf"{_NODE}(\d+)")
 class Profiled:
     """See `engine.measure.profile.Profiled`."""
 
-    memory_bytes: int | None = None  # the virtual machine makes room as it runs
+    memory_bytes: int | None = None  # the virtual machine allocates as it runs
 
     def __init__(self, profiled: Function, target: str) -> None:
         ids, function, mod = _numbered(profiled)
@@ -89,7 +88,7 @@ class Profiled:
             self.kernels = tuple(Site(s, ()) for s in symbols)
 
     def _channels_first(self, tensor: torch.Tensor, nodes: Sequence[str]) -> torch.Tensor:
-        """What a kernel wrote, in the order of axes that one of its nodes has."""
+        """What a kernel wrote, with axes in the order of one of its nodes."""
         shapes = {t.shape for node in nodes for t in self._types[node]}
         turned = tensor.permute(FIRST) if tensor.ndim == 4 else tensor
         as_it_is = tuple(tensor.shape) in shapes or tuple(turned.shape) not in shapes
@@ -97,7 +96,7 @@ class Profiled:
 
 
 def kernels_of(function: Function) -> tuple[tuple[str, ...], ...] | None:
-    """What FuseOps makes one kernel each of a function: ids of nodes; None where it is lost."""
+    """The ids of the nodes in each kernel that FuseOps makes of a function; None if unknown."""
     ids, _, mod = _numbered(function)
     t = relax.transform
     for step in (t.Normalize(), t.LegalizeOps(), t.AnnotateTIROpPattern()):
@@ -110,7 +109,7 @@ def kernels_of(function: Function) -> tuple[tuple[str, ...], ...] | None:
 
 @pass_instrument
 class _Passes:
-    """Keeps the module as it is before and after the passes that matter here."""
+    """Keeps the module before and after each pass."""
 
     def __init__(self) -> None:
         self.modules: dict[str, Any] = {}
@@ -123,8 +122,8 @@ class _Passes:
 
 
 def _numbered(profiled: Function) -> tuple[list[str], Any, Any]:
-    """The ids of a graph's nodes; the function with variables named by their numbers; a module with
-    it as "main"."""
+    """The ids of a graph's nodes, the function with variables named by their numbers, and a module
+    with it as "main"."""
     ids = [i for i, e in profiled.exprs.items() if isinstance(e, tvm.ir.Var)]
     names = {profiled.exprs[i].__chandle__(): f"{_NODE}{k}" for k, i in enumerate(ids)}
     function = profiled.program.mod[profiled.name]
@@ -145,12 +144,12 @@ def _numbered(profiled: Function) -> tuple[list[str], Any, Any]:
 
 
 _Sites = list[tuple[str, frozenset[int], int]]
-"""Of each call of a kernel in order: its symbol, the numbers of its nodes, how many tensors it
+"""For each kernel call in order: its symbol, the numbers of its nodes, how many tensors it
 writes."""
 
 
 def _sites(modules: Mapping[str, Any]) -> _Sites | None:
-    """The kernels of a function that was built, or None where the build is not understood."""
+    """The kernels of a function that was built; None if they cannot be matched."""
     fusing, views = ("before FuseOps", "after FuseOps", "after FuseTIR"), "RewriteDataflowReshape"
     wanted = (*fusing, f"before {views}", f"after {views}")
     if not modules.keys() >= {*wanted}:
@@ -162,7 +161,7 @@ def _sites(modules: Mapping[str, Any]) -> _Sites | None:
     calls = [symbol for symbol, _ in _calls(lowered)]
     if calls != [symbol for symbol, _ in groups] or calls != [s for s, _ in _calls(plain)]:
         return None
-    # Reshapes that are only another view stop being kernels; every other binding stays in place.
+    # Reshapes that are only views stop being kernels; every other binding stays in place.
     kept = [_symbol(value) for _, value in bindings(reshaped["main"])]
     found: _Sites = []
     position = 0
@@ -179,8 +178,8 @@ def _sites(modules: Mapping[str, Any]) -> _Sites | None:
 
 
 def _counted(modules: Mapping[str, Any]) -> dict[str, int]:
-    """By a kernel's symbol, the FLOPs that TVM counts in its loops, if it has any and calls no
-    library."""
+    """The FLOPs that TVM counts in a kernel's loops, by its symbol; only kernels with loops that
+    call no library."""
     functions = modules["before RewriteDataflowReshape"].functions
     loops = {v: f for v, f in functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     own = {v: f for v, f in loops.items() if LIBRARY not in f.attrs}
@@ -199,18 +198,18 @@ def _calls(mod: Any) -> list[tuple[str, Any]]:
 
 
 def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
-    """By kernel of "main", the numbers of its nodes; None where FuseOps, once more, makes other
-    kernels of the same module."""
+    """The numbers of the nodes of each kernel of "main"; None if FuseOps makes other kernels when
+    it runs again on the same module."""
     again = relax.transform.FuseOps()(_apart(before))
     numbers: dict[int, frozenset[int]] = {}
     pending: list[int] = []
     for place, (variable, value) in enumerate(bindings(before["main"])):
         if isinstance(value, tvm.ir.Call):
             numbers[place] = frozenset()
-            if not str(variable.name).startswith(TURNED):  # of which a node is no more than read
+            if not str(variable.name).startswith(TURNED):  # a node only reads it
                 pending.append(place)
         if node := _NODES.fullmatch(str(variable.name)):
-            # What a pass bound on the way to a node stands right before it.
+            # What a pass bound for a node comes right before it.
             numbers |= dict.fromkeys(pending, frozenset({int(node[1])}))
             pending.clear()
     found: list[tuple[str, frozenset[int]]] = []
@@ -227,7 +226,7 @@ def _groups(before: Any, after: Any) -> list[tuple[str, frozenset[int]]] | None:
 
 
 def _apart(mod: Any) -> Any:
-    """A module in which each call of "main" is of a function of its own, named by its place."""
+    """A module in which each call of "main" has its own function, named by its place."""
     main, builder, bound = mod["main"], relax.BlockBuilder(mod), []
     for place, (variable, value) in enumerate(bindings(main)):
         if symbol_of(value):

@@ -1,7 +1,7 @@
 """Build Relax functions with TVM's default pipeline, and run them on torch tensors in its VM.
 
-Tensors pass by DLPack without copies, except those that are not aligned as TVM's kernels expect or
-not contiguous, and results that are an argument as it is.
+Tensors pass by DLPack without copies, unless they are not contiguous or not aligned as TVM's
+kernels expect. A result that is an unchanged argument is also copied.
 """
 
 import functools
@@ -80,7 +80,7 @@ class Compiled(executables.Compiled):
 
     def _run_on(self, machine: Any) -> None:
         self.machine, self._main = machine, machine["main"]
-        # The machine keeps what its last call returned: calling another function lets go of it.
+        # The machine keeps what its last call returned; calling another function releases it.
         self._forget = machine[block_memory.RETURNED] if self._is_planned else lambda: ()
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
@@ -88,10 +88,10 @@ class Compiled(executables.Compiled):
 
     def spend(self, values: Tensors, keep: Iterable[str], spent: Spent) -> tuple[torch.Tensor, ...]:
         kept = frozenset(keep)
-        # An argument that is returned as it is, or twice, must not share its memory.
+        # A result must not share memory with an argument or another result.
         sources = {name: spent if name in spent else values for name in self._shown}
         seen = {executables.given(source, name).data_ptr() for name, source in sources.items()}
-        # Behind what PyTorch queued, in its order, without waiting for it.
+        # On PyTorch's stream: after what PyTorch queued, without waiting for it.
         on_cpu = self.device.type == "cpu"
         with self._turn, nullcontext() if on_cpu else tvm_ffi.use_torch_stream():
             given = [self._array(n, sources[n], n in kept) for n in self._plain]
@@ -109,7 +109,7 @@ class Compiled(executables.Compiled):
         return tuple(own)
 
     def _taken(self, values: Tensors, spent: Spent) -> Any:
-        """The array of `spending`, of which nobody else has those that are taken out of `spent`."""
+        """The array for `spending`; nobody else holds the tensors taken out of `spent`."""
         arrays = []
         for name in self._spent:
             own = {name: spent.pop(name)} if name in spent else values
@@ -153,14 +153,14 @@ class Compiled(executables.Compiled):
             values = {name: values[name].permute(channels_last.LAST)}
         value = executables.ready(values, name, self._kinds[name])
         array = tvm.runtime.from_dlpack(value)
-        if keep and value.data_ptr() == address:  # a copy is to be made anew each time
+        if keep and value.data_ptr() == address:  # a copy must be made again each time
             self._held[name] = (address, array)
         return array
 
 
 def _with_channels_last(function: Any, target: str) -> tuple[frozenset[str], tuple[int, ...]]:
-    """Names of the arguments, and places of the results, that a function has so where it is built
-    for a target."""
+    """The arguments (names) and results (places) with channels last in a function that is built for
+    a target."""
     attrs = dict(function.attrs or {}) if _moves_channels(target) else {}
     takes = frozenset(map(str, attrs.get(channels_last.TAKES, ())))
     return takes, tuple(map(int, attrs.get(channels_last.GIVES, ())))
@@ -189,10 +189,10 @@ def build(program: RelaxProgram, options: BuildOptions, name: str = "main") -> e
 
 
 def _function(program: RelaxProgram, options: BuildOptions, name: str) -> Any:
-    """A function of a program, which by our schedules on a CPU gives up captures and masks, if it
-    is a backward."""
+    """A function of a program; a backward with our schedules on a CPU gives up captures and
+    masks."""
     function, on_cpu = program.mod[name], str(parse(options.target).kind.name) == "llvm"
-    if program.tvm_passes or program.code:  # what is left of TVM's pipeline builds it as it is
+    if program.tvm_passes or program.code:  # the rest of TVM's pipeline builds it unchanged
         return function.without_attr(channels_last.TAKES).without_attr(channels_last.GIVES)
     if not on_cpu or SCHEDULES not in options.target:
         return function
@@ -207,10 +207,10 @@ def executable(
     name: str = "main",
     instruments: Sequence[Any] | None = None,
 ) -> Any:
-    """What `make` returns of one function of a program, typed; its device need not be here.
-    Remembered by the module's structure, unless `instruments` watch. None takes what another
-    process built, too, which runs but has no source. Raises EngineError of kind "target" where TVM
-    could not build it, and gives TVM's reason."""
+    """Build one function of a typed program as `make` does; its device need not be here. The build
+    is remembered by the module's structure, unless `instruments` watch; without any (None) it may
+    also be another process's, which runs but has no source. Raises EngineError of kind "target",
+    with TVM's reason, if TVM cannot build it."""
     function = _function(program, options, name)
     mod = module_of(program, name, function)
     if program.tvm_passes or program.code:
@@ -222,7 +222,7 @@ def executable(
 
 
 def module_of(program: RelaxProgram, name: str, function: Any) -> Any:
-    """A module with a function of a program as "main", and those that it may call."""
+    """A module with a function of a program as "main" and the functions that it may call."""
     others = {g: f for g, f in program.mod.functions.items() if g.name_hint not in (name, "main")}
     mod = tvm.IRModule({**others, "main": function.with_attr("global_symbol", "main")})
     return relax.transform.LambdaLift()(mod)  # TVM builds no local functions
@@ -244,7 +244,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     if OPENBLAS in options.target.split():
         mod = openblas.native(mod)
     with (
-        # Whose architecture the compiler of CUDA's source asks for.
+        # The compiler of CUDA source asks for its architecture.
         target if target.kind.name == "cuda" else nullcontext(),
         schedules.ARITHMETIC.used(ours),
         _context(options, instruments),
@@ -268,7 +268,7 @@ def _context(options: BuildOptions, instruments: Sequence[Any]) -> Any:
 
 
 def dispatched(mod: Any, target: str) -> Any:
-    """A module with its matmuls and convolutions by a library, or by us, as the target says."""
+    """A module with matmuls and convolutions by a library or by us, as the target says."""
     served, ours = bool(library(target, LIBRARIES)), SCHEDULES in target.split()
     if not served and not ours:
         return mod
@@ -287,7 +287,7 @@ def dispatched(mod: Any, target: str) -> Any:
 
 def _load(file: str, mod: Any, options: BuildOptions) -> Any:
     if options.done is None:
-        dispatched(mod, options.target)  # gives TVM the functions of ours that it calls
+        dispatched(mod, options.target)  # registers our functions that it calls
     if OPENBLAS in options.target.split():
         load_openblas()
     return relax.VMExecutable(tvm.runtime.load_module(file))
@@ -302,5 +302,5 @@ _builder = _new_builder()
 
 
 def step(program: RelaxProgram, split: Any, options: BuildOptions) -> executables.Executable:
-    """A program, whole or as the two functions it was split into, built with options."""
+    """A program, whole or split into its two functions, built with options."""
     return executables.built(program, split, partial(build, options=options))

@@ -1,7 +1,7 @@
 """Splits as slices, before kernels are fused.
 
-TVM's FuseOps may take a field of one tuple for that of another, by chance, where a kernel reads
-several. Slices are also made where they are read, with no copy.
+If a kernel reads fields of several tuples, TVM's FuseOps may by chance confuse them. Slices are
+also fused into their readers, without a copy.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from relascope.passes.relax.ir.rewrite import everything, op_name
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.split_slices")
 def split_slices(mod: Any, context: Any) -> Any:
-    """Every field of a split as a slice of what is split."""
+    """Turn every field of a split into a slice of the tensor that is split."""
     functions = {n: f for n, f in mod.functions.items() if isinstance(f, relax.Function)}
     if not any(op_name(e) == "split" for f in functions.values() for e in everything(f)):
         return mod
@@ -36,7 +36,7 @@ class _SliceRewriter(PyExprMutator):
         axis, index = int(split.attrs.axis) % int(data.ty.ndim), int(made.index)
         sizes = getattr(data.ty.shape, "values", None)
         if sizes is None or not isinstance(sizes[axis], tvm.tirx.IntImm):
-            return made  # where an open size ends is not known here
+            return made  # an open size has no known end
         size = int(sizes[axis])
         if isinstance(parts, int | tvm.tirx.IntImm):
             step = -(-size // int(parts))

@@ -1,4 +1,4 @@
-"""What the Relax engine can compile for on this machine, the best first."""
+"""The targets that the Relax engine can compile for on this machine, the best first."""
 
 import functools
 from typing import Any
@@ -17,31 +17,31 @@ from relascope.engine.relax.building.cuda_runtime import missing
 from relascope.engine.relax.kernels import blas
 
 BLAS = "-libs=blas"
-"""What a target says to have its matmuls done by PyTorch's library; see `kernels.blas`."""
+"""A target's option for matmuls by PyTorch's library; see `kernels.blas`."""
 
 LIBRARIES = (BLAS, OPENBLAS)
 """The options of a target that name a library of ours."""
 
 DLIGHT = "-schedules=dlight"
-"""What a GPU's target may say: its kernels are scheduled by TVM's DLight, which they are anyway."""
+"""An option that a GPU target may have and that changes nothing: kernels scheduled by DLight."""
 
 _OURS = (BLAS, OPENBLAS, SCHEDULES, RECORDS, DLIGHT, GRAPHS)
 _GPUS = ("cuda", "metal", "opencl", "vulkan")
 _KINDS = {
     OPENBLAS: ON_CPU,
     GRAPHS: ON_GPU,
-    SCHEDULES: (("llvm",), "Our schedules are for a CPU; a GPU's kernels DLight schedules."),
-    DLIGHT: (_GPUS, "DLight schedules a GPU's kernels."),
+    SCHEDULES: (("llvm",), "relascope's schedules are for CPUs; GPU kernels have DLight's."),
+    DLIGHT: (_GPUS, "DLight's schedules are for GPUs."),
 }
 _UNROLL = "-unroll-threshold-aggressive:uint=60"
-"""Keeps LLVM from writing a whole loop over a small tensor out, which makes nothing faster and took
-most of the time of building: ten times as long for a layer norm over 8x256 elements."""
+"""Keeps LLVM from unrolling whole loops over small tensors, which makes nothing faster but took
+most of the build time: ten times as long for a layer norm over 8x256 elements."""
 
 
 def parse(target: str) -> Any:
-    """A target's text as this TVM's target, which takes dictionaries only. LLVM unrolls less than
-    by default, unless the target has `-cl-opt`. Raises EngineError of kind "target" where an option
-    is not written as `-name=value`, TVM or LLVM refuses it, or an option of ours is not for this
+    """A target's text as this TVM's target, which accepts only dictionaries. LLVM unrolls less than
+    by default, unless the target has `-cl-opt`. Raises EngineError of kind "target" if an option is
+    not written as `-name=value`, TVM or LLVM refuses it, or an option of ours is not for this
     kind."""
     kind, options = target_text.split(target)
     target_text.refuse_elsewhere(target, _KINDS)
@@ -72,7 +72,7 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
         with builder.dataflow():
             doubled = builder.emit(relax.op.multiply(x, relax.const(2.0)))
             made = builder.emit(relax.op.add(doubled, relax.const(1.0)))
-            if BLAS in target.split():  # its product with 1 by the library
+            if BLAS in target.split():  # a product with 1, by the library
                 one = relax.const(np.eye(given.size, dtype="float32"))
                 row = builder.emit(relax.op.matmul(relax.op.expand_dims(made, 0), one))
                 made = builder.emit(relax.op.squeeze(row, [0]))
@@ -82,7 +82,7 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
     if BLAS in target.split():
         blas.register()
         mod = blas.dispatch(mod)
-    with chosen:  # whose architecture the compiler of CUDA's source asks for
+    with chosen:  # the compiler of CUDA source asks for its architecture
         built = tvm.compile(mod, chosen, relax_pipeline=relax.get_default_pipeline(chosen))
     result = relax.VirtualMachine(built, device)["main"](tvm.runtime.tensor(given, device))
     return np.asarray(result.numpy())

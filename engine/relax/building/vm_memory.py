@@ -1,6 +1,7 @@
-"""The storages that the virtual machine holds in a call of a Relax function.
+"""The storages that the virtual machine holds while it calls a Relax function.
 
-Bytecode tells when a register takes a storage, a view of one, or gives it up; a run tells sizes.
+The bytecode shows when a register gets a storage or a view of one, and when it releases it; a run
+shows the sizes.
 """
 
 import re
@@ -17,7 +18,7 @@ from relascope.engine.building.executables import OwnMemory
 
 @contextmanager
 def in_torchs_memory() -> Iterator[None]:
-    """Where machines are made whose storages are PyTorch's, whose allocator counts them."""
+    """Machines made in this context use PyTorch's allocator, which counts their storages."""
     view = tvm.get_global_func("runtime.TVMTensorCreateView")
     at_once = tvm.get_global_func("vm.builtin.ensure_zero_offset")
 
@@ -51,16 +52,16 @@ def live_bytes(
     bytecode: str, sizes: Sequence[int], spent: Sequence[int] = (), register: int = 0
 ) -> OwnMemory | None:
     """The storages that live at one time, and those that the results keep. TVM's allocator keeps
-    one that nobody has any more, for the next of its size. None where the text makes another number
-    of storages, as with branches.
+    a released one for the next of its size. None if the text makes another number of storages, as
+    with branches.
 
     Args:
         bytecode: the text of an executable.
-        sizes: bytes of each storage, in the order in which they are made.
+        sizes: bytes of each storage, in order of creation.
         spent: bytes of each argument that is given up after its last reader.
-        register: of the array that they are in.
+        register: the one of the array that holds these arguments.
     """
-    sizes = [*sizes, *spent]  # the latter are there already
+    sizes = [*sizes, *spent]  # the latter already exist
     count = len(sizes) - len(spent)
     registers: dict[str, frozenset[int]] = {}
     users: dict[int, int] = {}
@@ -75,7 +76,7 @@ def live_bytes(
         name, given, target = match.groups()
         if target == "%void":
             continue
-        # Of functions, those of the machine give views; others write into what they are given.
+        # Functions of the machine return views; others write into their arguments.
         given = given if name.startswith(_MACHINE) else ""
         if name == _FORGET:
             taken: frozenset[int] = frozenset()

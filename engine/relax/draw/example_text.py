@@ -9,8 +9,8 @@ from relascope.engine.relax.draw.to_text import script
 from relascope.engine.server.examples import FunctionText
 from relascope.passes.relax.ir.program import RelaxProgram
 
-_MARKS = {"R.output", "T.reads", "T.writes"}  # of the block, and what a loop nest reads and writes
-_UNSET = {None, "void"}  # what an option that is not set holds
+_MARKS = {"R.output", "T.reads", "T.writes"}  # what a block returns, a loop nest reads and writes
+_UNSET = {None, "void"}  # values of options that are not set
 _DEFAULTS = {
     "strides": "[1, 1]",
     "padding": "[0, 0, 0, 0]",
@@ -29,7 +29,7 @@ _LONGEST = 100  # characters of what a kernel stores in one place
 
 def example_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
     """The functions of a program, "main" last, without types, default options, block marks and a
-    return of the last line; what a kernel computes in very many words is "..."."""
+    return of the last line; a very long expression of a kernel is "..."."""
     functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     names = sorted(functions, key=lambda name: (name == "main", name))
     return tuple(_one(name, functions[name]) for name in names)
@@ -50,7 +50,7 @@ def _one(called: str, function: Any) -> FunctionText:
 
 
 class _Shorter(ast.NodeTransformer):
-    """Takes out of TVM's script what a person who reads a small program does not need."""
+    """Removes from TVM's script what readers of a small program do not need."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.arg(node.arg)
@@ -112,5 +112,5 @@ class _Shorter(ast.NodeTransformer):
 
 
 def _called(node: ast.expr) -> str:
-    """What an expression calls ("R.output"), "" where it calls nothing."""
+    """What an expression calls ("R.output"), or ""."""
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""

@@ -1,7 +1,7 @@
-"""What a TVM with Relax calls things: recordings are made in earlier ones, too.
+"""Names that differ between TVMs with Relax, because recordings are also made in earlier ones.
 
-Until 0.25 a type was a `struct_info`, a variable's name its `name_hint`, and numbers among
-arguments stood in a `PrimValue`; constants had a class of Relax's own until 0.26.
+Until 0.25 a type was a `struct_info`, a variable's name its `name_hint`, and a number among
+arguments a `PrimValue`; constants had a class of Relax's own until 0.26.
 """
 
 from collections.abc import Callable
@@ -37,11 +37,11 @@ boxed = tuple(
     )
     if hasattr(room, name)
 )
-"""Classes of numbers, texts and dtypes among arguments; each has its `value`."""
+"""Classes of numbers, texts and dtypes among arguments, each with a `value`."""
 
 
 def each(tree: Any, kind: type, see: Callable[[Any], None]) -> None:
-    """Show the statements of a kind in a kernel's body."""
+    """Call `see` on each statement of a kind in a kernel's body."""
     if hasattr(loops, "stmt_functor"):
         loops.stmt_functor.post_order_visit(tree, lambda s: see(s) if isinstance(s, kind) else None)
     else:

@@ -1,7 +1,7 @@
 """From a typed Relax program to the neutral `Graph`.
 
-A function is a list of bindings, read in order without recursion; a binding is no node, its
-variable another name of the value. Arguments that are no tensors (shapes, numbers, dtypes) are
+A function is a list of bindings, read in order without recursion. A binding is not a node; its
+variable is another name of the value. Arguments other than tensors (shapes, numbers, dtypes) are
 attributes.
 """
 
@@ -33,7 +33,7 @@ _KERNEL_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inpl
 
 
 _TEXTS: Memo[tuple[Any, str]] = Memo(2000)
-"""Texts of kernels by address, each with its kernel: few passes change one."""
+"""Texts of kernels by address, each with its kernel; few passes change one."""
 
 
 def to_graph(
@@ -41,14 +41,14 @@ def to_graph(
 ) -> tuple[Graph, dict[str, Any]]:
     """Draw one function of a program.
 
-    A node's id is a hash of its operator, attributes and inputs' ids (of a variable, its name; of a
-    constant, its bytes). Equal nodes get "#2", "#3" and so on, producers first. Nodes of an `if`'s
-    branches precede it; its attribute "branches" has their counts. A call of a kernel has the
-    places of inputs that it writes into as "writes". The program is normalised and typed, as every
-    pass leaves it; `texts` adds those of the kernels that it calls.
+    A node's id is a hash of its operator, attributes and inputs' ids (for a variable, of its name;
+    for a constant, of its bytes). Equal nodes get "#2", "#3" and so on, producers first. Nodes of
+    an `if`'s branches precede it; its attribute "branches" has their counts. The attribute "writes"
+    of a kernel's call has the places of inputs that it writes into. The program must be normalised
+    and typed, as every pass leaves it; `texts` adds those of the kernels that it calls.
 
-    The graph comes with the Relax variable that holds each node's value (of a constant, the
-    constant) by its id."""
+    Returns the graph and, by a node's id, the Relax variable that holds its value (for a constant,
+    the constant)."""
     shared = _Shared(program)
     walk = _Walk(shared, program.mod[name])
     graph = walk.graph(name, program.outputs if program.gradients else None)
@@ -57,7 +57,7 @@ def to_graph(
 
 
 class _Shared:
-    """What all functions of one program share: the meaning of names, and what was looked up."""
+    """What the functions of one program share: the meaning of names, and caches."""
 
     def __init__(self, program: RelaxProgram) -> None:
         self.mod = program.mod
@@ -67,12 +67,12 @@ class _Shared:
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
-        self.kernels: dict[str, Any] = {}  # of the module, that are called
+        self.kernels: dict[str, Any] = {}  # the module's kernels that are called
         self.around: list[str] = []  # functions whose inside is being drawn
 
     @cached_property
     def without_origins(self) -> "_Shared":
-        """The same for a function whose variables' names do not tell where they come from."""
+        """The same, for a function whose variables' names do not tell their origin."""
         other = copy(self)
         other.provenance = {}
         return other
@@ -86,7 +86,7 @@ class _Shared:
         return self.op_names[handle]
 
     def attrs(self, attrs: Any) -> dict[str, JsonValue]:
-        """Attributes that are set, in the operator's own order."""
+        """The attributes that are set, in the operator's own order."""
         if attrs is None:
             return {}
         if isinstance(attrs, tvm.ir.DictAttrs):
@@ -112,13 +112,13 @@ _Attrs = Mapping[str, JsonValue]
 
 
 class _Walk(builder.GraphBuilder):
-    """Turns one function into nodes; functions that it calls are walked by walks of their own."""
+    """Turns one function into nodes; each function that it calls has its own walk."""
 
     def __init__(self, shared: _Shared, function: Any) -> None:
         super().__init__()
         self.shared = shared
         self.ids: dict[int, str] = {}  # by a variable's address
-        self.alive: list[Any] = []  # an address is only an identity while its object lives
+        self.alive: list[Any] = []  # an address identifies an object only while it lives
         self.inputs = tuple(self.argument(p) for p in function.params)
         self.result = self.sequence(function.body)
 
@@ -128,8 +128,8 @@ class _Walk(builder.GraphBuilder):
     def add(
         self, at: _At, what: str, kind: Kind, inputs: tuple[str, ...] | None = None, **about: Any
     ) -> str:
-        """A node for an expression; `about` as of `add_node`; `what` it computes, before the ids of
-        its body's results and of its inputs."""
+        """A node for an expression; `about` as in `add_node`. `what` is the text of its id, to
+        which the ids of its body's results and of its inputs are added."""
         if "body" in about:
             what = f"{what} {' '.join(about['body'].outputs)}"
         if inputs is not None:
@@ -138,11 +138,11 @@ class _Walk(builder.GraphBuilder):
         return self.add_node(at.bound, what, kind, tensor_types(spelling.type_of(at.expr)), **about)
 
     def sequence(self, body: Any) -> str:
-        """The bindings of a body, in order; returns the id of its result."""
+        """Walk the bindings of a body in order; returns the id of its result."""
         if not isinstance(body, relax.SeqExpr):
             return self.value(body, "")
         for block in body.blocks:
-            for binding in block.bindings[:]:  # in one call, and not one for each item
+            for binding in block.bindings[:]:  # in one call, not one for each item
                 variable = binding.var
                 self.alive.append(variable)
                 name = str(spelling.name_of(variable))
@@ -160,8 +160,8 @@ class _Walk(builder.GraphBuilder):
         return ident
 
     def value(self, expr: Any, name: str, variable: Any = None) -> str:
-        """The node of an expression, made on first use; `name` of the variable that it is bound to
-        tells its origin."""
+        """The id of an expression's node, made on first use; the `name` of the variable that it is
+        bound to tells its origin."""
         if isinstance(expr, spelling.Var):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
@@ -186,7 +186,7 @@ class _Walk(builder.GraphBuilder):
                 counts.append(len(self.nodes))
             branches = [b - a for a, b in itertools.pairwise(counts)]
             return self.add_call(at, "if", {"branches": branches}, tuple(inputs))
-        if isinstance(expr, relax.Function):  # a closure over the variables that it reads outside
+        if isinstance(expr, relax.Function):  # a closure over the outer variables that it reads
             free = tuple(self.value(v, "") for v in relax.analysis.free_vars(expr))
             body = self.inside(expr, "closure", self.shared)
             return self.add(at, "closure", Kind.FUNCTION, free, op="closure", body=body)
@@ -217,7 +217,7 @@ class _Walk(builder.GraphBuilder):
         return self.add_call(at, name, {**attrs, **self.shared.attrs(at.expr.attrs)}, inputs)
 
     def call_kernel(self, at: _At) -> str:
-        """A call of a kernel of the module, or of a function of the runtime."""
+        """A call of a kernel of the module, or of a runtime function."""
         callee, given, *rest = at.expr.args[:]
         how = str(at.expr.op.name).removeprefix("relax.")
         fields = given.fields[:] if isinstance(given, relax.Tuple) else [given]
@@ -238,19 +238,19 @@ class _Walk(builder.GraphBuilder):
         return self.add(at, what, Kind.CALL, inputs, op=op, attrs=attrs)
 
     def call_function(self, at: _At, function: Any, name: str) -> str:
-        """A call of a fused function, which is shown with what is inside."""
+        """A call of a fused function, which is shown with its body."""
         inputs, attrs = self.arguments(at.expr.args[:], [])
         if not isinstance(function, relax.Function):
             return self.writing(at, function, str(name), {**attrs, **_flops(function)})
-        # FuseOps makes one function of equal groups, with the names of the first: of a function
-        # that is called from two places, the names do not tell where a call comes from.
+        # FuseOps makes one function of equal groups, with the names of the first, so in a function
+        # that is called from two places the names do not tell where a call comes from.
         known = self.shared.calls.get(name, 1) < 2
-        if name and name in self.shared.around:  # a recursion would have no end
+        if name and name in self.shared.around:  # recursion would not end
             return self.add_call(at, f"@{name}", attrs, inputs)
         self.shared.around.append(name)
         body = self.inside(function, "fused", self.shared if known else self.shared.without_origins)
         self.shared.around.pop()
-        # A shape that a function is given is an attribute of the call, and no input.
+        # A shape among the arguments is an attribute of the call, not an input.
         given = zip(body.inputs, at.expr.args[:], strict=True)
         body = replace(body, inputs=tuple(i for i, one in given if not _is_plain(one)))
         if at.origin == ("", ""):
@@ -264,7 +264,7 @@ class _Walk(builder.GraphBuilder):
         return inner.graph(name)
 
     def writing(self, at: _At, kernel: Any, name: str, attrs: _Attrs) -> str:
-        """A call of a kernel that is handed what it writes into: who reads that reads the call."""
+        """A call of a kernel that writes into its arguments: their readers then read the call."""
         given = at.expr.args[:]
         inputs, _ = self.arguments(given, [])
         written = [i for i in written_arguments(kernel) if i < len(given)]
@@ -310,38 +310,38 @@ def _calls(mod: Any) -> Counter[str]:
 
 
 def _text(kernel: Any, name: str) -> str:
-    """A kernel's text under the name that it has in its module."""
+    """A kernel's text under its name in the module."""
     key = kernel.__chandle__(), name
     return _TEXTS.get(key, lambda: (kernel, own_text(kernel, name)))[1]
 
 
 def written_arguments(kernel: Any) -> list[int]:
-    """Which arguments a kernel writes into; none known of a library's, which has no body."""
+    """The places of arguments that a kernel writes into; none for a library's, without a body."""
     stored: list[Any] = []
     spelling.each(kernel.body, spelling.loops.BufferStore, lambda s: stored.append(s.buffer))
-    buffers = getattr(kernel, "buffer_map", {})  # until 0.26; then a buffer is its parameter
+    buffers = getattr(kernel, "buffer_map", {})  # until 0.26; since then a parameter is its buffer
     own = [(i, buffers.get(p, p)) for i, p in enumerate(kernel.params)]
     return [i for i, buffer in own if any(s.same_as(buffer) for s in stored)]
 
 
 def _is_plain(expr: Any) -> bool:
-    """Whether an argument is a shape, number, text or dtype, or a tuple of such: no tensor."""
+    """Whether an argument is a shape, number, text or dtype, or a tuple of these: not a tensor."""
     if isinstance(expr, relax.Tuple):
         return bool(len(expr.fields)) and all(_is_plain(f) for f in expr.fields)
-    if isinstance(expr, spelling.Constant):  # a dtype, say
+    if isinstance(expr, spelling.Constant):  # such as a dtype
         return not hasattr(spelling.value_of(expr), "numpy")
     return isinstance(expr, (relax.ShapeExpr, *spelling.boxed))
 
 
 def _size(size: Any) -> int | str:
-    """A size as a number, or as people write one that is open: "2 * n"."""
+    """A size as a number, or as people write an open one: "2 * n"."""
     if isinstance(size, spelling.loops.IntImm):
         return int(size)
     return re.sub(r"T\.int64\((-?\d+)\)", r"\1", str(size))
 
 
 def tensor_types(kind: Any) -> tuple[TensorType, ...]:
-    """The tensors of a type, tuples opened; functions and shapes have none."""
+    """The tensors of a type, with tuples flattened; functions and shapes have none."""
     result = []
     todo = [kind]
     while todo:
@@ -358,7 +358,7 @@ def tensor_types(kind: Any) -> tuple[TensorType, ...]:
 
 
 def counted_flops(kernel: Any) -> int | None:
-    """What TVM estimates of a kernel's loop nest; None where it cannot (unknown extents)."""
+    """TVM's estimate of the FLOPs of a kernel's loop nest; None if extents are unknown."""
     try:
         return round(estimate_tir_flops(tvm.IRModule({"main": kernel})))
     except (tvm.error.InternalError, ValueError, TypeError):
@@ -376,7 +376,7 @@ def as_json(value: Any) -> JsonValue:
     if value is None:
         return None
     if isinstance(value, str):
-        return str(value)  # TVM's own kind of str does not leave this process
+        return str(value)  # TVM's own str class does not leave this process
     if isinstance(value, spelling.boxed):
         return as_json(value.value)
     if isinstance(value, spelling.Constant):
@@ -397,7 +397,7 @@ def _digest(array: Any) -> str:
 
 
 def _address(array: Any) -> int:
-    # `numpy()` copies, so its address is that of a copy which is freed at once.
+    # `numpy()` would give the address of a copy, which is freed at once.
     if hasattr(array, "data_ptr"):
         return int(array.data_ptr())
     return int(np.from_dlpack(array).ctypes.data)  # before 0.26

@@ -1,4 +1,4 @@
-"""Relax's own text of a program, without what a person who reads it does not need."""
+"""Relax's own text of a program, without what its readers do not need."""
 
 import re
 from typing import Any
@@ -13,8 +13,8 @@ _HEAD = re.compile(r"^def (\w+)\((.+?)\)( -> .+)?:$", re.MULTILINE)
 def to_text(program: RelaxProgram) -> str:
     """The text of every Relax function, "main" first: constants by number, one argument a line.
 
-    Kernels follow where they came with the program, or are looked at by TVM's own passes: in a
-    program of relascope's passes they would be most of the text.
+    Kernels follow if they came with the program, or if TVM's own passes ran: after relascope's
+    passes they would be most of the text.
     """
     every = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     functions = {name: f for name, f in every.items() if isinstance(f, relax.Function)}
@@ -27,7 +27,7 @@ def to_text(program: RelaxProgram) -> str:
 
 def script(function: Any, name: str) -> str:
     """TVM's own text of one function or kernel, without the values of its constants."""
-    # By itself it does not know which of the module's devices of a kind it means.
+    # Alone, it does not know which of the module's devices it means.
     return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
 
 

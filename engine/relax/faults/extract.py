@@ -1,4 +1,4 @@
-"""A Relax program made of some nodes of another, and its text that TVM reads back."""
+"""A Relax program made of some nodes of another, and its text, which TVM can read back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,19 +27,19 @@ def extract(program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
     mod = relax.transform.Normalize()(mod)
     try:
         relax.analysis.well_formed(mod)
-    except Exception as wrong:  # TVM raises anything over what is not well-formed
+    except Exception as wrong:  # TVM raises anything if it is not well-formed
         raise EngineError("pass", _NOT_CUT) from wrong
     return RelaxProgram(mod, params, inputs, cut.outputs)
 
 
-_NOT_CUT = "This part of the program cannot be cut out by itself."
+_NOT_CUT = "This part of the program cannot be cut out on its own."
 
 
 class _Cut:
     """The wanted bindings of a function, in order.
 
-    What is left of a branch stays in it, or replaces an `if` that is cut off. What a branch makes
-    and does not return is no result.
+    What is left of a branch stays in it, or replaces an `if` that is not wanted. A value that a
+    branch does not return is not a result.
     """
 
     def __init__(self, program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> None:
@@ -72,7 +72,7 @@ class _Cut:
         self.main = relax.Function(given, relax.SeqExpr(blocks, result), result.ty, *about)
 
     def _written_into(self, body: Any) -> dict[int, Any]:
-        """By the variable of a call that writes into one of its arguments, that argument."""
+        """The argument that a call writes into, by the call's variable."""
         found: dict[int, Any] = {}
         for binding in (b for block in body.blocks for b in block.bindings):
             value, callee = binding.value, getattr(binding.value, "op", None)
@@ -101,11 +101,11 @@ class _Cut:
         return [b for b in made if len(b.bindings)]
 
     def _of(self, binding: Any) -> Any:
-        """A binding; blocks, of what is left of an `if` that is not wanted; None where it goes."""
+        """What becomes of a binding: a binding, None, or the blocks left of an unwanted `if`."""
         variable, value = binding.var, binding.value
         handle = variable.__chandle__()
         if handle in self._given and handle in self._places:
-            # From here on the argument has what it writes.
+            # From here on, the argument is what it wrote.
             self._instead[self._places[handle].__chandle__()] = self._given[handle]
         if isinstance(value, relax.If):
             parts = value.true_branch, value.false_branch
@@ -140,7 +140,7 @@ class _Cut:
 
 
 def _called(mod: Any, main: Any) -> dict[Any, Any]:
-    """The functions of a module that "main" calls, and those that these call."""
+    """The functions of a module that "main" calls, directly or through others."""
     found: dict[Any, Any] = {}
     todo = [main]
     while todo:
@@ -153,7 +153,7 @@ def _called(mod: Any, main: Any) -> dict[Any, Any]:
 
 
 def written(program: RelaxProgram) -> Written:
-    """A program as TVMScript that TVM reads back to the same, else as TVM's JSON."""
+    """A program as TVMScript that TVM reads back unchanged, else as TVM's JSON."""
     for inline in (True, False):
         try:
             mod, constants = _spelled_out(program, inline)
@@ -177,7 +177,7 @@ def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np
     for expr in everything(main):
         known = expr.__chandle__() in made
         if known or not isinstance(expr, tvm.ir.GenericConst) or not hasattr(expr.value, "numpy"):
-            continue  # a dtype is a constant, too
+            continue  # a dtype is also a constant
         array = expr.value.numpy()
         if inline and not array.shape:
             continue

@@ -1,4 +1,4 @@
-"""Reading and running small Relax programs with nothing but TVM: for reports of faults in passes.
+"""Read and run small Relax programs with nothing but TVM, for reports of faults in passes.
 
 This file is copied into reports; see `engine.faults.replay`.
 """
@@ -20,8 +20,8 @@ def version() -> str:
 
 
 def read(text: str, json: str, constants: Values) -> Any:
-    """A typed module from TVMScript and the constants of its arguments, or from TVM's JSON without
-    text."""
+    """A typed module from TVMScript and constants for its arguments, or from TVM's JSON if there is
+    no text."""
     if not text:
         return typed(tvm.ir.load_json(json))
     mod = tvm.script.from_source(text)
@@ -43,7 +43,7 @@ def check_formed(mod: Any) -> None:
 
 
 def signature(mod: Any) -> tuple[dict[str, str], str]:
-    """The types of the arguments of "main" by their names, and of its result."""
+    """The types of the arguments of "main", by name, and of its result."""
     main = mod["main"]
     return {str(p.name): str(p.ty) for p in main.params}, str(main.ret_ty)
 
@@ -77,7 +77,7 @@ class Run:
 
 
 def _sizes(kind: Any) -> tuple[int, ...]:
-    """A tensor's shape; a size that is left open is 1."""
+    """A tensor's shape; an open size is 1."""
     return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else 1 for d in kind.shape.values)
 
 

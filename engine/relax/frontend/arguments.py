@@ -1,4 +1,4 @@
-"""What a converter reads of a node, and the dtype that PyTorch computes the node's operands in."""
+"""Which arguments of a node a converter reads, and the dtype in which PyTorch computes them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,31 +6,31 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-# Options that change no value, and those that show in the result's type.
+# Options that change no value, and those that the result's type shows.
 _ALWAYS = (
     "memory_format device layout pin_memory dtype implicit non_blocking copy size generator self "
     "cudnn_enable cudnn_enabled"
 )
 
 _ALONE = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}
-"""Elementwise operators with a mask, and its place."""
+"""Elementwise operators with a mask, and the mask's place."""
 
 _AS_RESULT = (
     "floor_divide.default floor_divide.Scalar prelu.default log_sigmoid.default "
     "log_sigmoid_forward.default mean.default mean.dim prod.default prod.dim_int cumprod.default "
     "cumsum.default logsumexp.default softmax.int log_softmax.int"
 )
-"""Not marked as elementwise in PyTorch, and yet computed in the dtype of the result."""
+"""Not marked as elementwise in PyTorch, but computed in the dtype of the result."""
 
 _NO_BOOL = (
     "max.default min.default amax.default amin.default max.dim min.dim argmax.default "
     "argmin.default sort.default topk.default argsort.default"
 )
-"""TVM has no kernels for these on bool."""
+"""Operators for which TVM has no kernels on bool."""
 
 
 class _Arguments(tuple[Any, ...]):
-    """A node's arguments; notes the places of those that are read."""
+    """A node's arguments; records the places of those that are read."""
 
     read: set[int | str]
 
@@ -57,7 +57,7 @@ class _Options(dict[str, Any]):
 
 
 class Reading:
-    """A node of an FX graph, for one converter; notes which arguments it reads."""
+    """A node of an FX graph, for one converter; records which arguments it reads."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -77,7 +77,7 @@ class Reading:
         return self.args, self.kwargs
 
     def left_out(self) -> list[str]:
-        """Names of the arguments that are not the default and were not read."""
+        """Names of arguments with non-default values that were not read."""
         schema = getattr(self.node.target, "_schema", None)
         if schema is None:
             return []
@@ -96,10 +96,10 @@ class Reading:
 
 
 def in_common(node: Node) -> dict[Node, torch.dtype]:
-    """The tensors that an operator reads and computes in another dtype than their own.
+    """The tensors that an operator computes in another dtype than their own, and that dtype.
 
-    Relax has other promotion rules, and no kernels for bool: a sum of bools is one of integers. A
-    number that a file holds is a float64 tensor of no dimensions there.
+    Relax has other promotion rules, and no kernels for bool: it sums bools as integers. A number
+    in a file is a float64 tensor without dimensions.
     """
     name, kind = node.target.__name__, node.meta["val"]  # type: ignore[union-attr]
     places = [i for i, a in enumerate(node.args) if isinstance(a, Node) and i != _ALONE.get(name)]

@@ -13,8 +13,8 @@ from relascope.passes.relax.ir.rewrite import everything
 
 
 def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
-    """What decides each `if` of a module; and by the handles of those that can be forced, the names
-    of the computed values that do."""
+    """The value that decides each `if` of a module; and the names of the computed values, by the
+    handles of those `if`s that can be forced."""
     arguments = {p.__chandle__(): str(p.name) for p in mod["main"].params}
     looped, inputs, computed = set[int](), dict[str, None](), dict[int, str]()
     for one in _calling_themselves(mod):
@@ -23,15 +23,15 @@ def branches_of(mod: Any) -> tuple[Branches, dict[int, str]]:
         for branch in _met(function, relax.If):
             if (name := arguments.get(branch.cond.__chandle__())) is not None:
                 inputs[name] = None
-            elif isinstance(branch.cond, tvm.ir.Var):  # a constant has one side
+            elif isinstance(branch.cond, tvm.ir.Var):  # a constant always takes one side
                 computed[branch.__chandle__()] = str(branch.cond.name)
     free = {handle: name for handle, name in computed.items() if handle not in looped}
     return Branches((*inputs,), (*dict.fromkeys(free.values()),), len(computed) - len(free)), free
 
 
 def forced(mod: Any, computed: Mapping[int, str], sides: Mapping[str, bool]) -> Any:
-    """The module with a side taken of each `if` that a computed value decides. `computed` is as
-    `branches_of` has it, `sides` by the values' names; the first side by default."""
+    """The module with one side forced in each `if` that a computed value decides. `computed` is as
+    from `branches_of`, `sides` by the values' names; the first of `sides` is the default."""
 
     @mutator
     class Sides(PyExprMutator):
@@ -57,7 +57,7 @@ def _met(function: Any, kind: Any) -> list[Any]:
 
 
 def _calling_themselves(mod: Any) -> list[Any]:
-    """The recursive functions, whose sides cannot be forced: that would have no end."""
+    """The recursive functions, whose sides cannot be forced: the calls would never end."""
     functions = {str(v.name_hint): f for v, f in _functions(mod).items()}
     calls = {n: {str(g.name_hint) for g in _met(f, tvm.ir.GlobalVar)} for n, f in functions.items()}
     bindings = (

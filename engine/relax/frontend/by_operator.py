@@ -1,7 +1,7 @@
-"""A Relax module run by PyTorch, operator by operator: a judge that is no TVM.
+"""A Relax module run by PyTorch, operator by operator: a judge without TVM.
 
-The same TVM with fewer passes may have the same fault. A module with an operator without a surely
-equal counterpart has no such judge.
+The same TVM with fewer passes may have the same fault. If an operator has no counterpart that is
+surely equal, its module has no such judge.
 """
 
 import operator
@@ -20,7 +20,7 @@ from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.passes.relax.ir.rewrite import everything
 
 _HALVES = ("float16", "bfloat16")
-"""Computed in float64, operator by operator, and rounded once to what the operator makes."""
+"""Each operator on these computes in float64 and rounds its result once."""
 _KNOWN = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", *_HALVES)
 
 _Values = list[Any]
@@ -78,7 +78,7 @@ def _extreme(function: Callable[..., Any]) -> _Operator:
 def _matmul(given: _Values, attrs: Any) -> Any:
     wanted = _dtype(attrs.out_dtype)
     if wanted is not None and torch.float64 != given[0].dtype != wanted:
-        raise NotImplementedError("matmul of another result's dtype")
+        raise NotImplementedError("matmul with another result dtype")
     return torch.matmul(*given).to(wanted or given[0].dtype)
 
 
@@ -96,7 +96,7 @@ def _strided_slice(given: _Values, attrs: Any) -> Any:
     for axis, first, last, step in zip(axes, begin, end, steps, strict=True):
         if step < 0 and last < 0 and bool(attrs.assume_inbound):
             raise NotImplementedError("a slice that runs back to the start")
-        found = range(x.shape[axis])[first:last:step]  # PyTorch steps forward alone
+        found = range(x.shape[axis])[first:last:step]  # PyTorch only steps forward
         places = torch.arange(len(found), device=x.device) * found.step + found.start
         x = x.index_select(axis, places)
     return x
@@ -120,10 +120,9 @@ def _take(given: _Values, attrs: Any) -> Any:
 def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]) -> _Operator:
     def run(given: _Values, attrs: Any) -> Any:
         if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
-            raise NotImplementedError("this layout")
-        sides = np.reshape(_ints(attrs.padding) or [], (2, -1)).T[
-            ::-1
-        ]  # of each axis, the last first
+            raise NotImplementedError("convolution in this layout")
+        # Of each axis, the last first.
+        sides = np.reshape(_ints(attrs.padding) or [], (2, -1)).T[::-1]
         x = F.pad(given[0], sides.flatten().tolist())
         steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
         return function(x, given[1], None, *steps)
@@ -132,7 +131,7 @@ def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]
 
 
 def _pool(given: _Values, attrs: Any, value: float) -> tuple[torch.Tensor, list[int], list[int]]:
-    """What is pooled, padded; the window and the strides."""
+    """The padded input, the window and the strides."""
     pads = _ints(attrs.padding) or []
     if (
         str(attrs.layout) != "NCHW"
@@ -153,13 +152,13 @@ def _max_pool(given: _Values, attrs: Any) -> Any:
 def _avg_pool(given: _Values, attrs: Any) -> Any:
     x, window, strides = _pool(given, attrs, 0.0)
     if any(_ints(attrs.padding) or []) and not bool(attrs.count_include_pad):
-        raise NotImplementedError("a mean without its padding")
+        raise NotImplementedError("average pooling without its padding")
     return F.avg_pool2d(x, window, strides)
 
 
 def _adaptive_pool(given: _Values, attrs: Any) -> Any:
     if str(attrs.layout) != "NCHW":
-        raise NotImplementedError("this layout")
+        raise NotImplementedError("pooling in this layout")
     return F.adaptive_avg_pool2d(given[0], _ints(attrs.output_size))  # type: ignore[arg-type]
 
 
@@ -174,7 +173,7 @@ def _layer_norm(given: _Values, attrs: Any) -> Any:
 def _batch_norm(given: _Values, attrs: Any) -> Any:
     x, gamma, beta, mean, variance = given
     if bool(attrs.training) or int(attrs.axis) != 1 or not (attrs.center and attrs.scale):
-        raise NotImplementedError("a norm in training")
+        raise NotImplementedError("this form of batch norm")
     done = F.batch_norm(x, mean, variance, gamma, beta, False, 0.0, float(attrs.epsilon))
     return done, mean, variance
 
@@ -184,14 +183,14 @@ _MIRRORS: Mapping[str, Any] = {"reflect": "reflect", "replicate": "edge"}
 
 def _pad(given: _Values, attrs: Any) -> Any:
     width, mode = _ints(attrs.pad_width) or [], str(attrs.pad_mode)
-    if mode in _MIRRORS:  # beyond the tensor numpy goes on, where PyTorch refuses
+    if mode in _MIRRORS:  # numpy pads by more than the tensor, PyTorch refuses
         x = given[0]
         for axis, size in enumerate(x.shape):
             places = np.pad(np.arange(size), width[2 * axis : 2 * axis + 2], _MIRRORS[mode])
             x = x.index_select(axis, torch.from_numpy(places).to(x.device))
         return x
     if mode != "constant":
-        raise NotImplementedError("this mode of padding")
+        raise NotImplementedError("this padding mode")
     pairs = np.reshape(width, (-1, 2))[::-1]
     return F.pad(given[0], pairs.flatten().tolist(), value=float(attrs.pad_value))
 
@@ -306,13 +305,13 @@ _ARITHMETIC: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
     (tirx.Min, min),
     (tirx.Max, max),
 )
-_BY_VALUES = ("relax.tensor_to_shape",)  # the types of what it makes are known in a run alone
+_BY_VALUES = ("relax.tensor_to_shape",)  # only a run knows the types of its results
 _ANY_SIZE: Mapping[str, int] = defaultdict(lambda: 3)
 
 
 def unknown(mod: Any) -> str:
-    """What of a module has no surely equal counterpart in PyTorch, or "". Operators are tried one
-    by one on tensors without values."""
+    """The first thing in a module without a surely equal counterpart in PyTorch, or "". Operators
+    are tried one by one on tensors without values."""
     for name, function in mod.functions.items():
         if not isinstance(function, relax.Function):
             return f"the kernel {name.name_hint}"
@@ -329,7 +328,7 @@ def unknown(mod: Any) -> str:
 
 
 def _missing(call: Any) -> str:
-    """What PyTorch has not of an operator that is called; "" where it has it, or none is."""
+    """What PyTorch lacks of a called operator; "" if nothing, or if no operator is called."""
     if not isinstance(call.op, tvm.ir.Op):
         return ""
     name = str(call.op.name)
@@ -340,10 +339,10 @@ def _missing(call: Any) -> str:
         with torch.device("meta"):
             _applied(function, [_without_values(a) for a in call.args], call)
     except _Unknown:
-        pass  # what it is given is known in a run
+        pass  # only a run knows its arguments
     except NotImplementedError as other:
         return str(other)
-    except Exception:  # PyTorch raises anything over what it does not take
+    except Exception:  # PyTorch raises anything on arguments that it does not accept
         return f"{name} as it is used here"
     return ""
 
@@ -363,7 +362,7 @@ def _applied(function: _Operator, given: _Values, call: Any) -> Any:
 
 
 def _wide(value: Any) -> Any:
-    """Tensors of half precision among arguments, in float64."""
+    """The arguments, with tensors of half precision in float64."""
     if isinstance(value, tuple | list):
         return type(value)(map(_wide, value))
     narrow = isinstance(value, torch.Tensor) and str(value.dtype)[6:] in _HALVES
@@ -371,11 +370,11 @@ def _wide(value: Any) -> Any:
 
 
 class _Unknown(Exception):
-    """An argument whose rank or sizes its type does not say."""
+    """An argument whose type leaves out its rank or sizes."""
 
 
 def _without_values(expr: Any) -> Any:
-    """An argument of its type, open sizes 3; what is no tensor is as it is."""
+    """A tensor of an argument's type, with open sizes as 3; any other argument unchanged."""
     if isinstance(expr, relax.Tuple):
         return tuple(map(_without_values, expr.fields))
     if isinstance(expr, relax.ShapeExpr):
@@ -389,22 +388,22 @@ def _without_values(expr: Any) -> Any:
 
 
 def _tensor(array: np.ndarray, kind: Any) -> torch.Tensor:
-    """An array of a type; numpy has no bfloat16, whose values are float32 there."""
+    """An array as a tensor of a type; numpy holds bfloat16 values as float32."""
     if getattr(kind, "dtype", None) != "bfloat16":
         return torch.from_numpy(np.array(array))
     return torch.from_numpy(np.array(array, "float32")).bfloat16()
 
 
 class ByOperator:
-    """A module's "main", for which `unknown` finds nothing, run by PyTorch. `arrays` has values of
-    the arguments that are no inputs, by name."""
+    """A module's "main", for which `unknown` finds nothing, run by PyTorch. `arrays` has the values
+    of arguments other than inputs, by name."""
 
     def __init__(self, mod: Any, arrays: Mapping[str, np.ndarray]) -> None:
         self._mod, self._arrays = mod, dict(arrays)
 
     def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The results, flat, for the inputs by name; bfloat16 as float32, both ways. Raises
-        NotImplementedError where an operator has attributes that PyTorch's has not, and says which.
+        NotImplementedError, which says what, if PyTorch lacks an attribute of an operator.
         """
         given = {**self._arrays, **arrays}
         main = self._mod["main"]
@@ -413,7 +412,7 @@ class ByOperator:
             flat, todo = [], [self._call(main, values, {})]
         except (NotImplementedError, MemoryError):
             raise
-        except Exception as other:  # PyTorch raises anything over what it does not take
+        except Exception as other:  # PyTorch raises anything on what it does not accept
             raise NotImplementedError(f"what it does: {lines_of(other)[0]}") from other
         while todo:
             one = todo.pop()
@@ -432,7 +431,7 @@ class ByOperator:
         return self._body(function.body, known, sizes)
 
     def _sizes(self, kind: Any, value: Any, sizes: dict[str, int]) -> None:
-        """Take the sizes that a type leaves open from a value of it."""
+        """Read the open sizes of a type from a value of it."""
         shape = kind if isinstance(kind, relax.ShapeType) else getattr(kind, "shape", None)
         dims = getattr(shape, "values", None) or ()
         found = value.shape if isinstance(value, torch.Tensor) else value
@@ -485,7 +484,7 @@ class ByOperator:
 
 
 def _number(expr: Any, sizes: Mapping[str, int]) -> Any:
-    """A number among arguments, or a size by those that are known."""
+    """A number among arguments, or a size computed from known ones."""
     if isinstance(expr, tirx.Var):
         return sizes[str(expr.name)]
     for kind, compute in _ARITHMETIC:

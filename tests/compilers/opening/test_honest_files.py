@@ -140,5 +140,5 @@ def test_what_is_no_exported_program_of_ours_is_named(tmp_path):
     assert "at the top, honest_models.py:" in error.value.where
     path = tmp_path / "old.pt2"
     path.write_bytes(packed({"serialized_exported_program.json": b"{}"}, folder=""))
-    with refused(match=r"of PyTorch 2\.7 or older"):
+    with refused(match=r"PyTorch 2\.7 or older"):
         load_model(source_from_file(path), lambda *_: None)

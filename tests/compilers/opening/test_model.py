@@ -246,7 +246,7 @@ def test_other_quantized_models_are_refused_with_what_to_do(ending, tmp_path):
         def forward(self, x):
             return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
 
-    with refused(match="quantize", hint="quantized dynamically to int8"):
+    with refused(match="quantize", hint="quantize it dynamically to int8"):
         opens(tmp_path / f"model{ending}", Static().eval(), torch.randn(2, 4))
 
 

@@ -158,7 +158,7 @@ def crafted(name, mark):
 def test_crafted_code_is_refused_before_torch_reads_it(name, tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(crafted(name, tmp_path / "mark"))
-    with refused("file", r"is not a trace's code: line \d+ ") as got:
+    with refused("file", r"is not code as torch writes it: line \d+ ") as got:
         check_code(Archive(path))
     assert "code/" in got.value.where
 
@@ -243,12 +243,16 @@ def test_a_tensor_that_is_neither_parameter_nor_buffer_is_imported(tmp_path):
 
 
 PACKED = {
-    "another cell": (b"quantized_dynamic", b"quantized_dynamix", "a packed cell is none of"),
+    "another cell": (b"quantized_dynamic", b"quantized_dynamix", "its packed cell has no int8"),
     "another storage": (b"QInt8Storage", b"QUInt8Storage", "names torch.QUInt8Storage"),
     "another scheme": (b"per_tensor_affine", b"per_tensor_affin_", "names torch.per_tensor_affin_"),
-    "a scheme by its number": (b"ctorch\nper_tensor_affine\n", b"K\x01", "quantized otherwise"),
-    "other strides": (b"K\x06K\x01t", b"K\x00K\x00t", "quantized otherwise"),
-    "a plain tensor of it": (b"_rebuild_qtensor", b"_rebuild_tensor_v2", "does not say how"),
+    "a scheme by its number": (
+        b"ctorch\nper_tensor_affine\n",
+        b"K\x01",
+        "but not by quantize_dynamic",
+    ),
+    "other strides": (b"K\x06K\x01t", b"K\x00K\x00t", "but not by quantize_dynamic"),
+    "a plain tensor of it": (b"_rebuild_qtensor", b"_rebuild_tensor_v2", "without saying how"),
 }
 
 
@@ -272,7 +276,7 @@ PARTED = b"\x80\x02c__torch__.torch\nclasses.quantized.LinearPackedParamsBase\n)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: PARTED, "are none of quantize_dynamic's"),
+        (lambda data: PARTED, "are not int8 weights of"),
         (lambda data: data.replace(b"ctorch\nFloatStorage\n", b"K\x07"), "4 values of 7"),
     ],
     ids=["a class of PyTorch's, parted elsewhere", "a storage of another type"],

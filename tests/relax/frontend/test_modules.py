@@ -96,14 +96,14 @@ def test_its_numbers_are_held_against_pytorchs_operators_and_gradients_against_i
 
 
 HOSTILE = {
-    "R.add(x, __import__('os').system('touch MARK'))": "no operator or type",
-    "R.add(x, R.const.__globals__)": "no operator or type",
-    "R._relax.tvm.ir.load_json('{}')": "no operator or type",
-    "R.full(R.shape([9 ** 9 ** 9]), x)": "no use for",
-    "R.add(x, [y for y in x])": "no use for",
-    "R.add(x, 'a(1)')": "no dtype",
-    "R.add(x, tvm)": "no variable",
-    "R.nonsense(x)": "no operator or type",
+    "R.add(x, __import__('os').system('touch MARK'))": "not a Relax operator or type",
+    "R.add(x, R.const.__globals__)": "not a Relax operator or type",
+    "R._relax.tvm.ir.load_json('{}')": "not a Relax operator or type",
+    "R.full(R.shape([9 ** 9 ** 9]), x)": "not allowed here",
+    "R.add(x, [y for y in x])": "not allowed here",
+    "R.add(x, 'a(1)')": "not a dtype",
+    "R.add(x, tvm)": "not a variable",
+    "R.nonsense(x)": "not a Relax operator or type",
 }
 
 
@@ -125,7 +125,7 @@ class Module:
 def test_code_in_json_is_refused_and_told(tmp_path):
     for name in ("runtime.Module", "node.AttrFunc"):
         text = f'{{"root_index": 0, "nodes": [{{"type": "{name}", "data": {{}}}}]}}'
-        with pytest.raises(EngineError, match="is of the type"):
+        with pytest.raises(EngineError, match="has the type"):
             opened(tmp_path, text, "json")
     x = relax.Var("x", relax.TensorType((2, 4), "float32"))
     called = relax.Call(relax.ExternFunc("evil"), [x], ty_args=[x.ty])
@@ -162,7 +162,7 @@ EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
 
 
 def test_what_is_no_module_of_relax_is_refused(tmp_path):
-    with refused(says="is no Relax module that TVM reads"):
+    with refused(says=" as a Relax module: "):
         opened(tmp_path, module(function("y = R.matmul(x, x)\n    return y")))
 
 
@@ -244,7 +244,7 @@ def test_relays_text_is_told_in_relax_or_refused(tmp_path, monkeypatch):
     run()
     assert np.allclose(run.results()[0], given["x"] @ WEIGHT.T + 1)
     deep = DENSE.replace("add(", "(" * 200_000)
-    with refused("reader", r"TVM's own reader fails over it \(SIGSEGV\)"):
+    with refused("reader", r"TVM's own reader fails on it \(SIGSEGV\)"):
         opened(tmp_path, deep, "relay")
     monkeypatch.setenv("RELASCOPE_RELAY_TVM", str(tmp_path))
     with refused("engine", "has no package tvm"):

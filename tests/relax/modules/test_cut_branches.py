@@ -92,6 +92,6 @@ def test_a_part_that_is_no_program_is_refused():
     begin = start(Branches)
     inner = [n.id for n in begin.graph if n.op == "add"]
     outer = [n.id for n in begin.graph if n.op == "if"]
-    with pytest.raises(EngineError, match="cannot be cut out by itself"):
+    with pytest.raises(EngineError, match="cannot be cut out on its own"):
         extracted(RelaxBackend(), begin, Piece((*inner, *outer), tuple(inner)))
     assert extracted(RelaxBackend(), begin, whole(begin.graph)).program.outputs == 1

@@ -183,9 +183,9 @@ def test_what_could_run_code_or_confuse_tvm_is_refused(tmp_path):
         first(nodes, "relay.Call")["attrs"]["op"] = str(nodes.index(first(nodes, "IntImm")))
 
     cases = {
-        "is of the type": lambda ns: ns.append({"type_key": "runtime.Module"}),
+        "has the type": lambda ns: ns.append({"type_key": "runtime.Module"}),
         "has IntImm as its op": first_operator,
-        "circle": circle,
+        "cycle": circle,
         "calls vm.shape_of": lambda ns: first(ns, "Op").update(repr_str="vm.shape_of"),
     }
     for said, change in cases.items():
@@ -254,15 +254,15 @@ PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
         (PLAIN.replace("main", "other"), 'has no function "main". Its functions'),
         (f'def @main(%x: {FLOATS}, Compiler="evil") {{ tanh(%x) }}', "attribute 'Compiler'"),
         (f"def @main(%x: {FLOATS}) {{ vm.shape_of(%x) }}", "is code, not an operator"),
-        (f"def @main(%x: {FLOATS}) {{ nonsense(%x) }}", "reads: line 2: operator `nonsense` n"),
-        (f"def @main(%x: {FLOATS}) {{ nn.dense(%x, %x, nonsense=3) }}", "is no Relay module"),
+        (f"def @main(%x: {FLOATS}) {{ nonsense(%x) }}", "module: line 2: operator `nonsense` n"),
+        (f"def @main(%x: {FLOATS}) {{ nn.dense(%x, %x, nonsense=3) }}", " as a Relay module"),
         (f"def @main(%x: {FLOATS}) {{ add(%x, %y) }}", "a variable that it does not define"),
         (
             f"def @main(%x: {FLOATS}, %y: Tensor[(5), float32]) {{ add(%x, %y) }}",
-            "reads: line 2: I",
+            "module: line 2: I",
         ),
-        (f'def @main(%x: {FLOATS}) {{ add(%x, "', "a text in it does not end"),
-        ("def @main(", "reads: line 2: "),
+        (f'def @main(%x: {FLOATS}) {{ add(%x, "', "a string in it does not end"),
+        ("def @main(", "module: line 2: "),
     ],
 )
 def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, main, why):
