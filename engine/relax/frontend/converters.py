@@ -1,7 +1,7 @@
-"""TVM's importer of ATen operators, where it needed mending.
+"""TVM's importer of ATen operators, mended.
 
-Converters here replace TVM's that silently compute something else than PyTorch. Options that no
-converter reads, and results of another shape or dtype than PyTorch's, are refused by name.
+Converters here replace TVM's where those silently differ from PyTorch. Options that no converter
+reads, and results with another shape or dtype than PyTorch's, are refused by name.
 """
 
 import math
@@ -28,10 +28,10 @@ from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape
 
 GRADIENT_OF = "gradient of "
-"""What the operator of a node begins with that is part of the gradient of another."""
+"""How the operator of a node begins that is part of another's gradient."""
 
 _BY_NAME = "addmm batch_norm convolution dropout layer_norm linear"
-"""Operators whose converter has their name."""
+"""Operators with a converter of the same name."""
 
 _FILLED: dict[str, int | float] = {
     "full full_like": 1,
@@ -39,7 +39,7 @@ _FILLED: dict[str, int | float] = {
     "new_ones ones ones_like": 1.0,
     "new_zeros zeros zeros_like": 0.0,
 }
-"""Operators that fill a tensor, and what `Converter.filled` takes."""
+"""Operators that fill a tensor, and the argument of `Converter.filled`."""
 
 _LEFT_OUT = (
     "_native_batch_norm_legit_functional.default _native_batch_norm_legit_no_training.default "
@@ -49,8 +49,8 @@ _LEFT_OUT = (
     "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
     "_upsample_bilinear2d_aa.default masked_fill.Scalar"
 )
-"""These compute something else than PyTorch, or leave options out: PyTorch's own decompositions
-stand in for them."""
+"""Operators whose TVM converters differ from PyTorch or ignore options; PyTorch's decompositions
+replace them."""
 
 _WRITTEN_OUT = (
     "affine_grid_generator.default any.dim any.dims as_strided.default atanh.default "
@@ -65,16 +65,16 @@ _WRITTEN_OUT = (
     "remainder.Scalar remainder.Tensor rnn_relu.input rnn_tanh.input round.decimals "
     "softshrink.default take.default"
 )
-"""Of these TVM takes some forms only, or has no gradient: a trace has them written with others."""
+"""Operators of which TVM has some forms only, or no gradient: a trace has others in their place."""
 
 _WRITTEN_OUT_IN_TRAINING = (
     "clamp.Tensor clamp_max.Tensor clamp_min.Tensor linalg_vector_norm.default topk.default "
     "max_pool1d.default max_pool3d.default upsample_bilinear2d.vec upsample_bicubic2d.vec"
 )
-"""TVM knows no gradient of these, or another."""
+"""Operators for which TVM has no gradient, or a different one."""
 
 Convert = Callable[[Node], Any]
-"""From a node of the FX graph to what it becomes."""
+"""From a node of the FX graph to its Relax expression."""
 
 
 def variable(name: str, shape: Sequence[int], dtype: str) -> Any:
@@ -87,8 +87,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 class NamedBuilder(relax.BlockBuilder):
-    """A block builder that names each variable after its operator, as passes keep names. `origins`
-    has by a variable's name where it came from."""
+    """A block builder that names each variable after its operator, because passes keep names.
+    `origins` has each variable's origin, by its name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class NamedBuilder(relax.BlockBuilder):
         return variable
 
     def flat(self, expr: Any) -> Any:
-        """A call with the calls nested in it bound, so that these have names of ours too."""
+        """A call whose nested calls are bound, so that they get our names, too."""
         if not isinstance(expr, tvm.ir.Call):
             return expr
         args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
@@ -111,7 +111,7 @@ class NamedBuilder(relax.BlockBuilder):
         return tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
 
     def hint(self) -> str:
-        """The name for what an operator becomes: not like those that passes make up."""
+        """The name for an operator's result, unlike those that passes invent."""
         origin = self.origin
         copy = self.copies[origin] = self.copies.get(origin, -1) + 1
         operator = origin.operator.rpartition("::")[2].strip("_")
@@ -121,7 +121,7 @@ class NamedBuilder(relax.BlockBuilder):
 
 
 class Bound:
-    """Relax's operators, whose calls are bound to a variable at once."""
+    """Relax's operators; each call is bound to a variable at once."""
 
     def __init__(self, ops: Any, builder: NamedBuilder) -> None:
         self._ops, self._builder = ops, builder
@@ -134,9 +134,9 @@ class Bound:
 
 
 class Converter(ExportedProgramImporter):
-    """See the module's text. `constants` are tensors that the graph holds; `masks` and
-    `mask_variables` are of the dropouts that are on, in order; `updates` has the new value of each
-    buffer that batch norms change, by name."""
+    """See the module's docstring. `constants` are the graph's tensors; `masks` and `mask_variables`
+    belong to the active dropouts, in order; `updates` has the new value of each buffer that batch
+    norms change, by name."""
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
         builder = NamedBuilder()
@@ -148,7 +148,7 @@ class Converter(ExportedProgramImporter):
         self.updates: dict[str, Any] = {}
 
     def create_convert_map(self) -> dict[str, Convert]:
-        """TVM's map, with ours instead of what needed mending."""
+        """TVM's map, with our converters in place of wrong ones."""
         theirs = super().create_convert_map()
         ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
         matmul = self._binary_op(relax.op.matmul, operator.matmul)
@@ -187,13 +187,13 @@ class Converter(ExportedProgramImporter):
     def knows(self, name: str) -> bool:
         """Whether an operator of a trace stays as it is."""
         if name == "group_norm.default" and torch.float64 in {t.dtype for t in self.model.inputs}:
-            return False  # TVM's kernel takes no float64
+            return False  # TVM's kernel has no float64
         training = _WRITTEN_OUT_IN_TRAINING if self.model.differentiable else ""
         return name in self.convert_map and name not in f"{_WRITTEN_OUT} {training}".split()
 
     def convert(self, node: Node) -> Any:
         """Convert one node of the FX graph, and check its type against PyTorch's. Raises
-        EngineError of kind "operator", which names the operator and its module."""
+        EngineError of kind "operator" that names the operator and its module."""
         self.block_builder.origin = node.meta["origin"]
         if node.op == "get_attr":
             return self._convert_torch_tensor_to_relax(self.constants[str(node.target)])
@@ -213,13 +213,13 @@ class Converter(ExportedProgramImporter):
 
     @staticmethod
     def _convert_torch_tensor_to_relax(tensor: torch.Tensor) -> Any:
-        """TVM's knows no bfloat16."""
+        """Like TVM's, but with bfloat16."""
         values = tensor.detach().cpu()
         half = values.dtype == torch.bfloat16
         return relax.const((values.float() if half else values).numpy(), dtype_name(tensor.dtype))
 
     def retrieve_args(self, node: Any) -> Any:
-        """The arguments, which count as read one by one."""
+        """The arguments; each counts as read once it is used."""
         return node.noted([self._retrieve_args(v) for v in node.node.args])
 
     def every(self, node: Node) -> list[Any]:
@@ -228,7 +228,7 @@ class Converter(ExportedProgramImporter):
         return values + [a.default_value for a in positional[len(values) :]]
 
     def as_pytorch(self, node: Node, made: Any) -> Any:
-        """A result in PyTorch's dtype, where that is bool or another integer."""
+        """A result, cast to PyTorch's dtype if that is bool or another integer."""
         kinds = node.meta["val"]
         several = isinstance(kinds, list | tuple)
         if made is None or (isinstance(made, list | tuple) and None in made):
@@ -264,7 +264,7 @@ class Converter(ExportedProgramImporter):
     # Dropout and randomness.
 
     def dropout(self, node: Node) -> Any:
-        """TVM's leaves dropout out whether it is on or off."""
+        """TVM's drops dropout even if it is active."""
         data, rate, train = self.retrieve_args(node)
         if not train or not rate:
             return data
@@ -273,7 +273,7 @@ class Converter(ExportedProgramImporter):
         return self.op.multiply(data, factor)
 
     def draw(self, node: Node) -> Any:
-        """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
+        """An argument that PyTorch draws; TVM's converters use its own generator, or none."""
         drawn = draws.draw_in_fx(node)
         if drawn is None:
             self.refuse(node, *unlike.DRAWS)
@@ -286,7 +286,7 @@ class Converter(ExportedProgramImporter):
         """Refuse an operator whose numbers only the model itself can draw."""
         self.refuse(node, *unlike.DRAWS)
 
-    # Products: TVM's write float32 into the program whatever the operands are.
+    # Products: TVM's write float32 into the program whatever the operands' dtype.
 
     def linear(self, node: Node) -> Any:
         data, weight, bias = (*self.retrieve_args(node), None)[:3]
@@ -304,7 +304,7 @@ class Converter(ExportedProgramImporter):
         data, weight, bias, *options, turned, more, groups = self.retrieve_args(node)
         spatial = len(shape(data)) - 2
         op = getattr(self.op.nn, f"conv{spatial}d" + ("_transpose" if turned else ""))
-        # One number for all axes is written once.
+        # A single number counts for all axes.
         stride, padding, dilation, more = (
             list(v) * (spatial if len(v) == 1 else 1) for v in (*options, more)
         )
@@ -322,7 +322,7 @@ class Converter(ExportedProgramImporter):
         return self.op.multiply(value, self.number(factor, value))
 
     def divide(self, node: Node) -> Any:
-        """Of integers, which TVM's divide truncates; its importer's would read float32 numbers."""
+        """A division of integers, which TVM's divide truncates; its importer would use float32."""
         left, right = self.retrieve_args(node)
         if not isinstance(right, relax.Expr):
             right = self.number(right, left)
@@ -332,13 +332,13 @@ class Converter(ExportedProgramImporter):
     # Normalisations.
 
     def layer_norm(self, node: Node) -> Any:
-        """TVM's takes no scale without a shift."""
+        """TVM's has no scale without a shift."""
         data, over, gamma, beta, epsilon, _ = self.every(node)
         return self._layer_norm_impl(data, gamma, beta, epsilon, tuple(over))
 
     def batch_norm(self, node: Node) -> Any:
         """TVM's always normalises with the running statistics, and drops their update by the
-        momentum, for the variance towards the unbiased one."""
+        momentum, which uses the unbiased variance."""
         given: list[Any] = list(self.retrieve_args(node))
         data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
         if not training:
@@ -371,7 +371,7 @@ class Converter(ExportedProgramImporter):
         return self.affine(self.op.divide(centred, deviation), gamma, beta), mean, spread
 
     def affine(self, result: Any, gamma: Any, beta: Any) -> Any:
-        """A norm's result with a scale and a shift for each channel, where there are some."""
+        """A norm's result with the scale and shift for each channel, if it has them."""
         along = [shape(result)[1]] + [1] * (len(shape(result)) - 2)
         for op, factor in ((self.op.multiply, gamma), (self.op.add, beta)):
             if factor is not None:
@@ -398,7 +398,7 @@ class Converter(ExportedProgramImporter):
     def move(self, node: Any, place: int, running: Any, new: Any, momentum: float) -> None:
         """Move a running statistic, an argument, towards a batch's, (1, channels, 1, ...)."""
         name, read = str(getattr(running, "name", "")), node.args[place]
-        later = sum(reader not in self.env for reader in read.users) > 1  # of which this is one
+        later = sum(reader not in self.env for reader in read.users) > 1  # this is one
         if name not in self.model.buffers or name in self.updates or later:
             self.refuse(node, *unlike.SHARED_STATISTICS)
         kind, dtype = self.model.buffers[name].dtype, node.meta["val"].dtype
@@ -410,13 +410,13 @@ class Converter(ExportedProgramImporter):
     # Parts of tensors.
 
     def select(self, node: Node) -> Any:
-        """TVM's reads before the tensor's begin where the index counts from the end."""
+        """TVM's reads before the tensor if the index counts from the end."""
         data, axis, index = self.retrieve_args(node)
         place = relax.const(index % shape(data)[axis], "int64")
         return self.op.take(data, place, axis)
 
     def wide_index(self, theirs: Convert) -> Convert:
-        """Indices along an axis, of any whole number; TVM's take int64."""
+        """Indices along an axis, of any integer dtype; TVM's must be int64."""
 
         def given(node: Node) -> dict[Node, Any]:
             index: Any = node.args[2]
@@ -426,7 +426,7 @@ class Converter(ExportedProgramImporter):
         return self.on_others(theirs, given)
 
     def scattered(self, node: Node) -> Any:
-        """Elements brought together at places along an axis."""
+        """Elements combined at places along an axis."""
         data, axis, index, source, *how = self.retrieve_args(node)
         by = {"prod": "mul", "amax": "max", "amin": "min"}.get((*how, "sum")[0], "add")
         if str(data.ty.dtype) == "bool":
@@ -438,7 +438,7 @@ class Converter(ExportedProgramImporter):
         return self.op.scatter_elements(data, index, source, axis, by)
 
     def sort(self, node: Node) -> Any:
-        """NaN stands above all, which TVM's comparison cannot: it comes to the end first."""
+        """NaN sorts above all, which TVM's comparison cannot do: it moves to the end first."""
         given = list(self.retrieve_args(node))
         data, axis, down = given + [-1, False][len(given) - 1 :]
         op = self.op
@@ -453,7 +453,7 @@ class Converter(ExportedProgramImporter):
         return [op.gather_elements(data, order, axis), order]
 
     def counted(self, theirs: Convert) -> Convert:
-        """Their converter, given indices that count from the begin."""
+        """TVM's converter, given indices that count from the front."""
 
         def given(node: Node) -> dict[Node, Any]:
             source, indices = node.args[:2]
@@ -463,7 +463,7 @@ class Converter(ExportedProgramImporter):
         return self.on_others(theirs, given)
 
     def from_front(self, index: Any, size: int) -> Any:
-        """Indices along an axis, those that count from its end counted from its begin."""
+        """Indices along an axis; those that count from its end then count from its front."""
         if "int" not in str(index.ty.dtype):
             return index
         if isinstance(index, tvm.ir.expr.GenericConst):
@@ -474,7 +474,7 @@ class Converter(ExportedProgramImporter):
         return self.op.where(below, around, index)
 
     def softmax(self, op: Callable[..., Any]) -> Convert:
-        """Softmaxes as autograd records them: a dtype and what to cast first in one."""
+        """Softmaxes as autograd records them, which may also cast their input first."""
 
         def convert(node: Node) -> Any:
             data, axis, _ = self.retrieve_args(node)
@@ -483,7 +483,7 @@ class Converter(ExportedProgramImporter):
         return convert
 
     def nearest(self, node: Node) -> Any:
-        """Copies of whole pixels, exact in every dtype; TVM rounds places in a way of its own."""
+        """Copies of whole pixels, exact in every dtype; TVM rounds places differently."""
         data, _, factors = self.every(node)
         sizes = zip(shape(data)[2:], node.meta["val"].shape[2:], factors or (0, 0), strict=True)
         for axis, (size, wanted, factor) in enumerate(sizes, 2):
@@ -504,7 +504,7 @@ class Converter(ExportedProgramImporter):
         return self._pow(node)
 
     def values_alone(self, theirs: Convert) -> Convert:
-        """Max pools; TVM's returns zeros for their indices."""
+        """Max pools without their indices, for which TVM's returns zeros."""
 
         def convert(node: Node) -> Any:
             if any(item.args[1] == 1 and item.users for item in node.users):
@@ -514,7 +514,7 @@ class Converter(ExportedProgramImporter):
         return convert
 
     def extreme(self, op: Callable[..., Any]) -> Convert:
-        """The largest or smallest along axes, all where none is named; TVM's has neither."""
+        """The largest or smallest along axes, or along all if none is named; TVM's has neither."""
 
         def convert(node: Node) -> Any:
             data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
@@ -549,8 +549,8 @@ class Converter(ExportedProgramImporter):
     # Dtypes.
 
     def filled(self, value: int | float) -> Convert:
-        """Tensors of one number; TVM's take dtypes that are not PyTorch's. `value` is the number,
-        or as an int, the argument that has it."""
+        """Tensors filled with one number; TVM's have other dtypes than PyTorch's. `value` is the
+        number, or as an int, the place of the argument that has it."""
 
         def convert(node: Node) -> Any:
             kind = node.meta["val"]
@@ -566,7 +566,7 @@ class Converter(ExportedProgramImporter):
         return convert
 
     def to(self, node: Node) -> Any:
-        """TVM's leaves out some casts, and makes others that change nothing."""
+        """TVM's omits some casts, and adds others that change nothing."""
         data, *_ = self.retrieve_args(node)
         return self.cast(data, node.meta["val"].dtype)
 
@@ -579,7 +579,7 @@ class Converter(ExportedProgramImporter):
         return self.op.astype(data, wanted)
 
     def on_others(self, theirs: Convert, given: Callable[[Node], dict[Node, Any]]) -> Convert:
-        """TVM's converter, which is given other values for some nodes."""
+        """TVM's converter, with other values for some nodes."""
 
         return lambda node: self.with_others(theirs, given(node), node)
 
@@ -609,7 +609,7 @@ def _made_types(made: Any) -> list[TensorType]:
 
 
 def _casts(found: TensorType, wanted: torch.dtype) -> bool:
-    """Whether a result is cast to PyTorch's dtype: among integers, and to bool."""
+    """Whether to cast a result to PyTorch's dtype: between integers, and to bool."""
     exact = not wanted.is_floating_point and not wanted.is_complex
     other = found.dtype != dtype_name(wanted)
     return other and exact and (wanted == torch.bool or "int" in found.dtype)

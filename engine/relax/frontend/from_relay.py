@@ -1,5 +1,5 @@
-"""A Relay module in TVM's JSON as a Relax module, of operators with an equal counterpart; others
-are named. The type of every result is checked against the file's."""
+"""Translate a Relay module in TVM's JSON to Relax, operator by operator; operators without an equal
+counterpart are named. The type of every result is checked against the file's."""
 
 import base64
 import json
@@ -24,13 +24,13 @@ _TYPED = "Save it after relay.transform.InferType()."
 
 
 class _Unlike(Exception):
-    """A form of an operator that Relax does not have; continues "nn.pad "."""
+    """A form of an operator that Relax lacks; its text continues "nn.pad "."""
 
 
 class _RelayCall:
-    """A call of an operator, with its attributes as Python's numbers, texts and lists. `args` are
-    of Relax, and a tuple's fields are bound to variables, too; `kinds` are the flat types of what
-    it makes; `builder` is of the function that it stands in."""
+    """A call of an operator, with its attributes as Python numbers, texts and lists. `args` are
+    Relax expressions, with a tuple's fields bound to variables; `kinds` are the flat types of its
+    result; `builder` is that of the function around it."""
 
     def __init__(
         self, nodes: list[Node], attrs: Node, args: list[Any], kinds: list[TensorType], builder: Any
@@ -40,25 +40,25 @@ class _RelayCall:
 
     @property
     def shape(self) -> list[int]:
-        """Of what it makes."""
+        """The shape of its result."""
         return [int(d) for d in self.kinds[0].shape]
 
     def of(self, index: int) -> list[int]:
         return [int(d) for d in self.args[index].ty.shape.values]
 
     def value(self, index: int) -> Any:
-        """An argument that is a constant, as an array; raises `_Unlike` for others."""
+        """A constant argument as an array; raises `_Unlike` for any other."""
         if not isinstance(self.args[index], tvm.ir.GenericConst):
             raise _Unlike("of a value that is not constant")
         return self.args[index].value.numpy()
 
     def has(self, name: str) -> Any:
-        """An attribute: a number, a text, a list of such, or None."""
+        """An attribute: a number, a text, a list of these, or None."""
         text = self._attrs.get(name)
         return None if text is None else self._plain(text)
 
     def number(self, name: str, default: Any) -> Any:
-        """An attribute that stands in its field, as Python's number of the default's type."""
+        """An attribute that is written in its field, as a number of the default's type."""
         text = self._attrs.get(name)
         return default if text is None else type(default)(float(text))
 
@@ -68,8 +68,8 @@ class _RelayCall:
         return str(self._plain(text) or "") if text.isdecimal() else text
 
     def options(self, nodes: str = "", texts: str = "", **defaults: Any) -> dict[str, Any]:
-        """Attributes by name: those of `has`; those of `text`, None where empty; those of `number`,
-        by their defaults."""
+        """Attributes by name: `nodes` as by `has`, `texts` as by `text` (None if empty), and the
+        rest as by `number`, with their defaults."""
         found = {n: self.has(n) for n in nodes.split()}
         found |= {n: self.text(n) or None for n in texts.split()}
         return found | {n: self.number(n, default) for n, default in defaults.items()}
@@ -88,7 +88,7 @@ class _RelayCall:
         raise _Unlike(f"with a {kind}")
 
     def need(self, holds: Any, what: str) -> None:
-        """Raise `_Unlike` unless a form holds."""
+        """Raise `_Unlike` unless `holds`."""
         if not holds:
             raise _Unlike(what)
 
@@ -98,7 +98,7 @@ op = relax.op
 
 
 def _called(name: str, nodes: str = "", texts: str = "", **defaults: Any) -> _Made:
-    """A call of the same arguments and attributes, as `_RelayCall.options` takes these."""
+    """A call with the same arguments, and attributes as in `_RelayCall.options`."""
     return lambda c: attrgetter(name)(op)(*c.args, **c.options(nodes, texts, **defaults))
 
 
@@ -119,7 +119,7 @@ def _arg(name: str) -> _Made:
         axes, keep = _axes(c), c.number("keepdims", False)
         c.need(not c.number("select_last_index", False), "of the last index")
         c.need(len(axes) in (1, len(c.of(0))), "over some axes")
-        c.need(len(axes) == 1 or not keep, "over all axes, which are kept")
+        c.need(len(axes) == 1 or not keep, "over all axes with keepdims")
         data, axis = (c.args[0], *axes) if len(axes) == 1 else (op.reshape(c.args[0], [-1]), 0)
         return op.astype(getattr(op, name)(data, axis, keep), c.kinds[0].dtype)
 
@@ -139,7 +139,7 @@ def _adaptive(c: _RelayCall) -> Any:
 
 
 def _global_max(c: _RelayCall) -> Any:
-    c.need(c.text("layout", "NCHW") == "NCHW", "in another layout than NCHW")
+    c.need(c.text("layout", "NCHW") == "NCHW", "in a layout other than NCHW")
     return op.max(c.args[0], [2, 3], True)
 
 
@@ -149,7 +149,7 @@ def _turned(value: Any) -> Any:
 
 
 def _matmul(a: int, b: int) -> _Made:
-    """A product of matrices; whether each is turned where the attributes do not say."""
+    """A matrix product; `a` and `b` say whether to transpose each if the attributes do not."""
 
     def made(c: _RelayCall) -> Any:
         left, right = c.args
@@ -178,16 +178,16 @@ def _group_norm(c: _RelayCall) -> Any:
 
 def _pad(c: _RelayCall) -> Any:
     modes, mode = {"edge": "replicate"}, c.text("pad_mode")
-    c.need(mode in ("constant", "reflect", "edge"), f"by the mode {mode}")
+    c.need(mode in ("constant", "reflect", "edge"), f"with the mode {mode}")
     width = [int(w) for pair in c.has("pad_width") for w in pair]
-    c.need(min(width) >= 0, "by less than nothing")
+    c.need(min(width) >= 0, "with a negative width")
     return op.nn.pad(c.args[0], width, modes.get(mode, mode), float(c.value(1)))
 
 
 def _take(c: _RelayCall) -> Any:
-    c.need(not c.has("batch_dims"), "in batches")
+    c.need(not c.has("batch_dims"), "with batch_dims")
     axis, mode = c.has("axis"), c.text("mode", "clip")
-    c.need(mode in ("clip", "wrap", "fast"), f"by the mode {mode}")
+    c.need(mode in ("clip", "wrap", "fast"), f"with the mode {mode}")
     data = c.args[0] if axis is not None else op.reshape(c.args[0], [-1])
     return op.take(data, c.args[1], axis or 0, mode)
 
@@ -195,7 +195,7 @@ def _take(c: _RelayCall) -> Any:
 def _slice(c: _RelayCall) -> Any:
     begin, end = c.has("begin"), c.has("end")
     strides, axes = c.has("strides"), c.has("axes")
-    c.need(len(c.args) == 1 and begin is not None and end is not None, "by values")
+    c.need(len(c.args) == 1 and begin is not None and end is not None, "with computed bounds")
     axes = list(range(len(begin))) if axes is None else axes
     strides = [1] * len(begin) if strides is None else strides
     strides = strides * len(begin) if len(strides) == 1 else strides
@@ -221,7 +221,7 @@ def _arange(c: _RelayCall) -> Any:
     start, stop, step = (c.value(i).item() for i in range(3))
     dtype = c.kinds[0].dtype
     numbers = np.arange(start, stop, step).astype(dtype)
-    c.need(list(numbers.shape) == c.shape, "of such limits")
+    c.need(list(numbers.shape) == c.shape, "with these limits")
     return relax.const(numbers, dtype)
 
 
@@ -232,7 +232,7 @@ def _one_hot(c: _RelayCall) -> Any:
 
 
 def _round(c: _RelayCall) -> Any:
-    """Halves away from zero, which Relax rounds to even numbers."""
+    """Round halves away from zero; Relax rounds them to even."""
     (data,) = c.args
     whole = op.trunc(data)
     far = op.greater_equal(op.abs(op.subtract(data, whole)), relax.const(0.5, c.kinds[0].dtype))
@@ -245,7 +245,7 @@ def _variance(c: _RelayCall) -> Any:
     found = op.mean(op.multiply(apart, apart), axes, keep)
     if c.number("unbiased", 0):
         count = math.prod(c.of(0)[a] for a in axes)
-        c.need(count > 1, "of one value, without bias")
+        c.need(count > 1, "of one value, unbiased")
         found = op.multiply(found, relax.const(count / (count - 1), c.kinds[0].dtype))
     return found
 
@@ -253,7 +253,7 @@ def _variance(c: _RelayCall) -> Any:
 def _gather_nd(c: _RelayCall) -> Any:
     rank = len(c.of(1))
     indices = op.astype(op.permute_dims(c.args[1], [*range(1, rank), 0]), "int64")
-    c.need(not c.has("batch_dims"), "in batches")
+    c.need(not c.has("batch_dims"), "with batch_dims")
     return op.gather_nd(c.args[0], indices)
 
 
@@ -354,7 +354,7 @@ _OPERATORS: dict[str, _Made] = {
     "variance": _variance,
     "zeros": _filled(0),
 }
-"""What computes the same in Relax, of Relay's operators by name."""
+"""By the name of an operator of Relay's, what computes the same in Relax."""
 
 _VALUES = {"relay.Call", "relay.Tuple", "relay.TupleGetItem", "relay.Constant", "relay.Var"}
 
@@ -367,7 +367,7 @@ class _RelayReader:
         self.name = name
 
     def main(self) -> int:
-        """The function that is looked at: "main", or the only one."""
+        """The function to translate: "main", or the only one."""
         root = self.nodes[self.root]
         if root["type_key"] == "relay.Function":
             return self.root
@@ -382,12 +382,12 @@ class _RelayReader:
             return int(next(iter(named.values())))
         if "main" not in named:
             raise self.refused('it has no function "main"')
-        raise self.refused(f"it has {len(named)} functions, and programs here have one")
+        raise self.refused(f"it has {len(named)} functions, not one")
 
     def refused(self, why: str) -> EngineError:
-        """That the module is not translated."""
-        message = f"{self.name} is a Relay module, and cannot be told in Relax: {why}."
-        hint = "Choose the engine Relay, which takes it as it is."
+        """The error of a module that is not translated."""
+        message = f"relascope cannot translate the Relay module {self.name} to Relax: {why}."
+        hint = "Choose the engine Relay, which reads it directly."
         return EngineError("operator", message, self.name, hint)
 
     def text(self, index: Any) -> str:
@@ -403,7 +403,7 @@ class _RelayReader:
         return [int(attrs["tuple_value"])] if kind == "relay.TupleGetItem" else []
 
     def ordered(self, body: int) -> list[int]:
-        """The values of a function, each behind those that it reads."""
+        """The values of a function, each after those that it reads."""
         order: list[int] = []
         seen, todo = set(), [(body, False)]
         while todo:
@@ -422,7 +422,7 @@ class _RelayReader:
         return str(called.get("repr_str", "")) if named else f"a {called['type_key']}"
 
     def types(self, index: Any) -> list[TensorType]:
-        """Of a value, flat."""
+        """The flat types in a node of a type."""
         node = self.nodes[int(index)]
         attrs = node.get("attrs", {})
         if node["type_key"] == "TupleType":
@@ -436,19 +436,19 @@ class _RelayReader:
         return [TensorType(tuple(int(s["attrs"]["value"]) for s in sizes), attrs["dtype"])]
 
     def check(self, order: list[int]) -> None:
-        """Name all that has no counterpart, with counts."""
+        """Refuse what has no counterpart, naming all of it, with counts."""
         kinds = Counter(self.nodes[i]["type_key"] for i in order)
         missing = Counter(k.removeprefix("relay.") for k in kinds if k not in _VALUES)
         calls = [self.operator(i) for i in order if self.nodes[i]["type_key"] == "relay.Call"]
         missing.update(o for o in calls if o not in _OPERATORS)
         if missing:
             listed = (f"{o} ({n} times)" if n > 1 else o for o, n in missing.most_common())
-            raise self.refused(f"Relax has no counterpart here of {', '.join(listed)}")
+            raise self.refused(f"no counterpart in Relax is known for {', '.join(listed)}")
 
 
 def from_relay(text: str, name: str) -> Any:
-    """A Relay module in TVM's JSON as a Relax module. Raises EngineError of kind "file" where it is
-    no such module, and "operator" with the names of all that Relax lacks."""
+    """A Relay module in TVM's JSON as a Relax module. Raises EngineError of kind "file" if it is
+    not such a module, and "operator" with the names of all operators that Relax lacks."""
     reader = _RelayReader(json.loads(check_relay_json(text, name)), name)
     nodes = reader.nodes
     main = nodes[reader.main()]["attrs"]
@@ -496,11 +496,11 @@ def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any])
         call = _RelayCall(reader.nodes, about, args, kinds, builder)
         found = builder.normalize(_OPERATORS[name](call))
     except _Unlike as unlike:
-        raise reader.refused(f"Relax has no counterpart here of {name} {unlike}") from unlike
+        raise reader.refused(f"no counterpart in Relax is known for {name} {unlike}") from unlike
     except EngineError:
         raise
-    except Exception as wrong:  # TVM raises anything over what does not fit
-        raise reader.refused(f"Relax does not take its {name}") from wrong
+    except Exception as wrong:  # TVM raises anything on arguments that do not fit
+        raise reader.refused(f"Relax does not accept its {name}") from wrong
     if isinstance(found, relax.Tuple):
         found = relax.Tuple([_bound(builder, f) for f in found.fields])
     else:
@@ -508,7 +508,7 @@ def _value(reader: _RelayReader, builder: Any, index: int, made: dict[int, Any])
     ours = [*tensor_types(found.ty)]
     if ours != kinds:
         said = ", ".join(map(str, ours)), ", ".join(map(str, kinds))
-        raise reader.refused(f"{name} makes {said[0]} in Relax, and {said[1]} in Relay")
+        raise reader.refused(f"{name} returns {said[0]} in Relax, but {said[1]} in Relay")
     return found
 
 

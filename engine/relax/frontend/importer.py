@@ -28,20 +28,20 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     """Convert a traced model to a typed Relax module.
 
     "main" takes the model's inputs, then the parameters and buffers that the trace reads, in
-    PyTorch's order and by its names, then masks of the dropouts that are on and other operators'
+    PyTorch's order and by its names, then masks of active dropouts and other operators'
     draws. It returns the outputs, then the new values of buffers that a run changes.
 
-    With PyTorch's gradient, the program is joint: after the masks it takes a grad_out per floating
-    output, and it also returns the gradients of the floating inputs and parameters, in order; see
-    `engine.relax.frontend.joint`. Raises EngineError of kind "operator", which names the
-    operator and its module, where Relax does not know one, or would change its meaning.
+    With PyTorch's gradient, the program is joint: after the masks it takes a grad_out for each
+    floating-point output, and it also returns the gradients of floating-point inputs and
+    parameters, in order; see `engine.relax.frontend.joint`. Raises EngineError of kind "operator"
+    that names the operator and its module, if Relax lacks one or would change its meaning.
     """
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model.flat, model.buffers, model.note)
     joint = model.source.training and model.source.gradient == "pytorch"
     converter = (JointConverter if joint else Converter)(model, {})
     if joint:
-        # Autograd has its rules for operators as PyTorch wrote them, known to TVM or not.
+        # Autograd's rules are for operators as PyTorch wrote them, whether TVM knows them or not.
         trace = trace_to_fx(model, lambda name: True)
         progress(0.2, "taking the gradient with PyTorch's autograd")
         trace = joint_trace(model, trace, converter.convert_map.__contains__)
@@ -61,7 +61,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     builder, env = converter.block_builder, converter.env
     placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))
     outputs, updates = 0, {}
-    # Masks that the conversion itself makes are only known when all is done: they join afterwards.
+    # Masks that the conversion makes are known only at its end, and are added then.
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
             for node in trace.graph.nodes:

@@ -1,9 +1,9 @@
 """PyTorch's own joint graph: forward and backward, as its autograd would run them.
 
 As in AOTAutograd, the trace's FX graph runs on tensors without memory, autograd differentiates its
-outputs, and `make_fx` records every ATen operator. Composed operators are written out by the core
-ATen decompositions. As in TVM's way, dropouts are products with masks, and batch norms in train
-mode return their new running statistics, so that arguments and results are the same.
+outputs, and `make_fx` records every ATen operator. The core ATen decompositions expand composed
+operators. As with TVM's gradient, dropouts are products with masks, and batch norms in train mode
+return their new running statistics, so arguments and results are the same.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name
 from relascope.passes.program import Mask
 
 _aten = torch.ops.aten
-# Not decomposed: their parts write zeros and then a part of them, and there are shorter ways.
+# Not decomposed: their parts write zeros and then a part of these; Relax has shorter ways.
 _WHOLE = (
     _aten.embedding_dense_backward.default,
     _aten.select_backward.default,
@@ -40,19 +40,19 @@ _IN_FORMS = (
     *(_aten.add.Tensor, _aten.cat.default, _aten.index_put.default, _aten.mul.Tensor),
     *(_aten.permute.default, _aten.pow.Tensor_Scalar, _aten.sub.Tensor),
 )
-"""Operators of which a gradient may be made in a form that Relax has not."""
+"""Operators of which gradients may use a form that Relax lacks."""
 _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
 
 def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
-    """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" where
-    an operator draws random numbers, changes a tensor in place, or has no gradient, and names the
-    operator and its module.
+    """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" that
+    names the operator and its module, if one draws random numbers, changes a tensor in place, or
+    has no gradient.
 
-    `trace` is the forward in operators as PyTorch wrote them, which autograd has rules for. The
-    joint graph has types and origins as the forward's, "gradient of" an operator for its
-    gradient's; its arguments are the forward's, then `masks` and `grad_outs`."""
+    `trace` is the forward in operators as PyTorch wrote them, for which autograd has rules. The
+    joint graph's nodes have types and origins like the forward's, with "gradient of" an operator
+    for its gradient; its arguments are the forward's, then `masks` and `grad_outs`."""
     return _Joint(model, trace).run(known)
 
 
@@ -104,7 +104,7 @@ class _Joint:
         return self.as_trace(made, grad_outs)
 
     def recorded(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """The forward, then its gradients: what is recorded."""
+        """Run the forward, then its gradients, to be recorded."""
         rest = iter(given)
         env = {node: next(rest) for node in self.placeholders}
         masks = {node: next(rest) for node in self.masks}
@@ -136,7 +136,7 @@ class _Joint:
             self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
 
     def batch_norm(self, node: Node, env: dict[Node, Any], *given: Any) -> Any:
-        """A batch norm by the batch, and where its running statistics move to."""
+        """A batch norm by the batch's statistics; also notes its new running statistics."""
         data, gamma, beta, mean, variance, _, momentum, epsilon = given[:8]
         axes = [i for i in range(data.dim()) if i != 1]
         count = data.numel() // data.shape[1]
@@ -161,8 +161,8 @@ class _Joint:
         used = [(o, g) for o, g in pairs if o.requires_grad]
         leaves = [given[index] for _, index in self.leaves]
         if not used or not leaves:
-            message = "No output depends on a floating input or parameter."
-            hint = "There is no gradient to take; leave training off."
+            message = "No output depends on a floating-point input or parameter."
+            hint = "Switch training off: there is no gradient to take."
             raise EngineError("operator", message, self.model.source.model, hint)
         ends, grads = [o for o, _ in used], [g for _, g in used]
         try:
@@ -177,7 +177,7 @@ class _Joint:
         ]
 
     def as_trace(self, made: Any, grad_outs: list[Any]) -> FxTrace:
-        """The recorded graph, with the tensors that it holds as nodes of their own."""
+        """The recorded graph, with its constant tensors as nodes."""
         graph: Graph = made.graph
         graph.eliminate_dead_code()
         constants = dict(self.trace.constants)
@@ -214,16 +214,16 @@ class _Joint:
         )
 
     def check(self, node: Node) -> None:
-        """Refuse what a pure function of its arguments cannot be."""
+        """Refuse what is not a pure function of its arguments."""
         if not isinstance(node.target, torch._ops.OpOverload):
             return
         if torch.Tag.nondeterministic_seeded in node.target.tags:
-            message = f"{node.target} draws random numbers, which no other program can draw alike."
-            hint = "Use nn.Dropout, or draw them outside and give them to the model as an input."
+            message = f"{node.target} draws random numbers, which another program cannot reproduce."
+            hint = "Use nn.Dropout, or draw them outside and pass them to the model as an input."
             self.refuse(node.meta["origin"], message, hint)
 
     def check_changes(self, changing: list[Node]) -> None:
-        """Refuse to change an argument: a program gives it back as it was."""
+        """Refuse to change an argument, because a program must leave it unchanged."""
         for node in changing:
             changed: Any = node
             while is_mutable(changed) or _is_view(changed):
@@ -238,14 +238,14 @@ class _Joint:
 
 
 class _Origins(TorchDispatchMode):
-    """Writes onto every operator that is recorded where it came from.
+    """Gives every recorded operator its origin.
 
-    It sees operators between autograd and their decomposition: in a forward under the trace's
-    current node, in a backward under autograd's node that was made for one of those.
+    It sees operators between autograd and their decomposition: in a forward, under the trace's
+    current node; in a backward, under the autograd node made for one of those.
 
     Attributes:
-        current: where the forward stands.
-        no_gradient: of the first operator that autograd has no rule for.
+        current: the origin of the node that the forward is at.
+        no_gradient: the origin of the first operator without a rule in autograd.
     """
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ class _Origins(TorchDispatchMode):
             forward = running.metadata.get(_ORIGIN, _UNKNOWN)
             origin = TraceOrigin(forward.scope, GRADIENT_OF + forward.operator, forward.ordinal)
         mode = get_proxy_mode()
-        assert mode is not None, "only what is recorded comes here"
+        assert mode is not None, "only recorded operators come here"
         graph = mode.tracer.graph
         before = _last(graph)
         result = func(*args, **(kwargs or {}))
@@ -270,7 +270,7 @@ class _Origins(TorchDispatchMode):
         return result
 
     def claim(self, value: Any) -> None:
-        """Note of all that autograd has made since the last call that it is of the current node."""
+        """Assign all that autograd has made since the last call to the current node."""
         todo: list[Any] = [v.grad_fn for v in tree_leaves(value) if isinstance(v, torch.Tensor)]
         while todo:
             made = todo.pop()
@@ -303,14 +303,14 @@ def _is_view(node: Node) -> bool:
 
 
 def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
-    """The recorded graph in pure operators: autograd's rules and the decompositions may change
-    their own tensors in place."""
+    """The recorded graph in pure operators, because autograd's rules and the decompositions may
+    change their own tensors in place."""
 
     def run(*values: Any) -> Any:
         rest = iter(values)
         env: dict[Node, Any] = {}
         mode = get_proxy_mode()
-        assert mode is not None, "only what is recorded comes here"
+        assert mode is not None, "only recorded operators come here"
         graph = mode.tracer.graph
         for node in made.graph.nodes:
             if node.op == "placeholder":

@@ -1,7 +1,7 @@
-"""The ATen operators of a joint graph that no graph of a forward has, in Relax.
+"""Converts the ATen operators that only joint graphs have to Relax.
 
-Where Relax has no operator for a backward of PyTorch's, the gradient of the forward's operator
-stands for it: TVM's own or ours (`passes.relax.training.operator_gradients`).
+If Relax has no operator for one of PyTorch's backwards, the gradient of the forward's operator
+replaces it: TVM's own or ours (`passes.relax.training.operator_gradients`).
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _BY_NAME = (
     "embedding_dense_backward max_pool2d_with_indices max_pool2d_with_indices_backward "
     "native_batch_norm native_layer_norm select_backward slice_backward"
 )
-"""Operators whose converter has their name."""
+"""Operators with a converter of the same name."""
 
 
 class JointConverter(Converter):
-    """See the module's text, and `engine.relax.frontend.converters`."""
+    """See the module's docstring, and `engine.relax.frontend.converters`."""
 
     def create_convert_map(self) -> dict[str, Convert]:
-        """The map of forwards, with what joint graphs need besides."""
+        """The map for forwards, with what joint graphs also need."""
         ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
         ours |= {
             "_softmax.default": self.softmax(self.op.nn.softmax),
@@ -45,16 +45,16 @@ class JointConverter(Converter):
         return {**super().create_convert_map(), **ours}
 
     def check(self, node: Node, made: Any) -> None:
-        """Check a result's type against PyTorch's; of several, each when it is picked out."""
+        """Check a result's type against PyTorch's; several results are checked when picked out."""
         if made is not None and not isinstance(made, list):
             super().check(node, made)
 
     # Gradients of single operators.
 
     def backward(self, node: Node, call: Any, grad: Any) -> list[Any]:
-        """The gradients of a Relax call's arguments, bound; the call itself is not made. The `call`
-        is of the forward's operator, and arguments that its gradient does not read need types only;
-        `grad` is of its result."""
+        """The gradients of a Relax call's arguments, bound. The `call` of the forward's operator is
+        not made, and arguments that its gradient does not read need only types; `grad` is the
+        gradient of its result."""
         builder = self.block_builder
         call = builder.normalize(call)
         gradient = OWN.get(op_name(call)) or call.op.get_attr("FPrimalGradient")
@@ -66,7 +66,7 @@ class JointConverter(Converter):
         return [self.bound(m, {}) for m in made]
 
     def bound(self, expr: Any, done: dict[int, Any]) -> Any:
-        """Bind a nest of calls; it is as deep as one gradient's formula."""
+        """Bind nested calls; they are only as deep as one gradient's formula."""
         handle = expr.__chandle__()
         if isinstance(expr, tvm.ir.Call) and handle not in done:
             if op_name(expr) == "grad.no_grad":
@@ -79,7 +79,7 @@ class JointConverter(Converter):
         return done.get(handle, expr)
 
     def like(self, node: Any) -> Any:
-        """A variable of the type of a node, for gradients that only read the type."""
+        """A variable of a node's type, for gradients that only read the type."""
         return relax.Var("data", self.tensor_type(node))
 
     def tensor_type(self, node: Any) -> Any:
@@ -114,7 +114,7 @@ class JointConverter(Converter):
         return made
 
     def max_pool2d_with_indices(self, node: Node) -> list[Any]:
-        """The indices have no counterpart; the backward finds them again."""
+        """Without the indices, which have no counterpart; the backward finds them again."""
         for item in node.users:
             for reader in item.users if item.args[1] == 1 else ():
                 if reader.target is not _aten.max_pool2d_with_indices_backward.default:
@@ -167,7 +167,7 @@ class JointConverter(Converter):
     # Writing at places.
 
     def embedding_dense_backward(self, node: Node) -> Any:
-        """Rows added up at their indices; the padding row gets nothing."""
+        """Rows added at their indices, except at the padding row."""
         grad, indices, rows, padding, by_frequency = self.retrieve_args(node)
         if by_frequency:
             self.refuse(node, "scale_grad_by_freq of an embedding cannot be imported.")
@@ -186,13 +186,13 @@ class JointConverter(Converter):
     def native_batch_norm(self, node: Node) -> list[Any]:
         """The result, and in train mode the batch's mean and one over its deviation.
 
-        Its running statistics are moved beside it; see `engine.relax.frontend.joint`.
+        `engine.relax.frontend.joint` moves its running statistics.
         """
         data, gamma, beta, mean, variance, training, _, epsilon = self.retrieve_args(node)
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
         if mean is not None:
-            message = "The running statistics of this norm are no buffers of its own."
+            message = "The running statistics of this norm are not its own buffers."
             self.refuse(node, message, "Use nn.BatchNorm, or track no statistics.")
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
         shifted = self.op.add(spread, self.number(epsilon, data))
@@ -201,7 +201,7 @@ class JointConverter(Converter):
         return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
 
     def native_layer_norm(self, node: Node) -> list[Any]:
-        """TVM's returns the first of three results for all three, which the backward reads."""
+        """All three results, which the backward reads; TVM's returns the first for each."""
         data, over, gamma, beta, epsilon = self.retrieve_args(node)
         mean, centred, spread = self.moments(data, list(range(-len(over), 0)))
         deviation = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
@@ -210,7 +210,7 @@ class JointConverter(Converter):
         return [result if beta is None else self.op.add(result, beta), mean, deviation]
 
     def power(self, node: Node) -> Any:
-        """A small whole exponent as products, which TVM asks for itself."""
+        """A small integer exponent as products, as TVM itself asks."""
         base, exponent = self.retrieve_args(node)
         if exponent not in (2, 3):
             return super().power(node)
@@ -226,7 +226,7 @@ class JointConverter(Converter):
     # Shapes.
 
     def constant_pad_nd(self, node: Node) -> Any:
-        """TVM's cannot cut off, which is what a negative padding does."""
+        """TVM's has no negative padding, which cuts off."""
         data, around, value = (*self.retrieve_args(node), 0.0)[:3]
         rank = len(shape(data))
         pairs = [(0, 0)] * (rank - len(around) // 2)
@@ -241,7 +241,7 @@ class JointConverter(Converter):
         return self.op.nn.pad(data, widths, "constant", float(value))
 
     def squeeze(self, node: Node) -> Any:
-        """TVM's fails where an axis is longer than one, which PyTorch keeps."""
+        """TVM's fails if an axis is longer than one; PyTorch keeps that axis."""
         data, axes = self.retrieve_args(node)
         size = shape(data)
         axes = [a for a in axes if size[a] == 1]
@@ -249,6 +249,6 @@ class JointConverter(Converter):
 
 
 def _pair(value: Sequence[int] | int) -> list[int]:
-    """One number for both axes, written twice."""
+    """A number for each of two axes; a single one counts for both."""
     values = [value] if isinstance(value, int) else list(value)
     return values * (2 if len(values) == 1 else 1)

@@ -2,8 +2,8 @@
 
     python -m relascope.engine.relax.frontend.judging
 
-`engine.relay.frontend.judge` asks with a module's JSON, its file's name, and the names of the
-arrays, or None. The answer is {"why"}, what PyTorch has no counterpart of, with the results.
+`engine.relay.frontend.judge` sends a module's JSON, its file's name, and the names of the arrays,
+or None. The answer is {"why"}, the operators without a counterpart in PyTorch, and the results.
 """
 
 from functools import lru_cache
@@ -19,13 +19,13 @@ from relascope.engine.server.program_model import answering
 
 @lru_cache(4)
 def _told(text: str, name: str) -> tuple[Any, str]:
-    """A module in Relax, and what of it PyTorch has no counterpart of."""
+    """A module in Relax, and its operators without a counterpart in PyTorch."""
     try:
         mod = from_relay(text, name)
     except EngineError as error:
-        why = error.message.rstrip(".").partition("told in Relax: ")[2] or error.message
-        operators = why.partition("has no counterpart here of ")[2]
-        return None, operators or f"what Relax cannot hold ({why})"
+        why = error.message.rstrip(".").partition(" to Relax: ")[2] or error.message
+        operators = why.partition("no counterpart in Relax is known for ")[2]
+        return None, operators or f"what Relax cannot express ({why})"
     return mod, unknown(mod)
 
 

@@ -1,4 +1,4 @@
-"""Relax modules from files: TVMScript, and TVM's JSON. Nothing of a file is run to read it."""
+"""Relax modules from files of TVMScript or TVM's JSON. Reading runs nothing of a file."""
 
 import types
 from dataclasses import replace
@@ -77,8 +77,8 @@ def is_known_name(path: tuple[str, ...]) -> bool:
 
 
 def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
-    """A Relax module, or an ONNX model, as a program. Raises EngineError of kind "file" where it is
-    none, or has code of its own, and "input" where sizes are left open."""
+    """A Relax module, or an ONNX model, as a program. Raises EngineError of kind "file" if it is
+    neither, or cannot be read, and "input" if sizes of an ONNX model are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relax.frontend.onnx import import_onnx, known_operators
@@ -101,13 +101,13 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         mod = _pinned(relax.transform.Normalize()(mod), source)
         branches, computed = branches_of(mod)
         mod = forced(mod, computed, dict(source.sides)) if source.sides else mod
-        # What writes into memory must stay in its order.
+        # Code may write into memory, so its order must stay.
         mod = mod if code else _one_block(mod)
     made, notes = imported(mod, pieces.params, path.name), list[str]()
     program, judge = replace(made.program, code=code), made.judge
     if pieces.format == "json" and not is_relax_json(pieces.text):
         calls = sum(isinstance(b.value, tvm.ir.Call) for b in mod["main"].body.blocks[0].bindings)
-        notes.append(f"A Relay module, written in Relax as {calls} calls, and compared with these.")
+        notes.append(f"A Relay module, translated to {calls} Relax calls and compared with these.")
     if not program.not_run and (why := unknown(program.mod)):
         notes.append(
             f"PyTorch has no counterpart of {why}, so nothing outside TVM judges its numbers."
@@ -131,12 +131,12 @@ def _read(pieces: Pieces, name: str) -> Any:
     variables["TypeVar"] = TypeVar
     if script.metadata:
         variables["metadata"] = tvm.ir.load_json(check_relax_json(script.metadata, name))
-    # One that is not well-formed is opened to see why.
+    # An ill-formed module is opened to see why.
     return tvm.script.from_source(script.text, extra_vars=variables, check_well_formed=False)
 
 
 def _json_of(pieces: Pieces, name: str) -> str:
-    """A Relay module's text as TVM's JSON; a process of its own reads it, by a TVM with Relay."""
+    """A Relay module's text as TVM's JSON, from another process, which has a TVM with Relay."""
     beside = Beside("relascope.engine.relay.frontend.as_json")
     try:
         with uncounted("starting a TVM with Relay"):
@@ -151,7 +151,7 @@ def _json_of(pieces: Pieces, name: str) -> str:
 
 
 def _code(mod: Any, name: str) -> tuple[str, ...]:
-    """A module's kernels, and the functions that it calls by name; raises if it is not Relax's."""
+    """A module's kernels and the functions that it calls by name; raises if it is not Relax."""
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
             raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, not a module"])
@@ -174,16 +174,16 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
 
 
 def _ill_formed(mod: Any) -> str:
-    """What TVM says of a module that is not well-formed; "" of one that is."""
+    """Why TVM finds a module ill-formed, or ""."""
     try:
         relax.analysis.well_formed(mod)
-    except Exception as wrong:  # TVM raises anything over such a module
+    except Exception as wrong:  # TVM raises anything on such a module
         return lines_of(wrong)[0]
     return ""
 
 
 def _main(mod: Any, name: str) -> tuple[Any, str]:
-    """The function that is looked at: "main", or the first; and what to say of that."""
+    """The function to show, "main" or the first, and a note if it is not "main"."""
     if isinstance(mod, relax.Function):
         return mod, ""
     every = {str(v.name_hint): f for v, f in mod.functions.items()}
@@ -192,13 +192,11 @@ def _main(mod: Any, name: str) -> tuple[Any, str]:
         return functions["main"], ""
     if not functions:
         listed = ", ".join(every) or "none"
-        message = f"{name} has no function of Relax. Its functions: {listed}."
-        raise EngineError("file", message[:400], name, "Give the module that calls them.")
+        message = f"{name} has no Relax function. Its functions: {listed}."
+        raise EngineError("file", message[:400], name, "Open the module that calls them.")
     first, *others = functions
     listed = ", ".join(others)
-    return functions[
-        first
-    ], f'It has no "main": {first} is shown, beside {listed}.' if others else ""
+    return functions[first], f'It has no "main": {first} is shown, not {listed}.' if others else ""
 
 
 def _pinned(mod: Any, source: ModelSource) -> Any:
@@ -218,7 +216,7 @@ def _pinned(mod: Any, source: ModelSource) -> Any:
 
 
 def _one_block(mod: Any) -> Any:
-    """The module with "main" as one dataflow block, which our passes expect, unless it branches,
+    """The module with "main" as one dataflow block, as our passes expect; unchanged if it branches,
     has effects, or computes a shape that types depend on."""
     for made in (mod, relax.transform.ConvertToDataflow(1)(mod)):
         blocks = made["main"].body.blocks

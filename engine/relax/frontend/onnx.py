@@ -1,7 +1,7 @@
 """From an ONNX model to Relax, by TVM's importer.
 
-`engine.files.onnx_model` has made the model plain. Every operator's result has the type
-that ONNX gives it; what TVM makes otherwise of it is mended here or refused.
+`engine.files.onnx_model` has simplified the model. Every operator's result must have the type that
+ONNX gives it; what TVM imports differently is mended here or refused.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _LEFT_OUT = """
     SequenceInsert SequenceLength ConcatFromSequence SplitToSequence SequenceAt If Unique NonZero
     Compress AllClassNMS NonMaxSuppression Attention RMSNormalization
 """
-"""What has no static tensors, what is of another domain, and what is better written out."""
+"""Operators without static tensors, of another domain, or better inlined."""
 
 
 def everything() -> frozenset[str]:
@@ -35,7 +35,7 @@ def everything() -> frozenset[str]:
 
 
 def known_operators() -> frozenset[str]:
-    """Those of them that a program here can hold."""
+    """Those of them that relascope's programs can have."""
     return everything() - frozenset(_LEFT_OUT.split())
 
 
@@ -58,11 +58,11 @@ _OPERATORS: dict[Any, Any] = {
     topi.nn.replicate_pad: _padded("replicate"),
     topi.nn.circular_pad: _padded("circular"),
 }
-"""Relax's own for what TVM's importer writes as loops, which no pass and no gradient knows."""
+"""Relax operators for what TVM's importer writes as loops, which no pass and no gradient knows."""
 
 
 class OnnxBuilder(NamedBuilder):
-    """Binds operators of Relax in place of loops."""
+    """Binds Relax operators in place of loops."""
 
     def emit_te(self, func: Any, *args: Any, **options: Any) -> Any:
         if func not in _OPERATORS:
@@ -82,7 +82,7 @@ _OWN = {"Mish": _mish}
 
 
 class Importer(onnx_frontend.ONNXGraphImporter):
-    """TVM's, with names and origins of ours, and refusals."""
+    """TVM's importer, with our names, origins and refusals."""
 
     def __init__(self, given: OnnxModel) -> None:
         inputs = {n: [int(d) for d in t.shape] for n, t in given.inputs}
@@ -137,7 +137,7 @@ _SUMS = "Conv ConvTranspose MatMul Gemm Einsum ReduceSum ReduceMean AveragePool 
 
 
 def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
-    """The dtype that an operator is to compute in, and that of its result; "" for its own."""
+    """The dtype to compute an operator in, and that of its result; "" for its own."""
     kinds = [
         i.ty.dtype if isinstance(getattr(i, "ty", None), relax.TensorType) else "" for i in inputs
     ]
@@ -155,7 +155,7 @@ def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
     """Convert a plain ONNX model to a typed Relax module.
 
     The arguments of "main" are the model's inputs, then the weights that it reads. Raises
-    EngineError of kind "operator", which names the operator and its node.
+    EngineError of kind "operator" that names the operator and its node.
     """
     importer = Importer(given)
     with warnings.catch_warnings(), importing("the model", path):
@@ -177,7 +177,7 @@ def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
 
 
 def _provenance(function: Any, builder: NamedBuilder) -> dict[str, tuple[str, str]]:
-    """By variables' names; what TVM bound inside a converter came from what is bound next."""
+    """Origins by variable; what TVM binds inside a converter has the origin of the next binding."""
     found, waiting = {}, []
     for block in function.body.blocks:
         for binding in block.bindings:

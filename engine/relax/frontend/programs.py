@@ -1,4 +1,4 @@
-"""A Relax module as a program, whichever file it came from."""
+"""A Relax module from any file as a program."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +15,20 @@ from relascope.engine.server.program_model import Imported, argument_notes
 from relascope.passes.relax.ir.program import RelaxProgram
 
 OPEN = 3
-"""What a size that is left open is when a program is run, unless an input gives another."""
+"""An open size in a run, unless an input sets it."""
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
-    """A module as a program, whose "main" is one dataflow block. `params` are those of its
-    arguments that have a value; `name` is the file's."""
+    """A module as a program. `params` are the values of its arguments, as far as the file has
+    them; `name` is the file's."""
     main = mod["main"]
     sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
     closed, not_run = main, ""
     if sizes:
         try:
             closed = relax.transform.BindSymbolicVars(sizes, "main")(mod)["main"]
-        except Exception as unfit:  # TVM raises anything over sizes that do not fit
-            not_run = f"it cannot be run where all open sizes are {OPEN}: {lines_of(unfit)[0]}"
+        except Exception as unfit:  # TVM raises anything on sizes that do not fit
+            not_run = f"it cannot run with all open sizes set to {OPEN}: {lines_of(unfit)[0]}"
     known = {str(p.name): p for p in closed.params}
     kinds: dict[str, TensorType] = {}
     for param in main.params:
@@ -68,8 +68,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         text = f"The types of {', '.join(guessed)} are left open: they are "
         notes = (text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.", *notes)
     if sizes:
-        stands = " and ".join(f"{n} stays open" for n in sizes)
-        notes = (f"{stands}, and is {OPEN} when it is run; an input gives it another size.", *notes)
+        text = f"Open sizes: {', '.join(sizes)}. In a run each is {OPEN}, unless an input sets it."
+        notes = (text, *notes)
     return Imported(program, inputs, tensors, outputs, notes=notes)
 
 
@@ -86,12 +86,12 @@ def _open_sizes(param: Any) -> list[Any]:
 
 
 def _says_less(param: Any) -> bool:
-    """Whether an argument's type has no dtype, or no shape at all."""
+    """Whether an argument's type leaves out the dtype or the shape."""
     return param.ty.dtype is None or not isinstance(param.ty.shape, relax.ShapeExpr)
 
 
 def _tensor(param: Any) -> TensorType:
-    """The type of a tensor in a run: what it leaves open is `OPEN`, or float32."""
+    """The type of a tensor in a run: an open size is `OPEN`, an open dtype float32."""
     (kind,) = tensor_types(param.ty)
     sizes = kind.shape if int(param.ty.ndim) >= 0 else (OPEN, OPEN)
     dtype = "float32" if param.ty.dtype is None else kind.dtype

@@ -1,8 +1,8 @@
 """Attention by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
 
-softmax(q k^T scale + mask) v becomes one call of PyTorch's kernel for the CPU, which never holds
-all scores (Dao et al., "FlashAttention", NeurIPS 2022), with the transposes of heads. A row whose
-keys a mask hides all gives zeros, as PyTorch's; in parts it is NaN.
+softmax(q k^T scale + mask) v, with the transposes of heads, becomes one call of PyTorch's CPU
+kernel, which never holds all scores (Dao et al., "FlashAttention", NeurIPS 2022). If a mask hides
+all keys of a row, the row is zero, as in PyTorch; as separate operators it would be NaN.
 """
 
 import collections
@@ -31,7 +31,7 @@ _HEADS = [0, 2, 1, 3]
 @dataclass(frozen=True)
 class _Attention:
     """An attention in a program. `lies` says whether q, k and v have tokens before heads, `back`
-    whether the result has."""
+    whether the result does."""
 
     given: tuple[Any, ...]
     scale: float
@@ -76,7 +76,7 @@ class _AttentionFinder:
         self.uses = collections.Counter[Any](met)
 
     def attention(self, call: Any) -> _Attention | None:
-        """The attention whose result a call is; None of any other."""
+        """The attention that a call ends; None if it ends none."""
         if op_name(call) == "permute_dims" and axes_of(call) == _HEADS:
             inner = self.alone(call.args[0], "matmul")
             found = None if inner is None else self.product(inner)
@@ -84,7 +84,7 @@ class _AttentionFinder:
         return self.product(call) if op_name(call) == "matmul" else None
 
     def product(self, call: Any) -> _Attention | None:
-        """The attention that a product of weights and values is the end of."""
+        """The attention that ends in a product of weights and values; None if there is none."""
         weights = self.alone(call.args[0], "nn.softmax")
         if weights is None or int(weights.attrs.axis) not in (-1, 3) or int(call.ty.ndim) != 4:
             return None
@@ -106,7 +106,7 @@ class _AttentionFinder:
         return _Attention((*given, *mask), scale, lies)
 
     def fits(self, call: Any, product: Any, mask: Sequence[Any]) -> bool:
-        """Whether PyTorch has a kernel for these types, and it is worth calling."""
+        """Whether PyTorch has a kernel for these types that is worth calling."""
         tensors = (call, product, *call.args, *product.args, *mask)
         known = all(isinstance(d, tvm.tirx.IntImm) for t in tensors for d in t.ty.shape or (None,))
         dtypes = {str(t.ty.dtype) for t in tensors}
@@ -120,16 +120,16 @@ class _AttentionFinder:
         return same and flops >= FEW_FLOPS
 
     def bound(self, value: Any) -> Any:
-        """What a variable is bound to; None for an argument, and for what is no variable."""
+        """What a variable is bound to; None for an argument or another expression."""
         return self.values.get(value) if isinstance(value, tvm.ir.Var) else None
 
     def alone(self, value: Any, name: str) -> Any | None:
-        """The call of an operator that a variable is bound to, where nothing else reads it."""
+        """The call of an operator that a variable is bound to, if it has only one reader."""
         made = self.bound(value)
         return made if op_name(made) == name and self.uses[value] == 1 else None
 
     def scaled(self, value: Any) -> tuple[Any, float] | None:
-        """The product that is scaled by one number, and the number; None of anything else."""
+        """A product and the number that scales it; None for anything else."""
         product = self.alone(value, "matmul")
         if product is not None:
             return product, 1.0
@@ -146,14 +146,14 @@ class _AttentionFinder:
         return None
 
     def heads(self, value: Any) -> tuple[Any, bool]:
-        """What heads are brought to the front of, and whether a transpose does that."""
+        """A tensor before the transpose that moves heads to the front, and whether there is one."""
         made = self.bound(value)
         if op_name(made) != "permute_dims" or axes_of(made) != _HEADS:
             return value, False
         return made.args[0], True
 
     def turned(self, value: Any) -> tuple[Any, bool] | None:
-        """The same of keys whose last two axes are swapped; None where they are not."""
+        """The same for keys whose last two axes are swapped; None if they are not."""
         made = self.bound(value)
         if op_name(made) != "permute_dims":
             return None

@@ -1,9 +1,9 @@
 """Matrix products and convolutions by PyTorch's libraries inside functions that TVM builds.
 
-TVM has no fast matmuls for the CPU. With `building.targets.BLAS` in the target, each `relax.matmul`
-calls a function registered here, which has PyTorch write into TVM's tensor, with transposes of an
-operand's last two axes; convolutions and attention likewise (`engine.relax.kernels.convolution`,
-`engine.relax.kernels.attention`).
+TVM has no fast matmuls for the CPU. With `building.targets.BLAS` in the target, `relax.matmul`,
+with the transposes of its operands' last axes, calls a function registered here, in which
+PyTorch writes into TVM's tensor; so do convolutions and attention
+(`engine.relax.kernels.convolution`, `engine.relax.kernels.attention`).
 """
 
 import functools
@@ -27,15 +27,15 @@ from relascope.passes.relax.transpose_dedup import axes_of
 _NAME = "relascope.matmul"
 _SERVED = ("relax.matmul", "relax.nn.conv2d", *TURNED)
 _PACKED = {"primfunc_name_hint": "packed_matmul", "primfunc_attrs": {"op_pattern": 4}}
-"""What follows such a kernel may be fused with it: kOutEWiseFusable of TVM's operator patterns."""
+"""Lets TVM fuse following operators into such a kernel: its pattern kOutEWiseFusable."""
 _FLOATS = ("float32", "float64")
 OPAQUE = 8
-"""TVM's mark of a kernel that nothing is fused with."""
+"""TVM's mark of a kernel that it fuses nothing with."""
 
 
 @functools.cache
 def register() -> None:
-    """Give TVM the matmuls, one for each way in which the operands may be turned."""
+    """Register the matmuls with TVM, one for each choice of transposed operands."""
     for name, turns in TURNS.items():
         tvm.register_global_func(name, functools.partial(_matmul, *turns), override=True)
 
@@ -45,7 +45,7 @@ def _name(turn_a: bool, turn_b: bool) -> str:
 
 
 TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
-"""By the name of a matmul, which of its operands it turns."""
+"""By the name of a matmul, which of its operands it transposes."""
 
 
 def symbol_of(call: Any) -> str:
@@ -65,9 +65,9 @@ def _matmul(turn_a: bool, turn_b: bool, a: Any, b: Any, out: Any) -> None:
 def dispatch(
     mod: Any, served: bool = True, registers: Registers | None = None, on_gpu: bool = False
 ) -> Any:
-    """The module with its floating matmuls and convolutions as calls of PyTorch, if `served`.
-    `on_gpu` says that its operators that scatter are, too; with the `registers` of a processor,
-    matmuls with constant weights become kernels of ours where faster
+    """The module with its floating-point matmuls and convolutions as calls of PyTorch, if `served`;
+    with `on_gpu`, also its scattering operators. With the `registers` of a processor, matmuls with
+    constant weights become kernels of ours where these are faster
     (`engine.cpu_kernels.packed_matmul`)."""
     rewriter = _BlasRewriter(mod)
     rewriter.served, rewriter.registers = served, registers
@@ -108,7 +108,7 @@ class _BlasRewriter(PyExprMutator):
         return made if instead is None else instead
 
     def product(self, call: Any, kind: Any) -> Any | None:
-        """A matmul by a kernel of ours or the library; None where TVM is to do it."""
+        """A matmul by a kernel of ours or the library; None to leave it to TVM."""
         registers = self.registers
         instead = self.packed(call, registers) if registers else None
         if instead is not None:
@@ -119,7 +119,7 @@ class _BlasRewriter(PyExprMutator):
         return relax.op.call_dps_packed(_name(turn_a, turn_b), (left, right), kind)
 
     def packed(self, call: Any, registers: Registers) -> Any | None:
-        """A matmul as a product of `packed_matmul`; None where a library serves it better."""
+        """A matmul as a product of `packed_matmul`; None if a library is faster."""
         left, (right, turned) = call.args[0], self.turned(call.args[1])
         if self.turned(left)[1]:
             return None if turned else self.outer(call, registers)
@@ -152,7 +152,7 @@ class _BlasRewriter(PyExprMutator):
         return result if shape == outer else relax.op.reshape(result, call.ty.shape)
 
     def outer(self, call: Any, registers: Registers) -> Any | None:
-        """A matmul whose left operand is turned as a sum of outer products, where those are few."""
+        """A matmul with a transposed left operand as a sum of outer products, if they are few."""
         left, right = self.turned(call.args[0])[0], call.args[1]
         extents = [*left.ty.shape, *right.ty.shape]
         if not _fits(extents, call) or len(extents) != 4:
@@ -165,7 +165,7 @@ class _BlasRewriter(PyExprMutator):
         return self.builder_.call_te(compute, left, right, **_PACKED)
 
     def turned(self, operand: Any) -> tuple[Any, bool]:
-        """What a transpose of the last two axes is of, and whether there was one."""
+        """The operand without a transpose of its last two axes, and whether it had one."""
         bound = self.lookup_binding(operand) if isinstance(operand, tvm.ir.Var) else None
         if bound is not None and op_name(bound) == "permute_dims":
             rank = int(operand.ty.ndim)
@@ -175,7 +175,7 @@ class _BlasRewriter(PyExprMutator):
 
 
 def registers_of(target: Any) -> Registers:
-    """The vector registers that code for a target of TVM's uses."""
+    """The vector registers that code for a TVM target uses."""
     return AVX512 if tvm.target.codegen.target_has_features("avx512f", target) else AVX2
 
 
@@ -184,7 +184,7 @@ def all_static(extents: Any) -> bool:
 
 
 def _fits(extents: Any, call: Any) -> bool:
-    """Whether `packed_matmul` knows products of this type, with axes of these lengths."""
+    """Whether `packed_matmul` has products of this type, with these static extents."""
     return all_static(extents) and str(call.ty.dtype) == packed_matmul.DTYPE
 
 

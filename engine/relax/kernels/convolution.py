@@ -1,8 +1,8 @@
 """Convolutions by PyTorch inside functions that TVM builds; see `engine.relax.kernels.blas`.
 
-Known are that of images; transposed ones of any rank (TVM's multiplies inserted zeros, which makes
-NaN of infinite weights); and the gradient of a convolution's weight, a convolution of layout CNHW
-with kernels of layout IOHW, or of a group a channel (`passes.relax.training.conv_gradient`).
+These are convolutions of images; transposed ones of any rank (TVM's multiplies inserted zeros,
+which turns infinite weights into NaN); and the gradient of a convolution's weight, a convolution
+of CNHW by IOHW, or with a group for each channel (`passes.relax.training.conv_gradient`).
 """
 
 import functools
@@ -23,16 +23,16 @@ TURNED = {
     f"relax.nn.conv{rank}d_transpose": layouts
     for rank, layouts in enumerate((("NCW", "IOW"), ("NCHW", "IOHW"), ("NCDHW", "IODHW")), 1)
 }
-"""Transposed convolutions, and the layouts that PyTorch has."""
+"""Transposed convolutions, and their layouts in PyTorch."""
 _NAME = "relascope.convolution"
 _OF_WEIGHTS = ("CNHW", "IOHW"), ("NCHW", "OIHW")
 _LAST = {last: (data, weight, data) for (_, data, weight), last in channels_last.LAYOUTS.items()}
-"""By layouts with channels last, of data, weight and result, those with channels first."""
+"""From layouts of data, weight and result with channels last to those with channels first."""
 
 
 def dispatched(call: Any, *images: Any) -> Any:
-    """PyTorch's call for a convolution; None where it has none. `call` is of any operator, typed,
-    on tensors of one floating dtype; `images` are those of `passes.relax.channels_last.Served`.
+    """PyTorch's call for a convolution; None if it has none. `call` is a typed call of any operator
+    on tensors of one floating-point dtype; `images` are as in `passes.relax.channels_last.Served`.
     """
     name = str(call.op.name)
     if name != "relax.nn.conv2d" and name not in TURNED:
@@ -45,7 +45,7 @@ def dispatched(call: Any, *images: Any) -> Any:
     data, weight, out = layouts = _LAST.get(layouts, layouts)
     in_groups = bool(images) or (not last and _is_of_weight_in_groups(call, groups))
     of_weight = groups == 1 if data == "CNHW" else in_groups
-    # The padding need not reach the last places of a weight's gradient.
+    # For a weight's gradient, the padding may end before the last places.
     uneven = (
         any(b > a for a, b in zip(padding, after, strict=True)) if of_weight else padding != after
     )
@@ -58,7 +58,7 @@ def dispatched(call: Any, *images: Any) -> Any:
         options = (strides, padding, dilation, True, more, groups)
         run, text = _convolution, f"transposed {strides} {padding} {dilation} {more} {groups}"
     elif of_weight and (data, weight) in _OF_WEIGHTS and _is_even(call, padding, last):
-        # What strides the kernel dilates the gradient, and the other way round.
+        # The kernel's strides are the gradient's dilation, and vice versa.
         options = (dilation, padding, strides, False, (0, 0), groups)
         run, text = _weight_gradient, f"weight {dilation} {padding} {strides} {groups}"
     elif (data, weight) == ("NCHW", "OIHW") and padding == after:
@@ -79,15 +79,15 @@ moved = functools.partial(channels_last.moved, served=dispatched)
 
 
 def _is_of_weight_in_groups(call: Any, groups: int) -> bool:
-    """Whether a convolution is the gradient of a weight in groups, or the same as one: its window
-    is larger than its result."""
+    """Whether a convolution is, or equals, the gradient of a weight in groups: its window is larger
+    than its result."""
     if str(call.op.name) in TURNED or groups == 1 or not _is_static(call):
         return False
     return math.prod(shape(call.args[1])[2:]) > math.prod(shape(call)[2:])
 
 
 def _is_even(call: Any, padding: tuple[int, ...], last: bool) -> bool:
-    """Whether a weight's gradient is of a convolution with as much padding behind as before."""
+    """Whether a weight's gradient belongs to a convolution with equal padding on both sides."""
     if not _is_static(call):
         return True
     sizes = [[1, 1, *shape(a)[1:3]] if last else shape(a) for a in call.args]

@@ -1,8 +1,8 @@
 """DLight's schedules in Relax's pipeline for a GPU, kernel by kernel.
 
-TVM's pass takes the first of DLight's rules that matches, and fails with it; here the next rules
-have their turn. Rules that would idle most of a warp are passed over, and those for sums where sums
-are short, as a depthwise convolution's. The kernel keeps the rule's name.
+TVM's pass applies the first of DLight's rules that matches, and fails if that fails; here the next
+rules are tried. Rules that would idle most of a warp are skipped, as are rules for sums if the sums
+are short, such as a depthwise convolution's. The kernel keeps the rule's name.
 """
 
 import math
@@ -16,27 +16,27 @@ from tvm.s_tir import dlight
 from relascope.core.errors import EngineError
 
 RULE = "relascope.schedule"
-"""The attribute of a kernel that names the rule it was scheduled by."""
+"""The attribute of a kernel that names the rule that scheduled it."""
 
 SUMMED = "Fallback, each sum by one thread"
-"""What it says of a kernel with sums that no rule for sums took."""
+"""Its value for a kernel with sums to which no rule for sums applied."""
 
 _WARP = 32
 _THREADS = 256
-"""Of a block in which each thread computes an element: DLight takes as many as the GPU allows, and
-a small tensor then keeps only a few of the GPU's processors busy."""
+"""Threads in a block in which each computes an element: DLight uses as many as the GPU allows, and
+then a small tensor keeps only a few of the GPU's processors busy."""
 
 _TOGETHER = tvm.transform.Sequential(
     [s_tir.transform.CanonicalizeLoop(), s_tir.transform.LowerCrossThreadReduction()]
 )
-"""The first steps of lowering, which fail where TVM does not know how threads compute something
-together, as the maxima's places in a pooling's gradient. They take a hundredth of a rule's time."""
+"""The first steps of lowering, which fail if TVM does not know how threads compute something
+together, such as the places of maxima in a pooling's gradient. They take 1 % of a rule's time."""
 
 
 def schedule_on_gpu(faults: list[EngineError]) -> Any:
-    """A pass that schedules every kernel of a module that is not scheduled yet. `faults` gets
-    kernels without threads, as TVM raises an error without these words: TVM would run their loops
-    on the host, with addresses of the GPU's memory, and the process ends."""
+    """A pass that schedules every unscheduled kernel of a module. `faults` gets the error of a
+    kernel without threads, because TVM raises another: TVM would run its loops on the host, with
+    addresses in the GPU's memory, and crash the process."""
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_on_gpu")
     def run(mod: Any, context: Any) -> Any:
@@ -49,7 +49,7 @@ def schedule_on_gpu(faults: list[EngineError]) -> Any:
             made[name] = _scheduled(function)
             if not _threads(made[name]) and not extents(function):
                 kernel = str(name.name_hint)
-                message = f"TVM has no kernel of {kernel} for a GPU."
+                message = f"TVM has no GPU kernel for {kernel}."
                 hint = "Build with -libs=blas in the target, or for the CPU."
                 faults.append(EngineError("target", message, kernel, hint))
                 raise faults[0]
@@ -68,10 +68,10 @@ def _scheduled(function: Any) -> Any:
         try:
             schedule = rule.apply(function, target, False)
             if schedule is not None:
-                with tvm.transform.PassContext():  # whoever watches the build sees no trials
+                with tvm.transform.PassContext():  # instruments of the build do not see the trials
                     _TOGETHER(schedule.mod)
-        except Exception:  # whatever it fails of, it is not for this kernel
-            if isinstance(rule, gpu.Matmul):  # nor is a rule for rows: a product has columns, too
+        except Exception:  # whatever the failure, the rule does not suit this kernel
+            if isinstance(rule, gpu.Matmul):  # nor do rules for rows: a product also has columns
                 break
             continue
         if schedule is not None and _threads(schedule.mod["main"]) >= _WARP:
@@ -88,7 +88,7 @@ def _named(schedule: Any, rule: str) -> Any:
 
 
 def _threads(function: Any) -> int:
-    """How many threads a block of a kernel has that is scheduled; of several loops the fewest."""
+    """The threads in a block of a scheduled kernel; the fewest if it has several loops."""
     extents: dict[str, int] = {}
 
     def see(loop: Any) -> None:
@@ -101,8 +101,8 @@ def _threads(function: Any) -> int:
 
 
 def extents(function: Any) -> dict[str, int]:
-    """How far each axis of a kernel's grid goes that is lowered, or launches its threads itself, as
-    TVM's sorts and scans do."""
+    """The extent of each axis of a kernel's grid, if it is lowered or launches its threads itself,
+    as TVM's sorts and scans do."""
     found: dict[str, int] = {}
 
     def see(node: Any) -> None:
@@ -115,7 +115,7 @@ def extents(function: Any) -> dict[str, int]:
 
 
 def _sums(function: Any) -> list[float]:
-    """Of each loop nest of a kernel that reduces axes, how many elements it takes together."""
+    """How many elements each reducing loop nest of a kernel combines."""
     found: list[float] = []
 
     def see(block: Any) -> None:

@@ -11,15 +11,15 @@ from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.kernels import blas
 
 LIBRARY = "relascope.library"
-"""A kernel's attribute: the function of a library that does what it does."""
+"""A kernel's attribute: the library function that it calls."""
 
 _KERNEL = "openblas_"
 
 
 def native(mod: Any) -> Any:
-    """A module in which kernels call OpenBLAS, where a function of `kernels.blas` was called;
-    products of shapes unknown at build time stay with PyTorch. Raises EngineError of kind "target"
-    where OpenBLAS is not installed."""
+    """A module with kernels that call OpenBLAS in place of the functions of `kernels.blas`; those
+    with shapes unknown at build time stay with PyTorch. Raises EngineError of kind "target" if
+    OpenBLAS is not installed."""
     openblas.load()
     rewriter = _OpenblasRewriter(mod)
     for name, function in mod.functions.items():
@@ -29,7 +29,7 @@ def native(mod: Any) -> Any:
 
 
 def replaced(symbol: str) -> str:
-    """The function in whose place a kernel was put, by the kernel's symbol; others stay."""
+    """The function that a kernel replaced, by the kernel's symbol; other symbols stay."""
     found = re.fullmatch(rf"{_KERNEL}(matmul_[nt]{{2}})\d*", symbol)
     return f"relascope.{found[1]}" if found else symbol
 
@@ -47,7 +47,7 @@ class _OpenblasRewriter(PyExprMutator):
         left, right = (tuple(d for d in s if isinstance(d, int)) for s in shapes)
         known = all(isinstance(d, int) for s in (*shapes, out.shape) for d in s)
         if not known or not all((*left, *right)):
-            return made  # or there is nothing to multiply
+            return made  # unknown, or empty
         product = openblas.Product(left, right, turn_a, turn_b, out.dtype)
         a, b = (te.placeholder(s, out.dtype, n) for s, n in ((left, "a"), (right, "b")))
         kernel = te.create_prim_func([a, b, product.kernel(te, tirx, a, b)])

@@ -1,9 +1,9 @@
-"""Kernels for operators whose own in TVM are missing or wrong.
+"""Kernels for operators whose TVM kernels are missing or wrong.
 
-TVM's layer norm refuses float64. Its slice_scatter reads past what it scatters, and two in one
-kernel have given what stood there. Its index_tensor takes indices out of a tuple, from which its
-fusion can separate the kernel that makes them. It has no log1p: log(1 + y) gets its sum into the
-logarithm's kernel, for `engine.cpu_kernels.vector_math` to see.
+TVM's layer norm refuses float64. Its slice_scatter reads past its source, and two in one kernel
+have returned what they read there. Its index_tensor takes indices out of a tuple, from which fusion
+can separate the kernel that makes them. It has no log1p: for log(1 + y), the sum moves into the
+logarithm's kernel, where `engine.cpu_kernels.vector_math` sees it.
 """
 
 import functools
@@ -70,7 +70,7 @@ def _log(theirs: Any, builder: Any, call: Any) -> Any:
 
 
 def _adds_one(builder: Any, call: Any) -> bool:
-    """Whether a kernel's call is of TVM's sum of one tensor and the number one."""
+    """Whether a call is of TVM's kernel that adds one to a tensor."""
     if len(call.args[1].fields) != 1 or not call.args[0].name_hint.startswith("add"):
         return False
     stored: list[Any] = []

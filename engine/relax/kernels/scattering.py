@@ -1,4 +1,4 @@
-"""Scattering by PyTorch on a GPU, where TVM's kernels are loops of the host; see `blas`."""
+"""Scattering by PyTorch on a GPU, where TVM's kernels would loop on the host; see `blas`."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _REDUCING = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def dispatched(call: Any) -> Any:
-    """PyTorch's call for an operator that scatters; None for another."""
+    """PyTorch's call for a scattering operator; None for any other."""
     name, attrs = str(call.op.name).removeprefix("relax."), call.attrs
     run: Callable[..., None]
     options: list[Any]
@@ -36,8 +36,8 @@ def dispatched(call: Any) -> Any:
 
 
 def _take_backward(axis: int | None, grad: Any, like: Any, places: Any, out: Any) -> None:
-    """The gradient of rows taken along an axis, or of elements of the whole; `like` has the shape
-    that was taken from."""
+    """The gradient of taking rows along an axis, or elements of the whole tensor; `like` has the
+    shape of that tensor."""
     result, added = tensor_of(out).zero_(), tensor_of(grad)
     if axis is None:
         result, added, axis = result.view(-1), added.reshape(-1), 0

@@ -18,7 +18,7 @@ ARITHMETIC = VectorMath(tvm, tirx, "tirx", tirx.call_llvm_pure_intrin)
 
 @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_kernels")
 def schedule_kernels(mod: Any, context: Any) -> Any:
-    """Schedule every kernel of a module whose shapes are known."""
+    """Schedule every kernel of a module that has static shapes."""
     made = {}
     for name, function in mod.functions.items():
         ours = isinstance(function, tirx.PrimFunc) and not function.attrs.get(
@@ -43,14 +43,14 @@ def _lowering() -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.lowering")
     def run(mod: Any, context: Any) -> Any:
-        # TVM takes x != x for false, and x == x for true, so these come first.
+        # TVM folds x != x to false and x == x to true, so these come first.
         return kept(theirs(kept(mod, ("NE", *nan_kept.NEGATED))), nan_kept.CHANGED)
 
     return run, *finishing
 
 
 LOWERING = "relascope"
-"""The name of our lowering of kernels among TVM's."""
+"""The name of our lowering of kernels in TVM's registry."""
 tirx.register_tir_pipeline(LOWERING, _lowering)
 
 

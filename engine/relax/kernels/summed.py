@@ -1,7 +1,7 @@
-"""Many products that are added up, or sums over rows, as one of what is joined.
+"""Merge many added products, or sums over rows, into one of concatenated operands.
 
-The gradient of a weight that is used at many steps is a sum of a product of each: sum(A_t^T B_t) =
-concat(A)^T concat(B), which writes the weight once. A bias' gradient is alike.
+The gradient of a weight used at many steps is a sum of one product for each step: sum(A_t^T B_t) =
+concat(A)^T concat(B), which writes the weight once. A bias' gradient is similar.
 """
 
 from typing import Any
@@ -15,18 +15,18 @@ from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.transpose_dedup import axes_of
 
 FEW = 4
-"""Fewer terms stay as they are."""
+"""Fewer terms stay unmerged."""
 
 
 def merged(mod: Any) -> Any:
-    """The module with what "main" adds up in one, where many terms are alike."""
+    """The module with the alike terms that "main" adds merged, if they are many."""
     main = mod["main"]
     try:
         bound = ir.bindings(main)
     except EngineError:  # it branches, or writes into memory
         return mod
     readers = ir.read_counts(bound, ir.results(main, bound))
-    added = {  # by nothing else, without broadcasting
+    added = {  # read by nothing else, without broadcasting
         arg.__chandle__()
         for _, value in bound
         if ir.op_name(value) == "add"
@@ -61,7 +61,7 @@ def merged(mod: Any) -> Any:
 
 
 def _kind(value: Any, maker: ir.Maker) -> Any:
-    """What a term has in common with those that it can be merged with; None of others."""
+    """A key that is equal for terms that can be merged; None for others."""
     name = ir.op_name(value)
     if name == "matmul":
         turned, right = maker.look(value.args[0]), value.args[1]

@@ -1,4 +1,4 @@
-"""What the processes of a tuner do in our way: building kernels, their arguments, threads."""
+"""What a tuner's processes do our way: building kernels, their arguments, threads."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from relascope.engine.relax.kernels import schedules
 
 
 def build(ours: bool, on_cpu: bool, kernel: tuple[Any, Any]) -> str:
-    """Build a scheduled kernel (a module with "main", and its target); the path of its file. `ours`
-    is for a target with our schedules, where exp and the like are our polynomials; `on_cpu` for
-    this CPU, which TVM links by itself: its archives take a compiler."""
+    """Build a scheduled kernel (a module with "main", and its target); returns its file's path.
+    `ours` is for a target with our schedules, where exp and the like are our polynomials; `on_cpu`
+    for this CPU, whose object files TVM links without a compiler."""
     mod, target = kernel
     plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
     with schedules.ARITHMETIC.used(ours):
@@ -28,13 +28,13 @@ def build(ours: bool, on_cpu: bool, kernel: tuple[Any, Any]) -> str:
 
 
 def arguments(*given: Any) -> list[list[Any]]:
-    """What a kernel is called with; TVM's `f_alloc_argument`."""
+    """The arguments of a kernel: TVM's `f_alloc_argument`."""
     *_, device, kinds, _ = given
     return [values(((shape, dtype) for _, dtype, shape in kinds), device)]
 
 
 def values(kinds: Iterable[tuple[Sequence[int], str]], device: Any) -> list[Any]:
-    """TVM's tensors of such shapes and dtypes: random floats, and for integers 0, a valid index."""
+    """TVM tensors of these shapes and dtypes: random floats, and integers 0, a valid index."""
     numbers = np.random.default_rng(0)
     drawn = (
         numbers.random(shape).astype(dtype) if "float" in dtype else np.zeros(shape, dtype)
@@ -44,5 +44,5 @@ def values(kinds: Iterable[tuple[Sequence[int], str]], device: Any) -> list[Any]
 
 
 def start(threads: int) -> None:
-    """Have kernels use so many threads, tied to no kind of core."""
+    """Make kernels use this many threads, on any kind of core."""
     tvm.get_global_func("runtime.config_threadpool")(0, threads)

@@ -1,7 +1,7 @@
 """Tuning of Relax programs: their tasks, and TVM's MetaSchedule, which measures them.
 
-The loop, its builder and its runner are TVM's. What is kept of each batch is on disk before the
-next begins, as TVM's `JSONDatabase` keeps it, which can open a task's folder.
+The loop, its builder and its runner are TVM's. Each batch's records are on disk before the next
+begins, in the format of TVM's `JSONDatabase`, which can open a task's folder.
 """
 
 import importlib
@@ -45,26 +45,25 @@ from relascope.engine.relax.tune import trial
 from relascope.engine.turns import alone
 
 BATCH = 16
-"""Schedules that are measured before they are written down, and the next are proposed."""
+"""Schedules to measure before they are stored and the next are proposed."""
 
 POPULATION, SAMPLED, GENERATIONS = 64, 24, 2
-"""Schedules that the search breeds from, of them at least so many drawn at random, and how often it
-changes them before it proposes a batch. Measurements alone say which are good, no learned model
-does, so more of them would cost time (MetaSchedule's 512 take 8 to 24 s a batch) and tell nothing.
+"""The schedules that the search breeds from, how many of them at least are drawn at random, and how
+often it changes them before it proposes a batch. Only measurements, no learned model, say which are
+good, so more would cost time (MetaSchedule's 512 take 8 to 24 s a batch) and gain nothing.
 """
 
 REPEATS, SHORTEST_MS = 3, 20
-"""A measurement is the median of so many blocks of calls, each at least so long."""
+"""A measurement is the median of this many blocks of calls, each at least this long."""
 
 BUILD_SECONDS, RUN_SECONDS = 30.0, 20.0
-"""What building a kernel, and timing it here, may take."""
+"""Limits for building a kernel, and for timing it."""
 
 BUILDS = 200
-"""After so many kernels a builder starts anew: LLVM keeps some memory of everything it built."""
+"""Kernels after which a builder restarts, because LLVM keeps memory of everything it built."""
 
 MOST_BUILDERS = 8
-"""Kernels that are built at a time, on as many cores; each process takes a second to start, and a
-quarter of a gigabyte."""
+"""Kernels built at a time, on as many cores; each process takes a second to start, and 256 MiB."""
 
 _INTRINSICS = "tvm.s_tir.tensor_intrin"
 
@@ -82,7 +81,7 @@ def tunable(function: Function, target: str, profiled: Profiled | None) -> Tunab
 
 
 def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | None]:
-    """The task of each kernel that runs: calls in the same order, some of which became views."""
+    """The task of each kernel that runs. Calls have the same order; some became views."""
     keys: list[str | None] = []
     rest = iter(calls)
     for symbol in map(openblas.replaced, sites):
@@ -101,9 +100,8 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     An evolutionary search chooses sizes of its sketches of loops (Shao et al., "Tensor Program
     Optimization with Probabilistic Programs", NeurIPS 2022).
 
-    `target` is its text; `threads` are those that kernels are to run with, `processes` TVM's
-    builder and runner; see `measures`. `seed` is of what is drawn at random, and -1 draws that
-    too."""
+    `target` is its text; kernels run with `threads`; `processes` are TVM's builder and runner, see
+    `measures`. `seed` is for random draws; -1 draws the seed, too."""
 
     notes: tuple[str, ...] = ()
 
@@ -113,7 +111,7 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
         self._text, self._seed = target, seed
         made = parse(target)
         options = dict(made.export())
-        if str(made.kind.name) == "llvm":  # TVM asks how many cores a kernel may be shared among
+        if str(made.kind.name) == "llvm":  # among how many cores TVM may share a kernel
             options["num-cores"] = threads
         self._target = tvm.target.Target(options)
         self._processes = processes
@@ -123,8 +121,8 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
             process.pool.shutdown()
 
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None]:
-        """See `measure.tuner.Tuner`. Both run as in a program: by the virtual machine, a library as
-        such."""
+        """See `measure.tuner.Tuner`. Both run as in a program: on the virtual machine, with library
+        calls."""
         built, timers = _contenders(workload, self._text, place), []
         device = tvm.device(str(self._target.kind.name).replace("llvm", "cpu"), 0)
         read = workload.arguments[: -workload.program.results]
@@ -184,7 +182,7 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
                 ],
                 task_scheduler="round-robin",
             )
-        except Exception:  # TVM's, without the words of ours
+        except Exception:  # TVM's, without our message
             if faults:
                 raise faults[0] from None
             raise
@@ -206,7 +204,7 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
 
 @derived_object
 class _Keeping(ms.measure_callback.PyMeasureCallback):
-    """Hands on what was measured; what `keep` raises is in `faults`, TVM's error being another."""
+    """Passes measurements to `keep`, whose errors are in `faults`: TVM raises others."""
 
     def __init__(self, keep: Callable[[Any, Any], None], faults: list[EngineError]) -> None:
         super().__init__()
@@ -222,7 +220,7 @@ class _Keeping(ms.measure_callback.PyMeasureCallback):
 
 @derived_object
 class _Builder(ms.builder.PyBuilder):
-    """As TVM's `LocalBuilder`, which starts new processes for every batch; these stay."""
+    """Like TVM's `LocalBuilder`, but with processes that stay from batch to batch."""
 
     def __init__(self, build: Callable[[tuple[Any, Any]], str]) -> None:
         super().__init__()
@@ -241,7 +239,7 @@ class _Builder(ms.builder.PyBuilder):
 
 @derived_object
 class _AloneRunner(ms.runner.PyRunner):
-    """TVM's runner, while no other engine works; others go on between two batches."""
+    """TVM's runner, while no other engine works; others continue between batches."""
 
     def __init__(self, runner: Any) -> None:
         super().__init__()
@@ -253,7 +251,7 @@ class _AloneRunner(ms.runner.PyRunner):
 
 
 def measures(target: str, threads: int) -> tuple[Any, Any]:
-    """TVM's builder and runner, whose processes find this project."""
+    """TVM's builder and runner, whose processes can import this project."""
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
     on_cpu = str(parse(target).kind.name) == "llvm"
     builder = _Builder(partial(trial.build, SCHEDULES in target.split(), on_cpu))
@@ -274,8 +272,8 @@ def _store(place: Path, workload: Any, record: Any) -> None:
 
 
 def _load_intrinsics(target: Any) -> None:
-    """Load the tensor instructions of this CPU's kind alone: MetaSchedule loads all, those of GPUs
-    too, in half a minute. For a GPU it must."""
+    """Load tensor instructions only for this kind of CPU: MetaSchedule would load all, also for
+    GPUs, which takes half a minute. For a GPU it must."""
     if str(target.kind.name) != "llvm" or _INTRINSICS in sys.modules:
         return
     package = ModuleType(_INTRINSICS)
@@ -286,7 +284,7 @@ def _load_intrinsics(target: Any) -> None:
 
 
 def _contenders(workload: Workload, target: str, place: Path) -> list[Any]:
-    """A kernel built as a program without records, and with the best where there is one."""
+    """A kernel as a program, built without records and, if there are any, with the best one."""
     built = [runtime.make(kernel_tasks.alone(workload, True), BuildOptions(target))]
     if best(place, workload.program.mod) is not None:
         ours = BuildOptions(target, records=TuningRecords(place.parent, "", always=True))

@@ -227,7 +227,7 @@ def test_a_record_of_another_kernel_is_refused(tmp_path):
     (tmp_path / first.key).rename(tmp_path / "away")
     (tmp_path / second.key).rename(tmp_path / first.key)
     options = BuildOptions(SCHEDULED, records=TuningRecords(tmp_path, "", always=True))
-    with refused(says="another's") as caught:
+    with refused(says="of another kernel") as caught:
         runtime.step(program, None, options)
     assert first.key in caught.value.where
 

@@ -1,4 +1,4 @@
-"""Relay modules as JSON, told in Relax: each operator gives what Relay's own build gives."""
+"""Relay modules as JSON, translated to Relax: each operator gives what Relay's own build gives."""
 
 import json
 import subprocess
@@ -65,7 +65,7 @@ def test_all_that_has_no_counterpart_is_named(folder, tmp_path):
         if node.get("repr_str") == "nn.softmax":
             node["repr_str"] = "nn.fast_softmax"
     (tmp_path / "mod.json").write_text(json.dumps(document))
-    with pytest.raises(EngineError, match=r"no counterpart here of nn\.fast_softmax\."):
+    with pytest.raises(EngineError, match=r"in Relax is known for nn\.fast_softmax\."):
         read_program(tmp_path / "mod.json", ModelSource("mod.json"), silent)
 
 
@@ -129,7 +129,7 @@ def free_variable(nodes, document):
         (
             "mean over some",
             lambda ns, _: first(ns, "relay.attrs.ReduceAttrs")["attrs"].update(keepdims="0"),
-            "makes float32[3] in Relax, and float32[1, 3, 1] in Relay",
+            "returns float32[3] in Relax, but float32[1, 3, 1] in Relay",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_sizes_left_open_stay_open_or_are_given_by_inputs(tmp_path, suffix):
     saved(tmp_path, suffix, Open)
     path = tmp_path / f"mod.{suffix}"
     open_ = read_program(path, ModelSource(""), silent)
-    assert "n stays open, and is 3" in open_.notes[0]
+    assert "Open sizes: n. In a run each is 3" in open_.notes[0]
     assert dict(open_.inputs)["x"].shape == (3, 4)
     assert "n" in str(open_.program.main.params[0].ty)
     given = ModelSource("", inputs=parse_inputs("x=3x4:float32"))
@@ -174,7 +174,7 @@ PAIR = 'x: R.Tuple(R.Tensor((2,), "float32"))'
     [
         (module(function("y = x[0]\n    return y", PAIR)), "its argument x is "),
         (module(function("y = R.tanh(x)\n    return ((y,), y)")), "not a tensor or a tuple of "),
-        (module(function(name="a"), function(name="b")), 'It has no "main": a is shown, beside b.'),
+        (module(function(name="a"), function(name="b")), 'It has no "main": a is shown, not b.'),
     ],
 )
 def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
@@ -184,7 +184,7 @@ def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
     assert said in " ".join(session.load(source, progress=silent).notes)
     steps = session.step(source, read_pipeline("relax", "LegalizeOps|FuseOps"), progress=silent)
     assert [s.error for s in steps] == [None, None]
-    if "beside" not in said:
+    if "is shown" not in said:
         with pytest.raises(EngineError, match="is shown and stepped, and not run"):
             session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
 
@@ -237,7 +237,7 @@ def @main(%x: Tensor[(2, 4), float32], %layer.w: Tensor[(4, 4), float32]) {
 
 def test_relays_text_is_told_in_relax_or_refused(tmp_path, monkeypatch):
     found = opened(tmp_path, DENSE, "relay")
-    assert found.notes[0].startswith("A Relay module, written in Relax as ")
+    assert found.notes[0].startswith("A Relay module, translated to ")
     assert [n for n, _ in found.inputs] == ["x", "layer.w"]
     given = {"x": np.ones((2, 4), "float32"), "layer.w": WEIGHT}
     run = replay.runner(found.program.mod, given, "llvm", False)
