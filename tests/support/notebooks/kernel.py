@@ -74,4 +74,4 @@ def kernel(folder: Path) -> Iterator[Kernel]:
         yield Kernel(client)
     finally:
         client.stop_channels()
-        manager.shutdown_kernel(now=True)
+        manager.shutdown_kernel()
