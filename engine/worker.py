@@ -105,30 +105,36 @@ class _ForkServer:
                     self.fork(*message)
 
     def fork(self, access: sandbox.Access, files: int) -> None:
-        answers, log, status, *turns = (recv_handle(self.conn) for _ in range(files))
+        handles = [recv_handle(self.conn) for _ in range(files)]
+        answers, log, status, *turns = handles
         child = os.fork()
         if not child:
-            try:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for other in (self.conn, *self.children.values()):
-                    other.close()
-                for file in (self.ended, self.wake, status):
-                    os.close(file)
-                # Compilers print; the caller's standard output is not theirs.
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                os.close(log)
-                _begin(self.session, access, answers, *turns)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
+            self.begin(access, *handles)
         for file in (answers, log, *turns):
             os.close(file)
         self.children[child] = Connection(status, readable=False)
         with contextlib.suppress(OSError):  # nobody waits for it any more
             self.children[child].send((child, self.imported))
+
+    def begin(self, access: sandbox.Access, *handles: int) -> NoReturn:
+        """Be an engine's process; nothing of the fork server's stays open in it."""
+        answers, log, status, *turns = handles
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for other in (self.conn, *self.children.values()):
+                other.close()
+            for file in (self.ended, self.wake, status):
+                os.close(file)
+            # Compilers print; the caller's standard output is not theirs.
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            _begin(self.session, access, answers, *turns)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
     def tell_ends(self) -> None:
         for child in list(self.children):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -248,8 +248,10 @@ class _Process:
         sys.stderr.flush()
         self._began = time.monotonic()
         self._number = os.fork()
-        if self._number:
-            return
+        if not self._number:
+            self._build()
+
+    def _build(self) -> NoReturn:
         try:
             # OpenMP would wait for its threads, which a fork leaves behind.
             _THREADS.set(torch.get_num_threads())
