@@ -120,6 +120,28 @@ def test_what_is_missed_is_said():
         assert any(m.startswith(said) for m in corpus.missed([bad])), said
 
 
+def test_the_command_keeps_the_score_with_an_earlier_tvms(tmp_path, monkeypatch, capsys):
+    def judged(case, client):
+        more = {"thread": "t", "seconds": 1.0, "before": case.head["before"]}
+        return row("right", "right", case=case.name, engine=client.ir, **more)
+
+    python, page = tmp_path / "python", tmp_path / "README.md"
+    told = {"rows": [{"case": "take_clip", "found": "wrong", "named": "ReorderTakeAfterMatmul"}]}
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(told)}' > $5\n")
+    python.chmod(0o755)
+    page.write_text(corpus.PAGE.read_text())
+    monkeypatch.setattr(corpus, "judged", judged)
+    monkeypatch.setattr(corpus, "PAGE", page)
+    asked = f"corpus.py take_clip -o {tmp_path}/rows.json --page --tvm {python}"
+    monkeypatch.setattr(sys, "argv", asked.split())
+    assert corpus.main() == 0
+    assert "Every bar is met." in capsys.readouterr().out
+    earlier = "wrong ReorderTakeAfterMatmul"
+    line = f"| take_clip | t | right | right |  |  |  |  |  | 1 | {earlier} 0.26 | {earlier} |"
+    assert line in page.read_text()
+    assert json.loads((tmp_path / "rows.json").read_text())["rows"][0]["earlier"] == earlier
+
+
 def test_a_header_that_lacks_a_field_is_refused(tmp_path: Path):
     (tmp_path / "one.relay").write_text("// thread: none\n// verdict: right\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"one\.relay lacks expected, pipeline, versions"):

@@ -15,6 +15,7 @@ import pytest
 
 from place import ROOT
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import ModelSource
 
 FAKE = """
 import subprocess, sys, time
@@ -119,6 +120,27 @@ def test_a_target_is_found_by_words_that_its_name_has_or_has_not():
     assert common.target(client, "-graphs=cuda") == graphs
     with pytest.raises(EngineError, match="no target rocm"):
         common.target(client, "rocm")
+
+
+def test_what_fails_and_what_misses_its_bar_is_said(tmp_path, capsys):
+    import common
+
+    asked = ["mlp", "--engine", "relax", "-o", str(tmp_path / "new/rows.json")]
+    args = common.options("").parse_args(asked)
+
+    def rows(client, ir, source):
+        if source.seed:
+            raise EngineError("target", "It has none.", "llvm", "Wait.")
+        yield {"engine": ir, "sample": source.model, "ratio": 0.7}
+
+    sources = [ModelSource("mlp"), ModelSource("mlp", seed=1), ModelSource("resnet")]
+    good, bad = common.measured(args, sources, rows)
+    assert (good["ratio"], bad["missed"]) == (0.7, "failed: It has none. (llvm) Wait.")
+    assert common.finish(args, [good, bad], lambda row: ["a ratio above 0.5"]) == 1
+    where, out = "\nengine relax, sample mlp: ", capsys.readouterr().out
+    assert out.endswith(f"{where}a ratio above 0.5{where}{bad['missed']}\n")
+    assert bad["missed"] in args.output.read_text()
+    assert common.finish(args, [good]) == 0
 
 
 def test_what_is_timed_beside_the_default_is_another_target():

@@ -4,6 +4,7 @@ importers went wrong: none is wrong, none crashes."""
 import subprocess
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -44,16 +45,57 @@ def test_an_operator_is_right_or_refused(name):
     assert any(r.get("verdict") == "right" for r in rows)
 
 
-@pytest.mark.exhaustive
-def test_the_command_keeps_and_prints_what_it_finds(tmp_path):
-    program = [sys.executable, operators.__file__, "--engine", ENGINE, "--op", "sigmoid"]
-    asked = [*program, "--samples", "1", "--folder", tmp_path]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "forward float32: right 1" in done.stdout
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Children of a bench run here; calling it runs a bench's command."""
+
+    def child(work, seconds):
+        rows = []
+        try:
+            work(SimpleNamespace(send=rows.append, close=lambda: None))
+        except SystemExit:
+            rows.append({"died": "it ended"})
+        return rows
+
+    monkeypatch.setattr(operators, "child", child)
+    monkeypatch.setattr(operators, "target_of", lambda ir: QUICK)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+
+    def main(bench, *words):
+        monkeypatch.setattr(sys, "argv", [bench.__file__, "--engine", ENGINE, *map(str, words)])
+        return bench.main()
+
+    return main
+
+
+def test_the_command_keeps_and_prints_what_it_finds(in_this_process, tmp_path, capsys):
+    asked = ("--op", "sigmoid", "--samples", 1, "--folder", tmp_path)
+    assert in_this_process(operators, *asked) == 0
+    assert "forward float32: right 1" in capsys.readouterr().out
     rows = operators.tried(tmp_path / f"{ENGINE}.jsonl")
     assert {r["phase"] for r in rows} == set(operators.PHASES) and not faults(rows)
     assert "sigmoid` | right | right |" in operators.page({ENGINE: rows})
+
+
+def test_what_ends_a_child_is_a_crash_and_the_rest_goes_on(in_this_process, tmp_path):
+    path, base = tmp_path / "rows.jsonl", {"dtype": "float32", "phase": "forward"}
+    operators.begin(path, [{"op": "a", "end": True}])
+
+    def work(ir, target, names, skip, pipe):
+        for name in names:
+            for index in range(skip, 2):
+                pipe.send({"op": name, "index": index, **base})
+                if (name, index) == ("b", 0):
+                    raise SystemExit
+                pipe.send({"op": name, "index": index, **base, "verdict": "right"})
+            pipe.send({"op": name, "end": True})
+            skip = 0
+
+    rows = operators.resume(path, ENGINE, ["a", "b", "c"], False, work)
+    found = [r["op"] + str(r["index"]) + r["verdict"] for r in rows]
+    assert found == ["b0crash", "b1right", "c0right", "c1right"]
+    assert operators.summary(ENGINE, rows) == 1
+    assert operators.resume(path, ENGINE, ["a", "b", "c"], False, None) == rows
 
 
 SWEPT = (
