@@ -86,8 +86,9 @@ def test_tasks_are_linear_layers_with_their_share_of_the_time(session):
     assert not {t.key for t in found} & {t.key for t in blas}
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
     tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)

@@ -18,6 +18,8 @@ from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.pipeline import Step
 from relascope.passes.relay.examples import EXAMPLES
 from relascope.passes.relay.examples.building import Tensors
+from relascope.passes.relay.ir.inspection import problems
+from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, post_order
 from relay_functions import operators
 
@@ -169,3 +171,23 @@ def test_calls_of_functions_are_drawn_with_what_is_inside_once():
     (call,) = (n for n in graph if n.kind is Kind.FUNCTION)
     assert call.op == "@again"
     assert "call" in {n.op for n in call.body}
+
+
+def test_what_is_wrong_with_a_program_is_said():
+    x, y = (relay.var(n, shape=(2,)) for n in "xy")
+
+    def found(function, *inputs, typed=True):
+        mod = tvm.IRModule({"main": function})
+        mod = relay.transform.InferType()(mod) if typed else mod
+        return [*problems(RelayProgram(mod, {}, inputs, 1))]
+
+    whole = relay.Function([x], relay.Let(y, x, y + y))
+    assert found(whole, "x") == []
+    assert found(whole, "z") == ['"main" has no argument z, which the program tells of']
+    assert found(whole, "x", typed=False) == ["main has no types"]
+    twice = relay.Let(y, x, relay.Let(y, x, y))
+    assert "a variable of main is bound twice" in found(relay.Function([x], twice), typed=False)
+    said = found(relay.Function([x], x + y), typed=False)
+    assert said[0] == "y is read in main but bound nowhere"
+    wrong = relay.Function([x], relay.reshape(x, (3,)))
+    assert "its types cannot be inferred: " in found(wrong, typed=False)[-1]
