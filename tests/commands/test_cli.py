@@ -601,3 +601,9 @@ def test_a_name_gives_a_terminal_no_orders():
         assert out.buffer.getvalue().decode(encoding) == (
             r"a\u001b[2J\r\u009b1m\udc80" + seen + "\tb\n\n"
         )
+
+
+def test_pipelines_of_tvms_and_the_place_of_the_viewer_are_said(tmp_path):
+    assert run("passes", "tvm:").stdout == "tvm:O3: FoldConstant|FuseOps\n"
+    assert document("passes", "tvm:O4", status=2)["error"]["hint"] == "It has O3."
+    assert f"Open {tmp_path}/index.html" in run("viewer", "-o", str(tmp_path)).stdout
