@@ -23,8 +23,8 @@ def attention(
 ) -> Tensor:
     """`scaled_dot_product_attention` with its dropout as an operator.
 
-    Where a mask hides all keys of a row, PyTorch's result is 0. A softmax makes NaN of such a row,
-    so there nothing is hidden, and the result is replaced.
+    Where a mask hides all keys of a row, PyTorch's result is 0. A softmax would give NaN, so
+    nothing is hidden there, and the result is replaced.
     """
     if enable_gqa:  # several heads share keys and values
         key, value = (
@@ -37,7 +37,7 @@ def attention(
     scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
     hidden = None
     if is_causal:
-        with _disable_current_modes():  # a constant of what is traced
+        with _disable_current_modes():  # a constant in the trace
             later = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype).triu(1)
         scores = scores + later
     elif attn_mask is not None:
@@ -53,7 +53,7 @@ def attention(
 
 
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, *more: Any, **how: Any) -> Tensor:
-    """`attention` as a trace has it; a negative scale is refused (kind "operator")."""
+    """`attention` as traces call it; a negative scale is refused (kind "operator")."""
     if (how.get("scale") or 0) < 0:
         message = "Attention with a negative scale is NaN in PyTorch, and cannot be imported."
         hint = "Give a positive scale, and negate the queries."

@@ -27,28 +27,28 @@ _FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "randperm": ("randperm", {}),
     "multinomial": ("exponential_", {}),
 }
-"""By operator, the method that draws the same into a tensor, and its arguments with defaults."""
+"""By operator: the tensor method that draws the same, and its arguments with defaults."""
 NAMES = (
     "rand.default randn.default randint.default randint.low rand_like.default randn_like.default "
     "randint_like.default randint_like.low_dtype uniform.default normal_functional.default "
     "normal.float_float exponential.default bernoulli.p cauchy.default geometric.default "
     "log_normal.default randperm.default"
 )
-"""What importers meet of these: their forms that change no argument."""
+"""Those that importers meet: the forms that change no argument."""
 _aten = torch.ops.aten
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 _ATTENTION = "scaled_dot_product_attention"
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 DRAWING = frozenset((*_FILLS, *_DROPOUTS))
-"""Names of functions that draw, without what marks a change in place or "like"."""
+"""Names of functions that draw, without the suffixes "_" and "_like"."""
 DROPPING = tuple(f"aten::{name}" for name in (_ATTENTION, *_RECURRENT))
-"""Operators that have a dropout inside, which is on if they draw."""
+"""Operators with a dropout inside, which is on if they draw."""
 
 
 def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask | None:
-    """What an operator, in place or not, draws with arguments that are plain values where they are
-    known: without a name, shape and dtype; None if nothing, or nothing that a method of a tensor
-    repeats."""
+    """What an operator, in place or not, draws with these arguments, which are plain values where
+    known: a Mask without name, shape and dtype. None if it draws nothing, or nothing that a tensor
+    method can repeat."""
     name = schema.name.removeprefix("aten::").removesuffix("_")
     values = dict(zip((a.name for a in schema.arguments), given, strict=False)) | dict(named)
     if name == _ATTENTION:
@@ -68,7 +68,7 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
     if (name == "bernoulli" and not takes_p) or several:  # compared with a tensor
         return Mask("", 0.0, (), "", draw="uniform_")
     arguments = tuple(values.get(n, default) for n, default in defaults.items())
-    if name == "normal":  # of tensors: about 0, and without a number for a deviation by 1
+    if name == "normal":  # of tensors: around 0, and with deviation 1 if that is a tensor
         numbers = [a if isinstance(a, int | float) else None for a in arguments]
         if None in numbers:
             arguments = 0.0, 1.0 if numbers[1] is None else numbers[1]
@@ -77,7 +77,7 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
 
 
 def draws_in_trace(node: Any) -> list[Mask]:
-    """What a node of a trace draws, with what the trace knows of its shape and memory."""
+    """What a node of a trace draws, with the shape, dtype and memory order that the trace knows."""
     name = node.kind().removeprefix("aten::").removesuffix("_")
     reads = name in (*_DROPOUTS, _ATTENTION, "multinomial")
     if name in _RECURRENT:
@@ -106,9 +106,9 @@ def draws_in_trace(node: Any) -> list[Mask]:
 
 
 def _between_layers(node: Any) -> list[Mask]:
-    """The dropouts of an LSTM and its kind, on the output of each layer but the last, by steps."""
+    """The dropouts of an LSTM, GRU or RNN, on the output of each layer but the last, by steps."""
     *_, layers, rate, train, _, batch_first = (v.toIValue() for v in node.inputs())
-    if not train or not rate or not isinstance(batch_first, bool):  # else they are packed
+    if not train or not rate or not isinstance(batch_first, bool):  # else the sequences are packed
         return []
     kind = node.outputsAt(0).type()
     sizes, dtype = list(kind.sizes() or ()), kind.dtype() or torch.get_default_dtype()
@@ -129,7 +129,7 @@ def draw_in_fx(node: torch.fx.Node) -> Mask | None:
 
 
 def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
-    """The numbers of a draw that is no dropout, lying in memory as PyTorch's do."""
+    """The numbers of a draw other than a dropout, in PyTorch's memory order."""
     axes = mask.order or tuple(range(len(mask.shape)))
     sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
     places = [axes.index(a) for a in range(len(axes))]
@@ -141,13 +141,13 @@ def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
 
 
 def named(mask: Mask, before: Sequence[Mask]) -> Mask:
-    """A draw with the name of its input, which counts those of its kind."""
+    """A draw with the name of its input, numbered among those of its kind."""
     count = sum(bool(m.draw) == bool(mask.draw) for m in before)
     return replace(mask, name=f"{DRAW_PREFIX if mask.draw else MASK_PREFIX}{count}")
 
 
 def _of_features(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The shape of what is drawn where channels are dropped as a whole."""
+    """The shape of a mask that drops whole channels."""
     return (*sizes[:2], *[1] * (len(sizes) - 2))
 
 
@@ -156,8 +156,9 @@ def _bernoulli(p: Tensor, **_: Any) -> Tensor:
 
 
 def _multinomial(p: Tensor, count: int, replacement: bool = False, **_: Any) -> Tensor:
-    """As PyTorch draws on the CPU: the greatest quotients by exponential numbers, or where uniform
-    numbers fall among sums. What it raises on (a negative number, NaN, a sum of 0) draws anything.
+    """As PyTorch draws on the CPU: the largest quotients by exponential numbers, or the places of
+    uniform numbers among cumulative sums. Where PyTorch raises (a negative number, NaN, a sum of
+    0), the result is arbitrary.
     """
     p = p.detach()
     if count == 1 or not replacement:
@@ -170,7 +171,7 @@ def _multinomial(p: Tensor, count: int, replacement: bool = False, **_: Any) -> 
 
 
 def _normal(mean: Any, std: Any = 1.0, **_: Any) -> Tensor:
-    """Of means or deviations that are tensors."""
+    """`normal` with a tensor as mean or deviation."""
     tensors = [v for v in (mean, std) if isinstance(v, Tensor)]
     sizes, dtype = torch.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
     drawn = torch.empty(sizes, dtype=dtype, device=tensors[0].device)
@@ -181,7 +182,7 @@ def _normal(mean: Any, std: Any = 1.0, **_: Any) -> Tensor:
 
 
 def _dropped(name: str, x: Tensor, rate: float, train: bool) -> Tensor:
-    """Dropouts of whole channels, and those that keep mean and variance of SELU's results."""
+    """Dropouts of whole channels, and those that keep the mean and variance of SELU's results."""
     if not rate or not train:
         return x
     if rate == 1:
@@ -203,4 +204,4 @@ COMPOSED: dict[str, Callable[..., Tensor]] = {
     **{f"normal.{given}": _normal for given in ("Tensor_Tensor", "Tensor_float", "float_Tensor")},
     **{f"{name}.default": partial(_dropped, name) for name in _DROPOUTS[1:]},
 }
-"""Functions by operators that compute with what they draw: every importer takes only draws."""
+"""By operator that computes with what it draws: a function of plain draws and other operators."""

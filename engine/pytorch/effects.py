@@ -1,4 +1,4 @@
-"""What a module's forward() changes besides its outputs, which a program does not change."""
+"""Side effects of a module's forward(), which a program does not have."""
 
 import inspect
 from collections.abc import Collection
@@ -13,8 +13,8 @@ _PLAIN = (torch.Tensor, bool, int, float, str, type(None))
 
 
 class Effects:
-    """Compares a module before and after one forward(); `new` has the buffers that this replaces,
-    by name."""
+    """Compares a module before and after one forward(); `new` has the buffers that it replaces, by
+    name."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
@@ -31,8 +31,8 @@ class Effects:
                 self._refuse(f"A hook computes {name}, so it is not a parameter.", name)
 
     def replaced(self, call: tuple[Any, ...]) -> dict[str, torch.Tensor]:
-        """See what forward() did, right after it; refused (kind "operator") where it changed
-        something that is no buffer."""
+        """Record what forward() did, right after it. Refuses (kind "operator") changes of anything
+        but buffers."""
         inputs = _versions(self._module, call)
         for name in dict.fromkeys((*self._inputs, *inputs)):
             if inputs.get(name) != self._inputs.get(name):
@@ -58,7 +58,7 @@ class Effects:
         return self.new
 
     def check(self, updates: Collection[str]) -> None:
-        """Refuse (kind "operator") what was changed in place and the program does not return."""
+        """Refuse (kind "operator") in-place changes that the program does not return."""
         for name in self._changed:
             if name not in updates and name not in self.new:
                 self._refuse(f"forward() changes {name} in place, which TVM cannot do.", name)
@@ -68,14 +68,14 @@ class Effects:
 
 
 def _versions(module: torch.nn.Module, call: tuple[Any, ...]) -> dict[str, tuple[int, int]]:
-    """Which tensors a call has, by their names, and how often each has changed."""
+    """The id of each tensor that a call gets, by name, and how often it has changed."""
     bound = inspect.signature(module.forward).bind(*call[0], **call[1]).arguments
     leaves = opened(dict(bound))[0]
     return {n: (id(v), v._version) for n, v in leaves if isinstance(v, torch.Tensor)}
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, Any]:
-    """Plain values among the attributes of all modules; what hooks set on submodules left out."""
+    """Plain values of all modules' attributes, except those that hooks set on submodules."""
     return {
         f"{path}.{name}" if path else name: value
         for path, inner in module.named_modules()

@@ -23,11 +23,11 @@ from relascope.engine.protocol.results import OpenSize
 from relascope.engine.pytorch.inputs import Input, rows_of_program, tensor_type, with_rows
 
 _TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
-"""Keeps torch from unpickling objects, which may run code, where it falls back to that."""
+"""Keeps torch from falling back to unpickling objects, which may run code."""
 
 
 def reader() -> Any:
-    """torch's reader of exported programs: 800 modules, which no other file needs."""
+    """torch's reader of exported programs: an import of 800 modules that no other file needs."""
     from torch.export.pt2_archive._package import load_pt2
 
     return load_pt2
@@ -37,7 +37,7 @@ def reader() -> Any:
 def _without_classes(archive: Archive) -> Iterator[None]:
     """Have torch read inputs and outputs that are instances of classes as tuples.
 
-    Otherwise torch would import the author's classes, and make instances of others as the file
+    Otherwise torch would import the author's classes, and create instances of others as the file
     says. Example inputs in classes are left out.
     """
     from torch._export.serde import serialize
@@ -60,9 +60,9 @@ def _without_classes(archive: Archive) -> Iterator[None]:
 
 
 class Exported:
-    """A program as it was read, with the inputs' types, in which an open dimension is the text of
-    an expression, and the sizes of the symbols there, with the example's. Refused where it cannot
-    be read, or not without unpickling objects (kind "file"), or inputs are no tensors (kind
+    """A program as read from its file, with its inputs' types, in which an open dimension is the
+    text of an expression, and the symbols' sizes in the example. Refused if it cannot be read
+    without unpickling objects (kind "file"), or an input is neither a tensor nor a number (kind
     "input")."""
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class Exported:
         if grouped := exported.LIBRARY.encode() in archive.read(exported.PROGRAM):
             self._learn_library()
         with self._reading(), variables(_TENSORS_ONLY), _without_classes(archive):
-            # torch.export.load would try once more, with another reader, what this one refuses.
+            # torch.export.load would retry with another reader what this one refuses.
             self.program = load_pt2(str(path)).exported_programs["model"]
         if grouped:
             self._replace_library()
@@ -120,7 +120,7 @@ class Exported:
         signature.out_spec = returned
 
     def _learn_library(self) -> None:
-        """Register transformers' operator, with which torch reads the program."""
+        """Register transformers' operator, which torch needs to read the program."""
         try:
             import transformers.integrations.moe  # noqa: F401
         except ImportError as missing:
@@ -129,14 +129,14 @@ class Exported:
             raise EngineError("file", message, self.path.name, hint) from missing
 
     def _replace_library(self) -> None:
-        """Put PyTorch's own operator for transformers', which stands in for it in an export."""
+        """Replace transformers' operator by PyTorch's own, for which it stands in an export."""
         for node in self.program.graph.nodes:
             if f"torch.ops.{node.target}" == exported.LIBRARY:
                 node.target = torch.ops.aten._grouped_mm.default
         self.program.graph_module.recompile()
 
     def _seen(self, name: str) -> tuple[int, int] | None:
-        """The least and the greatest of the example's integers."""
+        """The smallest and largest of the example's integers."""
         leaves = pytree.tree_leaves(self.program.example_inputs)
         tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
         value = dict(zip(self.values, tensors, strict=False)).get(name)
@@ -145,7 +145,7 @@ class Exported:
         return (int(value.min()), int(value.max())) if value.numel() else None
 
     def _sizes(self, known: dict[str, OpenSize]) -> tuple[OpenSize, ...]:
-        """The symbols of the inputs' dimensions, with those dimensions, and of numbers."""
+        """The symbols of the inputs' dimensions and numbers, with the places where they appear."""
         places: dict[str, list[str]] = {}
         for name, value in {**self.values, **self._numbers}.items():
             for axis, size in enumerate(value.shape if _is_tensor(value) else [value]):
@@ -165,9 +165,9 @@ class Exported:
         said: Mapping[str, TensorType],
         saved: Mapping[str, TensorType],
     ) -> dict[str, int]:
-        """The size of each symbol: pinned, else of the inputs, as the person says their types or as
-        they are saved, else the example's. Refused (kind "input") where there is no such symbol or
-        dimension, two sizes of one do not agree, or the program does not take it."""
+        """The size of each symbol: as pinned, else from the inputs' types as given or saved, else
+        the example's. Refused (kind "input") if there is no such symbol or dimension, two sizes of
+        one symbol differ, or the program does not take the size."""
         of = {one.symbol: one for one in self.sizes}
         fixed: dict[str, tuple[int, str]] = {}
         wanted = [(name, name, size) for name, size in pins]
@@ -225,7 +225,7 @@ class Exported:
         slope = dim.node.expr.coeff(symbol, 1)
         rest = dim.node.expr - slope * symbol
         if others or rest.free_symbols or not slope:
-            return "", 0  # it is seen when all is filled in
+            return "", 0  # checked when all sizes are filled in
         if (size - rest) % slope:
             message = f"{place} is {size}, but the program takes {dim.node.expr}."
             raise EngineError("input", message, where, f"Pin {symbol} instead.")
@@ -244,7 +244,7 @@ class Exported:
             like = self.values[one.name]
             dims = [int(_number(d, sizes)) for d in like.shape]
             inputs.append(replace(one, type=replace(tensor_type(like), shape=tuple(dims))))
-            # unflatten's module holds what it gets against this.
+            # unflatten's module compares its inputs with this.
             fixed[one.name] = torch.empty(dims, dtype=like.dtype, device="meta")
         specs = program.graph_signature.input_specs
         specs[:] = [s for s in specs if not isinstance(s.arg, SymIntArgument)]
@@ -263,7 +263,7 @@ class Exported:
         return module, tuple(inputs)
 
     def _reading(self) -> AbstractContextManager[None]:
-        """Report what torch stumbles on."""
+        """Report torch's errors."""
         message = f"PyTorch {torch.__version__} cannot load this program: "
         hint = "Save it with torch.export.save of this version, or save a torch.jit trace."
         where = self.path.name
@@ -271,7 +271,7 @@ class Exported:
 
 
 def _why(wrong: Exception) -> str:
-    """What torch says of a program; of what sympy or Python says, what it is about."""
+    """torch's reason, or for an error of sympy or Python, what it is about."""
     if isinstance(wrong, TypeError | AssertionError | ArithmeticError):
         for frame, _ in walk_tb(wrong.__traceback__):
             if frame.f_code.co_name == "deserialize_tensor_meta":
@@ -297,20 +297,20 @@ def _number(value: Any, sizes: Mapping[str, int]) -> int | float | bool:
 
 
 def _by_values(value: Any, sizes: Mapping[str, int]) -> bool:
-    """Whether the values of a run decide a size."""
+    """Whether a size depends on values that only a run computes."""
     symbols = getattr(getattr(value, "node", None), "expr", value)
     return any(str(s) not in sizes for s in getattr(symbols, "free_symbols", ()))
 
 
 def _not_in_a_trace(size: str, where: str) -> None:
-    """Refuse, in a trace, a size that the values of a run decide: the trace would fix it."""
+    """Refuse, in a trace, a size that depends on a run's values: the trace would fix it."""
     if torch.jit.is_tracing():
         message = f"The size {size} depends on values that only a run computes."
         raise EngineError("operator", message, where, "Export the model without such a size.")
 
 
 def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str) -> None:
-    """Put numbers in the place of a graph's sizes, and take away what only looks at them."""
+    """Replace a graph's sizes by numbers, and remove the nodes that only check them."""
     graph = module.graph
     numbers: dict[torch.fx.Node, int | float | None] = {}
     open_: list[torch.fx.Node] = []
@@ -337,7 +337,7 @@ def _fill_in(module: torch.fx.GraphModule, sizes: Mapping[str, int], where: str)
 
 
 def _run_as_code(path: str, module: torch.nn.Module, sizes: Mapping[str, int]) -> None:
-    """Have a module of a program run as code, whose lines name those of the model's source."""
+    """Run a program's module as generated code, whose lines map to those of the model's source."""
     module.__dict__["_run_with_interpreter"] = False
     if own := getattr(module, "graph_module", None):
         refused = [n for n in own.graph.nodes if _by_values(n.meta.get("val"), sizes)]
@@ -349,7 +349,7 @@ def _run_as_code(path: str, module: torch.nn.Module, sizes: Mapping[str, int]) -
         mine = [n for n in own.graph.nodes if n.name == "self"]  # in the code, the module
         for node in mine:
             node._rename("self_")
-        # Modules called twice were joined after it was written.
+        # Modules called twice were joined after their code was written.
         if mine or refused or "@" in own.code:
             own.recompile()
 

@@ -25,15 +25,15 @@ from relascope.passes.program import Mask
 
 _KINDS = ("", "feature_", "alpha_", "feature_alpha_")
 _DROPOUTS = tuple(f"aten::{kind}dropout{end}" for kind in _KINDS for end in ("", "_"))
-_LONGEST = 1_000_000  # operators, calls of submodules among them
+_LONGEST = 1_000_000  # operators, including calls of submodules
 _TRACE_HINT = "Make the file with torch.jit.trace, which records only what runs."
 
 
 @dataclass(frozen=True)
 class TraceOrigin:
-    """Where an operator of the trace stands: its module's path, its name, its place in time,
-    whether it is a further one of several that stand for an operator, and the line of the model's
-    own source, "model.py:12", if known."""
+    """Where an operator of the trace comes from: its module's path, its name, its place in the
+    order of execution, whether it is a further one of several that replace an operator, and the
+    line of the model's own source, "model.py:12", if known."""
 
     scope: str
     operator: str
@@ -66,8 +66,8 @@ class FlatTrace:
     """The flat graph of a traced module. `graph` is a torch._C.Graph, whose inputs are the model's,
     named by `input_names`, then the tensors in `tensors`, each with its shape and dtype; its
     outputs are the model's, nested ones flattened. `tensors` are parameters and buffers that the
-    graph reads, by name, in its order. `origins` says by the debug name of any of its results where
-    each operator comes from; `ordinal` is of the next operator."""
+    graph reads, by name, in its order. `origins` has each operator's origin by the debug names of
+    its results; `ordinal` is the next operator's."""
 
     graph: Any
     input_names: tuple[str, ...]
@@ -79,8 +79,7 @@ class FlatTrace:
     def function(self) -> Callable[..., Any]:
         """The graph as a function of its inputs, in order, to a tuple of its outputs.
 
-        Faster than the module, whose first run torch spends time on that is cubic in the nesting
-        depth.
+        Faster than the module, for whose first run torch takes time cubic in the nesting depth.
         """
         graph = self.graph.copy()
         torch._C._jit_pass_erase_shape_information(graph)
@@ -95,13 +94,12 @@ class FlatTrace:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The graph's inputs by the names of the model's own, of parameters and of buffers, where
-        all of these differ."""
+        """The graph's inputs by the names of the model's inputs, parameters and buffers, all of
+        which must differ."""
         return dict(zip((*self.input_names, *self.tensors), self.graph.inputs(), strict=True))
 
     def insert(self, kind: str, inputs: list[Any], before: Any, origin: TraceOrigin) -> Any:
-        """The result of a new operator, which stands before a node; the origin gets an ordinal of
-        its own."""
+        """The result of a new operator, inserted before a node; its origin gets a new ordinal."""
         node = self.graph.create(kind, inputs, 1)
         node.insertBefore(before)
         made = node.output()
@@ -123,10 +121,10 @@ class FlatTrace:
         return [(node, draw) for node in self.graph.nodes() for draw in draws_in_trace(node)]
 
     def parts_without(self, module: torch.nn.Module, places: Collection[str]) -> tuple[str, ...]:
-        """Submodules of the traced module without some operators, and beside some submodules
-        (`places` has the names of both), the largest first."""
+        """Submodules of the traced module without some operators and some submodules (`places`
+        names both), the largest first."""
         count: Counter[str] = Counter()
-        inside = {""}  # modules that are looked into, for they cannot be taken whole
+        inside = {""}  # modules to look into, because they cannot be taken whole
         for origin in {o.ordinal: o for o in self.origins.values()}.values():
             scope = LATER.sub("", origin.scope)
             around = {*accumulate(scope.split("."), "{}.{}".format)}
@@ -146,7 +144,7 @@ class FlatTrace:
 
     @contextmanager
     def naming_parts(self, module: torch.nn.Module) -> Iterator[None]:
-        """Where the model may be refused: the error then names submodules without the reason."""
+        """Where the model may be refused: adds to the error the submodules without its cause."""
         try:
             yield
         except EngineError as error:
@@ -158,7 +156,7 @@ class FlatTrace:
 
 
 def runs_alone(module: torch.nn.Module | None) -> bool:
-    """Whether a submodule has a forward(), and is no mere list of others."""
+    """Whether a submodule has a forward(), and is not a mere list of others."""
     if isinstance(module, torch.jit.ScriptModule):
         return bool(module._c._has_method("forward"))
     if isinstance(graph := getattr(module, "graph", None), torch.fx.Graph):  # of a program
@@ -171,9 +169,8 @@ LATER = re.compile(r"@\d+")  # torch.export's name for a later call of a module
 
 @dataclass(frozen=True)
 class TraceCall:
-    """A call of a submodule in a trace: its path, "forward", or what torch made of that for a later
-    call, such as "forward1", what it was given and returned, in lists and tuples, and the seconds
-    that it took."""
+    """A call of a submodule in a trace: its path, its method ("forward", or "forward1" and so on
+    for later calls), its arguments and results in lists and tuples, and its seconds."""
 
     path: str
     method: str
@@ -187,9 +184,9 @@ def body(module: Any, method: str) -> Any:
 
 
 class Flattener:
-    """Inlines forward() of a module from `torch.jit.trace`, fresh or loaded, into one flat graph of
-    inputs with these names, and shapes and dtypes like these. `allowed` tells operators that may
-    stand in it; for `programs` see `engine.pytorch.watch.program_lines`."""
+    """Inlines forward() of a module from `torch.jit.trace`, fresh or loaded, into one flat graph,
+    whose inputs have these names and the shapes and dtypes of `inputs`. `allowed` says whether it
+    may contain an operator; for `programs` see `engine.pytorch.watch.program_lines`."""
 
     def __init__(
         self,
@@ -216,14 +213,14 @@ class Flattener:
         self.modules: dict[str, Any] = {"": module}
         self.tensors = inputs
         self.watching: str | None = None
-        # As values of the graph, with those of the times when they begin and end.
+        # Calls as values of the graph, with the values of their start and end times.
         self.calls: list[tuple[TraceCall, Any, Any]] = []
 
     def run(self, call: TraceCall | None = None) -> FlatTrace:
-        """The graph, of forward() or of a call: of another method, with arguments in which the
-        tensors are the inputs, in order, each once. Refused are (kind "operator") control flow
-        around submodules, results other than tensors, an operator that is not allowed, and too long
-        a graph, and (kind "input") another number of inputs than forward() takes."""
+        """The flat graph of forward(), or of a call, whose arguments contain the inputs, in order,
+        each once. Refused: control flow around submodules, results other than tensors, an operator
+        that is not allowed, too long a graph (kind "operator"), and a wrong number of inputs (kind
+        "input")."""
         graph = body(self.module, "forward" if call is None else call.method)
         formal = list(graph.inputs())[1:]
         if call is not None:
@@ -259,7 +256,7 @@ class Flattener:
         return [built(one, inputs) for _, one in nested]
 
     def argument(self, given: Any, kind: Any) -> Any:
-        """The value in the graph of an argument of a call; its tensors are inputs."""
+        """A call's argument as a value of the graph; its tensors are inputs."""
         if isinstance(given, torch.Tensor):
             return next(v for v, t in zip(self.inputs, self.tensors, strict=True) if t is given)
         if not isinstance(given, list | tuple):
@@ -267,16 +264,16 @@ class Flattener:
         return self.container(given, kind, self.argument)
 
     def container(self, parts: Sequence[Any], kind: Any, made: Callable[[Any, Any], Any]) -> Any:
-        """A tuple or list; `made` makes a value of a part and its type."""
+        """A tuple or list; `made` makes a value from a part and its type."""
         tuples = kind.kind() == "TupleType"
         kinds = kind.elements() if tuples else [kind.getElementType()] * len(parts)
         values = [made(p, k) for p, k in zip(parts, kinds, strict=True)]
         return self.add(f"prim::{'Tuple' if tuples else 'List'}Construct", values, kind)
 
     def watched(self, path: str = "") -> list[TraceCall]:
-        """Run it, and see the calls of submodules, in the order of their ends: of the one at a path
-        with arguments as they are then, or of all with arguments as they are left behind. Raises
-        what `run` does, and RuntimeError and others of torch's where it does not run."""
+        """Run forward(), and return the calls of submodules in the order in which they end: of the
+        one at a path, with its arguments as passed, or of all, with arguments as left in the end.
+        Raises what `run` does, and RuntimeError and others of torch's if it does not run."""
         self.watching = path
         self.call("", "forward", self.given())
         handed = [v for c, *times in self.calls for v in (*c.arguments, *c.results, *times)]
@@ -304,7 +301,7 @@ class Flattener:
         if self.watching is None or self.watching not in ("", path):
             return self.inline(graph, path, [_Module(path), *arguments])
         kept = {v.debugName(): v for v in arguments}
-        if self.watching:  # copies, for a later operator in place may change a tensor
+        if self.watching:  # copies, because a later operator in place may change a tensor
             none = self.graph.insertConstant(None)
             for name, value in kept.items():
                 if value.type().kind() == "TensorType":
@@ -317,7 +314,7 @@ class Flattener:
         return made
 
     def is_read(self, name: str) -> bool:
-        """Whether a parameter is read at all; one that is not is taken off the inputs."""
+        """Whether a parameter is read; one that is not is removed from the inputs."""
         value = self.parameters[name]
         read = bool(value.uses())
         if not read:
@@ -326,7 +323,7 @@ class Flattener:
         return read
 
     def inline(self, graph: Any, scope: str, arguments: list[Any]) -> list[Any]:
-        """Copy a graph's nodes behind those already there; recursion is as deep as modules nest."""
+        """Append copies of a graph's nodes; recursion is as deep as modules nest."""
         formal = (value.debugName() for value in graph.inputs())
         values: dict[str, Any] = dict(zip(formal, arguments, strict=True))
 
@@ -359,7 +356,7 @@ class Flattener:
         return [resolve(v) for v in graph.outputs()]
 
     def whole(self, value: Any, kind: Any) -> Any:
-        """A tuple or list of the arguments as one value, where an operator reads it as such."""
+        """An argument that is a tuple or list as one value, for an operator that reads it whole."""
         if not isinstance(value, dict):
             return value
         if kind.kind() not in ("TupleType", "ListType"):
@@ -394,7 +391,7 @@ class Flattener:
         return "" if node.kind() == "prim::Constant" else line_in(node.sourceRange(), self.programs)
 
     def call_function(self, node: Any, scope: str, values: dict[str, Any]) -> None:
-        """Inline a scripted function: torch's own inliner serves, for there is no module in it."""
+        """Inline a scripted function by torch's own inliner, because it contains no module."""
         small: Any = torch._C.Graph()
         function, *arguments = list(node.inputs())
         callee = small.insertNode(small.createClone(function.node(), lambda v: v))
@@ -442,7 +439,7 @@ class _Module:
 
 
 def returned(graph: Any, values: list[Any]) -> None:
-    """Let a graph return one tuple, of these values, in place of its outputs."""
+    """Make a graph return one tuple of these values in place of its outputs."""
     whole = graph.create("prim::TupleConstruct", values, 1)
     graph.appendNode(whole)
     tensor = torch._C.TensorType.get()
@@ -455,7 +452,7 @@ def returned(graph: Any, values: list[Any]) -> None:
 
 
 def _repacked(packed: Any) -> Any:
-    """Packed parameters, made again: a graph takes none that is a file's for a constant."""
+    """Packed parameters, packed again: a graph cannot have a file's as a constant."""
     ops, kind = torch.ops.quantized, str(packed._type()).rpartition(".")[2]
     state = packed.__getstate__()[0] if kind in ("LinearPackedParamsBase", "CellParamsBase") else ()
     match state:
@@ -472,7 +469,7 @@ def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _flat_outputs(values: list[Any]) -> list[Any]:
-    """Outputs with tuples, lists and dicts opened, in order, and None left out."""
+    """Outputs in order, with tuples, lists and dicts flattened, and None left out."""
     result: list[Any] = []
     todo = list(reversed(values))
     while todo:

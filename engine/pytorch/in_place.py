@@ -1,8 +1,8 @@
-"""What a trace writes into tensors in place, as operators that make new tensors.
+"""In-place changes of a trace, rewritten as operators that make new tensors.
 
 TVM's IRs are pure. A trace reads the result of `x.add_(1)` under a new name from there on, so the
 pure operator means the same unless an earlier view sees the storage. Then the written tensor is put
-back into what it views, and read anew from there, as torch.func.functionalize does.
+back into its base, and views are taken anew, as torch.func.functionalize does.
 """
 
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ from networkx.utils import UnionFind
 from relascope.core.errors import EngineError
 from relascope.engine.pytorch.flat_trace import FlatTrace, TraceOrigin
 
-# Any operator with a new result serves to stand between an input and its readers.
+# Any operator with a new result can stand between an input and its readers.
 _COPY = "aten::neg"
 _SCATTERS = {
     "aten::narrow": "aten::slice_scatter",
@@ -26,7 +26,7 @@ _SCATTERS = {
     "aten::select": "aten::select_scatter",
     "aten::diagonal": "aten::diagonal_scatter",
 }
-"""By a view of a part of a tensor, what puts such a part back; the same arguments follow."""
+"""By view of a part of a tensor: the operator that puts the part back, with the same arguments."""
 _SAME_ELEMENTS = "alias view view_as unsqueeze squeeze unflatten reshape flatten"
 _RESHAPED = tuple(f"aten::{name}" for name in _SAME_ELEMENTS.split())
 """Views of all elements in their order; the last two only where memory allows."""
@@ -39,11 +39,11 @@ _NO_WRITES = "set resize resize_as t transpose squeeze unsqueeze detach requires
 _TURNS = {f"aten::{name}_" for name in ("t", "transpose", "squeeze", "unsqueeze", "swapaxes")}
 _IMPURE = {f"aten::{name}_" for name in f"{_DRAWS} {_NO_WRITES}".split()}
 _OF_SHAPE = ("aten::size", "aten::dim", "aten::numel", "aten::len")
-"""What reads a tensor's shape alone, which no change of values moves."""
+"""Operators that read only a tensor's shape, which no change of values affects."""
 _SAME_VALUE = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::detach", "aten::clone")
 _OF_BOOL = "eq ne lt le gt ge less greater less_equal greater_equal not_equal logical_not"
 _OF_BOOL += " logical_and logical_or logical_xor"
-"""Operators whose result is bool, and is cast where they write it."""
+"""Operators whose result is bool, and is cast when written in place."""
 _HINT = "Write it out of place (x = x + y for x += y, torch.cat, torch.where)."
 LEFT = (
     "The model changes {name} in place ({where}). The program computes with the change, but "
@@ -56,9 +56,9 @@ def changes_in_place(kind: str) -> bool:
 
 
 def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
-    """What reads a tensor that was changed in place by another name than the change's result: that
-    result's debug name; name and operator of a later reading, or "" and "" where only an argument
-    of the trace is changed; and the name of that argument, or ""."""
+    """In-place changes that something sees by another name than the change's result: the result's
+    debug name; name and operator of a later read, or "" and "" if only an argument of the trace is
+    changed; and that argument's name, or ""."""
     graph, arguments = _with_copied_inputs(flat)
     nodes = [*graph.nodes(), graph.return_node()]
     aliases = graph.alias_db()
@@ -86,8 +86,8 @@ def seen_elsewhere(flat: FlatTrace) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _groups(nodes: Sequence[Any], aliases: Any) -> UnionFind:
-    """Groups of tensors, by debug name, that may share storage, directly or by others. Only an
-    operator's results and arguments are asked about in pairs."""
+    """Groups of tensors, by debug name, that may share storage, directly or through others. Only an
+    operator's results are compared with its arguments."""
     found = UnionFind()
     for node in nodes:
         made_anew = node.kind().startswith("aten::") and _is_new(node.schema())
@@ -99,8 +99,8 @@ def _groups(nodes: Sequence[Any], aliases: Any) -> UnionFind:
 
 @cache
 def _is_new(schema: str) -> bool:
-    """Whether an operator's results share no storage with its arguments. PyTorch takes members of a
-    list, as of an einsum or index, for parts of every other."""
+    """Whether an operator's results share no storage with its arguments. PyTorch assumes that
+    members of a list, such as einsum's or index's, alias each other."""
     return all(r.alias_info is None for r in torch._C.parse_schema(schema).returns)
 
 
@@ -111,8 +111,8 @@ def _may_share(value: Any) -> bool:
 def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
     """A copy of the graph whose inputs are copied first, and the copies by the inputs' names.
 
-    torch's alias analysis takes any two inputs for one tensor, and so the parts of `unsafe_chunk`
-    and its like (GRUCell, LSTMCell), which PyTorch promises do not see each other.
+    torch's alias analysis assumes that any two inputs alias, and also the parts of `unsafe_chunk`
+    and its like (GRUCell, LSTMCell), which PyTorch promises to be independent.
     """
     graph = flat.graph.copy()
     first = next(iter(graph.nodes()))
@@ -135,8 +135,8 @@ def _with_copied_inputs(flat: FlatTrace) -> tuple[Any, dict[str, Any]]:
 
 
 def _take_lists_apart(graph: Any) -> None:
-    """Copy members of lists that only operators with new results read, as einsum: torch's alias
-    analysis takes them for parts of one another."""
+    """Copy members of lists that only operators with new results read, such as einsum: torch's
+    alias analysis assumes that they alias each other."""
     nodes = list(graph.nodes())
     order = {node: i for i, node in enumerate(nodes)}
     writes = [order[n] for n in nodes if changes_in_place(n.kind())]
@@ -159,8 +159,8 @@ def _is_tensor(value: Any) -> bool:
 
 def check_in_place(flat: FlatTrace, buffers: Collection[str], note: Callable[[str], None]) -> None:
     """Refuse (kind "operator") a change in place that something reads through another view. A
-    change of what is no buffer is noted: the program computes with it, but does not carry it
-    out."""
+    change of anything but a whole buffer is noted: the program computes with it, but leaves the
+    tensor unchanged."""
     changing = [n for n in flat.graph.nodes() if changes_in_place(n.kind())]
     if not changing:
         return
@@ -191,9 +191,9 @@ def changed_buffers(flat: FlatTrace, buffers: Collection[str]) -> dict[str, str]
 
 
 def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
-    """Write a trace's changes in place as pure operators, where something else sees the storage. If
-    one cannot be written so, the trace stays. A partly written buffer changes as a whole, at the
-    end. Returns sentences for people, of the inputs and parameters that are changed."""
+    """Rewrite a trace's changes in place as pure operators if something else sees the storage. If
+    one cannot be rewritten, the trace stays. A partly written buffer changes as a whole, at the
+    end. Returns sentences for people about the inputs and parameters that are changed."""
     for node in list(flat.graph.nodes()):
         _turn(flat.graph, node)
     if any(changes_in_place(n.kind()) for n in flat.graph.nodes()):
@@ -202,7 +202,7 @@ def without_writes(flat: FlatTrace, buffers: Collection[str]) -> list[str]:
 
 
 def _turn(graph: Any, node: Any) -> None:
-    """Make a view of what changes its argument's shape alone, where nothing reads that later."""
+    """Replace an in-place change of shape by a view, if nothing reads its argument later."""
     if node.kind() not in _TURNS or node.inputsAt(0).node().kind() == "prim::Param":
         return
     if any(use.user.isAfter(node) for use in node.inputsAt(0).uses()):
@@ -220,11 +220,11 @@ class _InPlaceRewriter:
     """Walks a trace once. Keys are debug names.
 
     Attributes:
-        steps: of a view, the node that makes it and what it views; of a change in place, likewise.
-        now: of a written tensor, what it is by now; valid where `at` says so.
-        at: the count of writes into the root that `now` knows.
-        writes: of a root, the writes passed.
-        first: of a root, where the first write comes from.
+        steps: of a view, its node and the tensor that it views; likewise of a change in place.
+        now: of a written tensor, its current value; valid where `at` says so.
+        at: the number of writes into the root that `now` includes.
+        writes: of a root, the number of writes so far.
+        first: of a root, the origin of its first write.
         roots: of a view, its root, once known.
     """
 
@@ -242,7 +242,7 @@ class _InPlaceRewriter:
         self.roots: dict[str, str | None] = {}
 
     def run(self) -> list[str]:
-        """Rewrite the trace, or leave it; what is to be said."""
+        """Rewrite the trace, or leave it; returns sentences for people."""
         wanted = self.wanted()
         into = {n: n.inputsAt(0).debugName() for n in self.nodes if changes_in_place(n.kind())}
         ways = {n: t for n, t in into.items() if self.root(t) in wanted}
@@ -270,7 +270,7 @@ class _InPlaceRewriter:
         return said
 
     def wanted(self) -> set[str]:
-        """The roots of what is written and seen elsewhere; none where that is not understood."""
+        """The roots of what is written and seen elsewhere; none if that is not understood."""
         found = set()
         for name, read, _, changed in seen_elsewhere(self.flat):
             target = self.values[name].node().inputsAt(0).debugName()
@@ -284,7 +284,7 @@ class _InPlaceRewriter:
         return found
 
     def root(self, name: str) -> str | None:
-        """What a tensor is a view of; None where that is not known."""
+        """The tensor that a tensor is a view of; None if that is not known."""
         path, found = [], name or None
         while found is not None and found in self.steps and found not in self.roots:
             path.append(found)
@@ -302,7 +302,7 @@ class _InPlaceRewriter:
         return True
 
     def refresh(self, node: Any) -> None:
-        """Let a node read what its arguments are by now."""
+        """Make a node read its arguments' current values."""
         for index, value in enumerate(list(node.inputs())):
             made = value.node()
             if made.kind() == "prim::ListConstruct":
@@ -320,7 +320,7 @@ class _InPlaceRewriter:
         return self.at.get(value.debugName(), 0) != self.writes[root]
 
     def read(self, value: Any, before: Any) -> Any:
-        """What a tensor of the trace is by now."""
+        """The current value of a tensor of the trace."""
         name = value.debugName()
         if not self.is_stale(value):
             return self.now.get(name, value)
@@ -349,7 +349,7 @@ class _InPlaceRewriter:
             name = str(parent)
         root = name
         self.first.setdefault(root, self.flat.origin(node))
-        # It stands for the change, and the others are further ones.
+        # The first operator stands for the change; the others are further ones.
         first = f"n{self.flat.ordinal}_0"
         made = self.changed(node)
         self.flat.origins[first] = replace(self.flat.origins[first], further=False)
@@ -362,7 +362,7 @@ class _InPlaceRewriter:
         node.output().replaceAllUsesWith(self.values[target])
 
     def changed(self, node: Any) -> Any:
-        """What a change in place makes of its first argument, as a new tensor of its dtype."""
+        """The result of a change in place, as a new tensor of its first argument's dtype."""
         old, *rest = node.inputs()
         kind, given = node.kind(), rest[0] if rest else self.constant(0, node)
         if kind in ("aten::copy_", "aten::fill_", "aten::zero_"):
@@ -414,8 +414,8 @@ class _InPlaceRewriter:
     def add(
         self, kind: str, given: list[Any], like: Any, before: Any, origin: TraceOrigin | None = None
     ) -> Any:
-        """A new node's result, of the type of `like` where that is known; it comes from what
-        `before` does, if no origin is given."""
+        """A new node's result, of the type of `like` if that is given; without an origin, it gets
+        that of `before`."""
         origin = replace(origin or self.flat.origin(before), further=True)
         made = self.flat.insert(kind, given, before, origin)
         if like is not None:
@@ -424,7 +424,7 @@ class _InPlaceRewriter:
 
 
 def _step(value: Any) -> tuple[Any, str | None] | None:
-    """The node that makes a view, and of what; None for what is no view."""
+    """The node that makes a view, and its base, if known; None if it is no view."""
     node = value.node()
     if node.kind() == "prim::ListUnpack":
         node = node.input().node()

@@ -68,17 +68,17 @@ class Model:
     Args:
         source: where it came from; `source.inputs` is filled in.
         module: the module itself, in train or eval mode as the source asks.
-        inputs: one tensor an input; floats are `source.dtype`, and complex ones pairs of them.
-        input_names: how forward() calls them.
+        inputs: one tensor per input; floats are `source.dtype`, and complex ones pairs of them.
+        input_names: forward()'s names for them.
         parameters: those that the graph reads, in the order of `module.named_parameters()`.
         buffers: those that the graph reads, in the order of `module.named_buffers()`, then tensors
             in other attributes of a script: arguments without gradients.
         outputs_flat: types of the outputs, flattened.
         differentiable: whether a gradient may be taken; `detach` is kept for it.
-        no_gradient: why none can be that is PyTorch's own, where that is so.
+        no_gradient: why PyTorch's own gradient cannot be taken, if that is so.
         reads: sentences, also among the notes, on values read out of tensors, which a trace fixes;
-            none of a file.
-        calls: of a submodule, how often the whole model calls it.
+            none for a file.
+        calls: how often the whole model calls a submodule.
         pairs: the complex ones of inputs, parameters, buffers and outputs ("output 0"), which are
             pairs of floats here; see `engine.pytorch.pairs`.
         composed: ordinals of operators that an importer has written with others.
@@ -104,7 +104,7 @@ class Model:
 
     @property
     def against(self) -> str:
-        """What its numbers are compared with, as it stands behind "against"."""
+        """What its numbers are compared with, as worded after "against"."""
         return PYTORCH
 
     @property
@@ -119,7 +119,7 @@ class Model:
 
     @property
     def baseline(self) -> str:
-        """What is timed beside what was built."""
+        """What is timed beside a build."""
         return "pytorch eager"
 
     def note(self, text: str) -> None:
@@ -140,7 +140,7 @@ class Model:
         return device_of(self.module, self.inputs)
 
     def on(self, device: str) -> Model:
-        """The same model with its tensors on another device; itself where they are there.
+        """The same model with its tensors on another device; itself if they are there already.
 
         The traces stay, for import only. On a GPU, this turns TF32 off in the whole process.
         """
@@ -168,12 +168,13 @@ class Model:
         return bool(self.flat.draws())
 
     def run(self, *inputs: Tensor) -> Any:
-        """What the module's forward() returns; a file's is run flat, and complex ones are pairs."""
+        """What the module's forward() returns; a file's trace runs flat, and complex ones are
+        pairs."""
         if not isinstance(self.module, torch.jit.ScriptModule):
             return self._run_of_pairs(inputs) if self.pairs else self.module(*inputs)
         tensors = {**self.flat.tensors, **self.parameters, **self.buffers}
         in_order = torch.jit.optimized_execution(False) if self._draws else nullcontext()
-        with in_order:  # TorchScript's optimiser lets draws change places
+        with in_order:  # TorchScript's optimizer reorders draws
             return self.flat.function(*inputs, *tensors.values())
 
     def own_inputs(self, inputs: Sequence[Tensor]) -> Tensors:
@@ -218,7 +219,7 @@ class Model:
     def gradients(self) -> dict[str, Tensor]:
         """Gradients of the floating inputs, then of the parameters that the graph reads.
 
-        Dropout masks are those of `forward`, outputs are weighted with `grad_outs`. Unused ones
+        Dropout masks are those of `forward`, outputs are weighted with `grad_outs`. Unused tensors
         have zeros.
         """
         leaves = {
@@ -240,9 +241,9 @@ class Model:
     def eager(
         self, backward: bool, module: Callable[..., Any] | None = None
     ) -> Callable[[], object]:
-        """One run of PyTorch's own, or of another module such as one of torch.compile, to be timed:
-        with the gradients of all floating inputs and parameters (`backward`), or only outputs,
-        which autograd records if the model is trained."""
+        """One run of PyTorch's module, or of another such as torch.compile's, to be timed: with the
+        gradients of all floating-point inputs and parameters (`backward`), or only the outputs,
+        which autograd records if the model is opened for training."""
         training = self.source.training
         run = self.run if module is None else module
         wanting = ((t, training and t.is_floating_point()) for t in self.inputs)
@@ -258,9 +259,9 @@ class Model:
     def backward(
         self, outputs: Sequence[Tensor], leaves: Sequence[Tensor], grad_outs: Sequence[Tensor]
     ) -> tuple[Tensor | None, ...]:
-        """Gradients of leaves, None where no output depends on one; `grad_outs` are of the floating
-        ones among the outputs. If none of these depends on anything that has a gradient, that is an
-        EngineError of kind "operator"."""
+        """Gradients of leaves, None where no output depends on one; `grad_outs` belong to the
+        floating-point outputs. Raises EngineError of kind "operator" if none of these depends on
+        anything that requires a gradient."""
         floats = [o for o in outputs if o.is_floating_point()]
         used = [(o, g) for o, g in zip(floats, grad_outs, strict=True) if o.requires_grad]
         if not used:
@@ -273,11 +274,10 @@ class Model:
 
 @dataclass(frozen=True)
 class Opened:
-    """A module as it was built or read, with inputs, before it is traced. `names` and `inputs` are
-    what forward() calls its inputs, and one tensor for each; `allowed` says whether an operator of
-    it may run. Of a submodule, `calls` says how often the whole model calls it, and of a trace's
-    `call` how the trace does. `given` are of a whole file its inputs and where their values come
-    from."""
+    """A module as built or read, with inputs, before it is traced. `names` are forward()'s names
+    for its inputs, and `inputs` one tensor for each; `allowed` says whether an operator may run.
+    For a submodule, `calls` is how often the whole model calls it, and `call` how a trace does.
+    `given` describes a whole file's inputs, and where their values come from."""
 
     module: nn.Module
     names: tuple[str, ...]
@@ -304,14 +304,14 @@ def load_model(
 
 
 def guarded(source: ModelSource) -> AbstractContextManager[None]:
-    """Where a model is opened and first run: within the limits of files, where it is one."""
+    """Where a model is opened and first run: within the limits of files, if it is one."""
     if source.model in SAMPLES:
         return nullcontext()
     if by_name(source.model):
         return named.guarded(source)
     path = checked_path(source)
     if path.suffix == ".pt2":
-        reader()  # the time that its import takes is none of the file's
+        reader()  # its import does not count as the file's time
     return opening(path, source)
 
 
@@ -389,7 +389,7 @@ def saved_in(source: ModelSource) -> Saved:
 def _with_rows(
     module: torch.jit.ScriptModule, inputs: tuple[Input, ...], source: ModelSource, saved: Saved
 ) -> tuple[Input, ...]:
-    """The inputs of a trace, with what it looks up by those that are integers."""
+    """A trace's inputs, with the number of rows that it looks up with integer ones."""
     types = types_of(inputs, source, saved)
     if not any("int" in t.dtype for t in types.values()):
         return inputs
@@ -410,9 +410,9 @@ def model_from_module(
     allowed: Callable[[str], bool] = lambda kind: True,
     call: TraceCall | None = None,
 ) -> Model:
-    """Trace a module that is here already, in its mode. The source is remembered; its `training`
-    says whether dropout may be on, and whether a gradient may be taken, if `differentiable` does
-    not. The rest is as of `Opened`; raises what `load_model` does."""
+    """Trace a module that exists already, in its mode. The source is remembered; its `training`
+    says whether dropout may be on, and, unless `differentiable` does, whether a gradient may be
+    taken. The rest is as in `Opened`; raises what `load_model` does."""
     said = list(notes)
     drawn = None
     if isinstance(module, torch.jit.ScriptModule):
@@ -434,7 +434,7 @@ def model_from_module(
         _check_momentum(module, flat)
         if drawn is not None:
             _check_draws(flat, source, device_of(module, inputs), drawn, watch)
-        # Arguments are known by their names: no input has a parameter's.
+        # Arguments are identified by name, so no input may have a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
         parameters, buffers = _tensors_read(module, flat)
         if pairs := take_pairs(flat, inputs, outputs):
@@ -466,7 +466,7 @@ def _tensors_read(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     parameters: dict[str, Tensor] = dict(module.named_parameters())
     buffers = {n: leaf(b) for n, b in module.named_buffers() if n in flat.tensors}
-    # A script may have a tensor that is neither, in an attribute that is optional.
+    # A script may have a tensor that is neither, in an optional attribute.
     buffers |= {n: leaf(t) for n, t in flat.tensors.items() if n not in parameters | buffers}
     return {n: leaf(p) for n, p in parameters.items() if n in flat.tensors}, buffers
 
@@ -476,7 +476,7 @@ def _types(names: tuple[str, ...], inputs: Tensors) -> tuple[tuple[str, TensorTy
 
 
 def checked_path(source: ModelSource) -> Path:
-    """The file of a source; it may be missing or have changed (kind "file")."""
+    """The file of a source; refused (kind "file") if it is missing or has changed."""
     path = Path(source.model)
     if not path.is_file():
         message = f"There is neither a sample nor a file called {source.model!r}."
@@ -488,7 +488,7 @@ def checked_path(source: ModelSource) -> Path:
 
 
 def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tuple[Input, ...]]:
-    """A trace, and what it says of its inputs."""
+    """A trace, and what it records about its inputs."""
     try:
         archive = Archive(path)
         check_code(archive)
@@ -512,7 +512,7 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
 
 
 def _in_dtype(module: Any, source: ModelSource) -> Any:
-    """A file's module with its float32 and float64 tensors in the dtype that is run.
+    """A file's module with its float32 and float64 tensors in the run's dtype.
 
     Others, such as bfloat16, are part of what it computes. `Module.to` would make complex numbers
     real.
@@ -533,7 +533,7 @@ def _check_elements(flat: FlatTrace, inputs: Iterable[Tensor], outputs: Any) -> 
 
 
 def _leave_out_nothing(flat: FlatTrace) -> None:
-    """Leave out of concatenations what has no elements."""
+    """Remove tensors without elements from concatenations."""
     for node in list(flat.graph.nodes()):
         parts = node.inputsAt(0).node() if node.kind() == "aten::cat" else node
         if parts is node or parts.kind() != "prim::ListConstruct":
@@ -571,7 +571,7 @@ def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
 
 
 def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> None:
-    """A trace holds dropout on or off for good; what was asked for must be what it holds."""
+    """A trace fixes dropout as on or off: refuse (kind "input") or note what was not asked for."""
     active = flat.active_dropouts()
     if active and not source.training:
         message = "This trace was taken in train mode, so its dropout is always on."
@@ -582,7 +582,7 @@ def _check_dropout(flat: FlatTrace, source: ModelSource, notes: list[str]) -> No
 
 
 def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
-    """Refuse a batch norm whose factor a trace holds as it was; a file does not tell."""
+    """Refuse a batch norm whose averaging factor a trace would fix; a file does not record it."""
     for path, inner in module.named_modules():
         counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
         averages = counts and getattr(inner, "momentum", 0) is None
@@ -595,8 +595,8 @@ def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
 def _check_draws(
     flat: FlatTrace, source: ModelSource, device: torch.device, states: Tensors, watch: Watch
 ) -> None:
-    """Refuse a model whose random numbers the draws of its trace do not explain: these alone must
-    lead to the states that torch's generators had after the run that was watched, as well."""
+    """Refuse a model whose random numbers its trace's draws do not explain: these alone must bring
+    torch's generators to the states that they had after the watched run."""
     draws = flat.draws()
     with seeded(source.seed):
         for _, draw in draws:
@@ -645,10 +645,10 @@ _HERE = "~ <--- HERE"
 
 
 def _failed_at(text: str) -> str:
-    """Which operator failed, in which module, by TorchScript's traceback.
+    """Which operator failed, in which module, according to TorchScript's traceback.
 
-    Arrows below calls mark them; the last is the operator, those before it call submodules by
-    variables mostly of the submodules' names.
+    Arrows mark calls; the last is the operator, and those before it call submodules through
+    variables that mostly have the submodules' names.
     """
     pairs = ((line, arrow) for line, arrow in pairwise(text.splitlines()) if _HERE in arrow)
     marked = [line[a.index("~") : a.rindex("~") + 1].strip() for line, a in pairs]
@@ -669,7 +669,7 @@ def _trace(
     watch, others = Watch(module), _other_generators()
 
     def flat(hooked: Any, args: Any, output: Any) -> Tensors:
-        # A trace cannot return everything that a module can, but a tuple of tensors it can.
+        # A trace can return a tuple of tensors, but not everything that a module can.
         seen.append(flat_tensors(output))
         return seen[-1]
 
@@ -688,7 +688,7 @@ def _trace(
     except EngineError as error:
         error.instead = _that_ran(module, inputs, watch)
         raise
-    except Exception as wrong:  # of the model's own code
+    except Exception as wrong:  # from the model's own code
         untraced = _untraced(wrong, watch)
         untraced.instead = _that_ran(module, inputs, watch)
         raise untraced from wrong
@@ -706,12 +706,12 @@ def _other_generators() -> bytes:
 
 
 def _that_ran(module: nn.Module, inputs: Tensors, watch: Watch) -> tuple[str, ...]:
-    """Submodules traced before what cannot be, if the module itself runs, the largest first."""
+    """Submodules traced before the failure, the largest first, if the module itself runs."""
     done = {watch.paths.get(inner, ""): inner for inner in watch.done if runs_alone(inner)}
     try:
         with torch.no_grad(), seeded(0), kept_buffers(module):
             module(*inputs)
-    except Exception:  # the model's own code, which a person has been told of
+    except Exception:  # from the model's own code, and reported already
         return ()
     sizes = {path: sum(p.numel() for p in inner.parameters()) for path, inner in done.items()}
     whole = [p for p in sizes if sizes[p] and not any(p.startswith(f"{o}.") for o in sizes if o)]
@@ -739,11 +739,11 @@ _UNTRACED = (
     (r"didn't return any values", "forward() returns no tensor.", "Return a tensor."),
     (r"maximum recursion depth", "forward() recurses without end, or nests too deeply.", ""),
 )
-"""What PyTorch says, the same for people, and what to do."""
+"""A pattern of PyTorch's message, the message for people, and the hint."""
 
 
 def _untraced(error: Exception, watch: Watch) -> EngineError:
-    """That a model cannot be traced, in which module, and at which line of its own source."""
+    """The error that a model cannot be traced, with the module and the line of its own source."""
     text = str(error)
     frames = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
     where = ", ".join(filter(None, (watch.where, line_of(reversed(frames), watch.programs))))
@@ -758,7 +758,7 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
 
 
 def device_of(module: nn.Module, inputs: Sequence[Tensor]) -> torch.device:
-    """Where a module computes: its parameters' device, or its inputs'; the CPU without any."""
+    """The device of a module's parameters, or of its inputs; the CPU without any."""
     return next((t.device for t in (*module.parameters(), *inputs)), torch.device("cpu"))
 
 
@@ -774,14 +774,14 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def generator_states(device: torch.device) -> Tensors:
-    """Of the CPU's generator and a GPU's, as bytes."""
+    """The states of the CPU's generator and, for a GPU, of its generator, as bytes."""
     states = (torch.get_rng_state(),)
     return (*states, torch.cuda.get_rng_state(device)) if device.type == "cuda" else states
 
 
 @contextmanager
 def recorded(leaves: Iterable[Tensor]) -> Iterator[None]:
-    """Lets autograd record all leaves inside the block, those that are frozen too."""
+    """Lets autograd record all leaves inside the block, including frozen ones."""
     frozen = [t for t in leaves if not t.requires_grad]
     try:
         for leaf in frozen:

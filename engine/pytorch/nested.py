@@ -1,7 +1,7 @@
-"""Inputs and outputs that nest: each tensor in them is one of its own.
+"""Nested inputs and outputs, taken apart into tensors.
 
-Names are `torch.export`'s: `cache_0_1`, `batch_image`. In a module's, PyTorch's pytrees and
-dataclasses are opened, and numbers are constants; in a trace's, readers tell the contents.
+Names are as in `torch.export`: `cache_0_1`, `batch_image`. A module's pytrees and dataclasses are
+opened, and numbers in them are constants; what a trace's containers hold, their readers tell.
 """
 
 import inspect
@@ -20,8 +20,8 @@ from relascope.core.errors import EngineError
 
 
 class Nest(NamedTuple):
-    """How values nest; without a kind, a leaf. A container of this kind is rebuilt of `context` and
-    parts."""
+    """How values nest; without a kind, a leaf. A container of this kind is rebuilt from `context`
+    and parts."""
 
     kind: Any = None
     context: Any = None
@@ -57,7 +57,7 @@ def opened(value: Any, name: str = "") -> tuple[list[tuple[str, Any]], Nest]:
 
 
 def closed(nest: Nest, values: Iterator[Any]) -> Any:
-    """What `opened` opened, with other leaves."""
+    """The inverse of `opened`, with other leaves."""
     if nest.kind is None:
         return next(values)
     parts = [closed(part, values) for part in nest.parts]
@@ -70,7 +70,7 @@ def closed(nest: Nest, values: Iterator[Any]) -> Any:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether it is a constant, or a size: a tensor while it is traced, and else a number."""
+    """Whether a leaf is a constant, or a size: a tensor in a trace, and otherwise a number."""
     if isinstance(value, torch.Tensor) and torch.jit.is_tracing() and not value.dim():
         made: Any = torch._C._get_value_trace(value)  # type: ignore[attr-defined]
         return bool(made.node().kind() == "prim::NumToTensor")
@@ -78,7 +78,7 @@ def is_constant(value: Any) -> bool:
 
 
 def same_constant(one: Any, other: Any) -> bool:
-    """Whether two leaves are the same to a program, which knows 1 from 1.0, and 0.0 from -0.0."""
+    """Whether two leaves are the same to a program, which tells 1 from 1.0, and 0.0 from -0.0."""
     if one is other:
         return True
     return type(one) is type(other) and is_constant(one) and repr(one) == repr(other)
@@ -96,14 +96,14 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 class Slot(int):
-    """The place of an input among what a call is given."""
+    """The index of an input among the tensors of a call."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a call of forward() is given, taken apart: the tensors in it, each once, with names;
-    `name=value` of what else it holds, where that is not the default; how each argument nests; and
-    the leaves of all arguments, with a slot in a tensor's place."""
+    """The arguments of a call of forward(), taken apart: their tensors, each once, with names;
+    `name=value` of other values that are not defaults; how each argument nests; and the leaves of
+    all arguments, with a slot in place of each tensor."""
 
     names: tuple[str, ...]
     tensors: tuple[torch.Tensor, ...]
@@ -125,7 +125,7 @@ class Given:
 
 
 def constant(name: str, value: Any) -> Any:
-    """A leaf of an input that is no tensor: a constant of a program, or refused (kind "input")."""
+    """An input's leaf that is not a tensor: a program's constant, or refused (kind "input")."""
     if is_constant(value):
         return value
     message = f"The input {name} is of type {type(value).__name__}: neither a tensor nor a number."
@@ -138,8 +138,8 @@ def given(
     kwargs: Mapping[str, Any],
     kept: Callable[[str, Any], Any] = constant,
 ) -> Given:
-    """Take a call of a module's forward() apart; `kept` gives, or refuses, what every run gets in
-    place of a leaf that is no tensor, by its name."""
+    """Take a call of a module's forward() apart; `kept` gets the name and value of a leaf that is
+    not a tensor, and returns what every run gets in its place, or refuses it."""
     signature = _signature(forward, args, kwargs)
     names: dict[int, str] = {}
     tensors: list[torch.Tensor] = []
@@ -170,7 +170,7 @@ def given(
 def _signature(
     forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> inspect.Signature:
-    """Of a forward(), one that the call fits."""
+    """A signature of forward() that fits the call."""
     place, word = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     names = getattr(getattr(forward, "__self__", None), "arg_names", None)  # of a program's module
     if names is None:
@@ -186,7 +186,7 @@ def _signature(
 
 
 def unlike(names: Iterable[str]) -> tuple[str, ...]:
-    """Names that are words, each once."""
+    """The names as identifiers, each once."""
     words = (re.sub(r"\W", "_", name) for name in names)
     return apart(w if re.match(r"[A-Za-z_]", w) else f"input_{w}" for w in words)
 
@@ -202,7 +202,7 @@ def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
 
 def taking(module: torch.nn.Module, call: Given, path: str = "") -> torch.nn.Module:
     """A module as one that takes tensors and returns a tuple of tensors; shares all but its hooks.
-    One with a path is a submodule, which may return anything beside tensors."""
+    With a path, it is a submodule, which may also return other values."""
     piece: torch.nn.Module = type(module).__new__(type(module))
     hooks = {name: copy(module.__dict__[name]) for name in _HOOKS}
     piece.__dict__.update({**module.__dict__, **hooks})
@@ -228,7 +228,7 @@ _HOOKS = [
 ]
 
 Nested = Any
-"""Of a trace's argument: None for a tensor; else by key, or by index, what stands there."""
+"""A trace's argument: None for a tensor, otherwise its parts by key or index."""
 _HINT = "Trace a module whose inputs are tensors, or tuples, lists or dicts of them."
 
 
@@ -239,9 +239,9 @@ def _word(key: Any) -> str:
 
 
 def nesting(module: torch.jit.ScriptModule) -> list[tuple[str, Nested]]:
-    """How tensors nest in the arguments of a trace's forward(), with the arguments' names; of a
-    live trace these may be there twice. What reads a list or dict says what it holds; where nothing
-    does, or it is something else, it is refused (kind "input")."""
+    """How tensors nest in the arguments of a trace's forward(), with the arguments' names, which
+    may repeat in a live trace. The readers of a list or dict tell what it holds; if it has none, or
+    is something else, it is refused (kind "input")."""
     names = [a.name for a in module.forward.schema.arguments]  # type: ignore[attr-defined]
     values = zip(names, module.graph.inputs(), strict=True)
     return [(n, _nested(v.type(), [v], n)) for n, v in [*values][1:]]
@@ -259,8 +259,8 @@ def built(nested: Nested, tensors: Iterator[Any]) -> Any:
 
 
 def taken(node: Any, container: dict[Any, Any]) -> list[Any] | None:
-    """The results of an operator that takes a container apart; None of another operator. A part
-    that is not there is refused (kind "input")."""
+    """The results of an operator that takes a container apart; None for another operator. A missing
+    part is refused (kind "input")."""
     kind = node.kind()
     if kind in ("prim::TupleUnpack", "prim::ListUnpack"):
         return list(container.values())
@@ -279,7 +279,7 @@ def _key(node: Any, count: int) -> Any:
 
 
 def _nested(kind: Any, values: Sequence[Any], name: str) -> Nested:
-    """What an argument of a type holds, by the `values` in the graph that are this argument."""
+    """What an argument of a type holds; `values` are this argument in the graph."""
     if kind.kind() == "TensorType":
         return None
     types: dict[Any, Any] = {}
@@ -301,7 +301,7 @@ def _nested(kind: Any, values: Sequence[Any], name: str) -> Nested:
 
 
 def _read_parts(values: Sequence[Any], count: int) -> dict[Any, list[Any]]:
-    """What is read of a container, by key or index."""
+    """The parts of a container that are read, by key or index."""
     parts: dict[Any, list[Any]] = {}
     for node in (use.user for value in values for use in value.uses()):
         if node.kind() in ("prim::TupleUnpack", "prim::ListUnpack"):

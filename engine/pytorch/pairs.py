@@ -21,7 +21,7 @@ def as_pairs(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def leaf(tensor: torch.Tensor) -> torch.Tensor:
-    """A parameter or buffer of a module as pairs that autograd begins at."""
+    """A parameter or buffer of a module as pairs that are a leaf of autograd."""
     if not tensor.is_complex():
         return tensor
     return as_pairs(tensor.detach()).requires_grad_(tensor.requires_grad)
@@ -31,9 +31,9 @@ def take_pairs(
     flat: FlatTrace, inputs: Iterable[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> tuple[str, ...]:
     """Have a trace take and return pairs, before changes in place are written as pure operators:
-    autograd knows changes in place of complex tensors, and not what is written for them. Inputs and
-    outputs are the model's own. Returns what is pairs now: names of arguments, and "output 0" for
-    the first output. A change in place of a complex argument is refused (kind "operator")."""
+    autograd supports changes in place of complex tensors, but not what replaces them. Inputs and
+    outputs are the model's own. Returns the names of what is pairs now: arguments, and "output 0"
+    for the first output. A change in place of a complex argument is refused (kind "operator")."""
     tensors = {**dict(zip(flat.input_names, inputs, strict=True)), **flat.tensors}
     found = [name for name, tensor in tensors.items() if tensor.is_complex()]
     if not found and not any(tensor.is_complex() for tensor in outputs):

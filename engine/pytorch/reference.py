@@ -1,6 +1,6 @@
 """What PyTorch computes inside a model: the result of every operator, and its gradient.
 
-The flat trace is run with every result handed out. Knows torch and no TVM.
+The flat trace is run with every result returned. Knows torch and no TVM.
 """
 
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ _NOT_VALUES = ("prim::NumToTensor",)  # numbers that shapes are computed of
 
 @dataclass(frozen=True)
 class Reference:
-    """The insides of one run of a model. `results` has by an operator's place in the order of
-    execution its origin and results, as they were when it had run. `gradients` has origins
-    ("aten::gelu in intermediate") and gradients of the inputs, the parameters, and every result
-    that an output depends on, and is empty where not wanted. `others` are further tensors that a
-    node may be, by name."""
+    """The insides of one run of a model. `results` has each operator's origin and its results right
+    after it ran, by its place in the order of execution. `gradients` has origins ("aten::gelu in
+    intermediate") and gradients of the inputs, the parameters, and every result that an output
+    depends on; it is empty if not wanted. `others` are further tensors that a node may be, by
+    name."""
 
     results: dict[int, tuple[TraceOrigin, tuple[torch.Tensor, ...]]]
     gradients: tuple[tuple[str, torch.Tensor], ...] = field(default=())
@@ -41,7 +41,7 @@ def run_inside(model: Model, gradients: bool) -> Reference:
     }
     by_operators = torch.jit.optimized_execution(False)
     with seeded(model.source.seed), torch.set_grad_enabled(gradients), by_operators:
-        # An operator in place may not change a leaf, nor the caller's tensor.
+        # An operator in place must not change a leaf or the caller's tensor.
         made = run(*(t.clone() for t in leaves.values()))
     live, then = made[0 : 2 * len(values) : 2], made[1 : 2 * len(values) : 2]
     outputs = made[2 * len(values) :]

@@ -1,7 +1,7 @@
 """A submodule of a model alone, on the inputs that it gets when the whole model runs.
 
-Hooks see the whole run once and go afterwards; a trace from a file, where hooks do not run, runs
-flat up to the calls. The submodule is the same module, not a copy.
+Hooks see one run of the whole model and are then removed; a trace from a file, where hooks do not
+run, is run flat. The submodule is the same module, not a copy.
 """
 
 import difflib
@@ -81,8 +81,8 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
 
 
 def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
-    """Every module of a model, if that runs (kind "input"): what it is, what it gets and returns,
-    and the time that it takes."""
+    """Every module of a model: its class, the types of its arguments and results, and the seconds
+    that it takes. Raises (kind "input") if the model does not run."""
     seen: dict[str, list[TraceCall]] = defaultdict(list)  # of types in place of tensors
     paths = {m: LATER.sub("", p) for p, m in whole.module.named_modules()}
     with _running(source.model):
@@ -166,7 +166,7 @@ def _kind(module: nn.Module) -> str:
 
 
 def _copied(path: str, name: str, value: Any) -> Any:
-    """What is no tensor, as it is now."""
+    """A copy of an argument that is not a tensor."""
     if isinstance(value, nn.Module):
         message = f"This module is passed a module ({type(value).__name__}), not a tensor."
         raise EngineError("input", message, path, "Open the module around it.")
@@ -182,7 +182,7 @@ def _types(value: Any) -> tuple[Any, ...]:
 
 def _run(whole: Opened, source: ModelSource) -> None:
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # it passes the modules in it by
+    torch.backends.mha.set_fastpath_enabled(False)  # it bypasses the modules inside
     try:
         with torch.no_grad(), seeded(source.seed), kept_buffers(whole.module):
             whole.module(*(t.clone() for t in whole.inputs))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import torch
-import torch._dynamo.config  # FakeTensorMode would, a second long, in each engine that is forked
+import torch._dynamo.config  # FakeTensorMode would import it, for a second, in each forked engine
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -46,14 +46,14 @@ from relascope.engine.pytorch.operators.number_formats import (
 from relascope.engine.pytorch.unlike import REWRITE, all_unknown, by_values, reason
 from relascope.passes.program import Mask
 
-# What ScalarType, Layout and MemoryFormat are called in a trace: numbers.
+# Numbers of a trace index these as ScalarType and MemoryFormat.
 _NAMES = (
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool",
     "contiguous_format preserve_format channels_last channels_last_3d",
 )
 _DTYPES, _MEMORY = ([getattr(torch, name) for name in names.split()] for names in _NAMES)
 BFLOAT16 = 15
-"""The same of one that has no name among these."""
+"""The number of bfloat16, which is not among these."""
 
 _HINT = "Make the file with torch.jit.trace, and let no branch depend on a tensor's values."
 _NUMBERS: dict[str, Callable[[Any], Any]] = {
@@ -62,13 +62,13 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
     "Bool": bool,
     **dict.fromkeys(("ScalarImplicit", "item"), lambda number: number),
 }
-"""Operators of a trace that make a number of a tensor, and of which kind."""
+"""Operators of a trace that turn a tensor into a number, and the kind of number."""
 
 
 _NOT_PLAIN = object()
 _CPU = torch.device("cpu")
 _SIZES = 8
-"""As many integers at most are taken for sizes."""
+"""The most integers that are taken for sizes."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class FxTrace:
             it came from.
         arguments: name of each placeholder's argument in PyTorch, in order.
         constants: tensors that the trace holds, by the target of their `get_attr` node.
-        updates: by the name of each buffer that an operator changes as a whole, its new value.
-        values: by the debug name of each value of the flat trace what it became: a node, or what is
+        updates: the new value of each buffer that an operator changes as a whole, by name.
+        values: what each value of the flat trace became, by its debug name: a node, or what is
             known without a run.
         masks: of a joint graph, the dropouts' masks, which are placeholders after `arguments`.
         grad_outs: of a joint graph, shape and dtype of the gradient of each floating output by its
             argument's name; the last placeholders.
-        gradients: of a joint graph, by the name of each floating input and parameter its gradient.
+        gradients: of a joint graph, each floating-point input's and parameter's gradient, by name.
     """
 
     graph: Graph
@@ -101,16 +101,16 @@ class FxTrace:
 
 
 def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
-    """Write the flat trace of a model as an FX graph. In-place operators become pure ones: whether
-    they may was checked before. `known` tells whether the importer of "Relay" or "Relax" has an
+    """Write the flat trace of a model as an FX graph. In-place operators become pure ones, which
+    was checked to be right before. `known` tells whether the importer of "Relay" or "Relax" has an
     ATen operator, such as "add.Tensor"; others are written with those (PyTorch's core ATen
-    decompositions). Control flow, values that decide a shape, and all operators that are not known
-    are refused (kind "operator"), with module."""
+    decompositions). Control flow, shapes that depend on values, and all operators that are not
+    known are refused (kind "operator"), with module."""
     return _FxWriter(model, known, frontend).run()
 
 
 def note_values(model: Model, values: Mapping[str, Any]) -> None:
-    """Write onto a trace from a file the types of what its values became; see `FxTrace.values`."""
+    """Write into a trace from a file the types of its values; see `FxTrace.values`."""
     live = not isinstance(model.module, torch.jit.ScriptModule)
     for node in () if live else model.flat.graph.nodes():
         for value in node.outputs():
@@ -147,7 +147,7 @@ class _FxWriter:
                 self.origin = self.flat.origin(node)
                 self.write(node)
         except EngineError:
-            if not self.unknown:  # what stands behind such an operator may be wrong for it
+            if not self.unknown:  # an error after such an operator may come from it
                 raise
         if self.unknown:
             raise all_unknown(self.frontend, self.unknown, self.model)
@@ -171,14 +171,14 @@ class _FxWriter:
         self.values.update(zip(outputs, made, strict=True))
 
     def plain(self, node: Any, kind: str, inputs: list[Any]) -> Any:
-        """What is known without a run; `_NOT_PLAIN` of an ATen operator."""
+        """A value known without a run; `_NOT_PLAIN` for an ATen operator."""
         if kind == "prim::Constant":
             none = node.output().type().kind() == "NoneType"
             value: Any = None if none else node.output().toIValue()
             if isinstance(value, torch.device):
                 return _CPU
             value = value.cpu() if isinstance(value, torch.Tensor) else value
-            # A Python number stands in a file as a tensor, but counts as a number.
+            # A file has a Python number as a tensor, but it counts as a number.
             return value.item() if self.loaded and _is_double(value) else value
         if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
             return inputs
@@ -229,7 +229,7 @@ class _FxWriter:
         return made
 
     def overload(self, name: str, schema: Any) -> Any:
-        """An operator; of one that changes its argument, the form that does not."""
+        """An operator; if it changes its argument, the form that does not."""
         overload = schema.overload_name or "default"
         if not changes_in_place(schema.name):
             return getattr(getattr(torch.ops.aten, name), overload)
@@ -244,7 +244,7 @@ class _FxWriter:
         return getattr(pure, overload if overload in same else same[0])
 
     def is_small(self, args: list[Any]) -> bool:
-        """Whether this computes a shape: of a few numbers that are known, and of nothing else."""
+        """Whether this computes a shape: from a few known numbers, and nothing else."""
         tensors = [a for a in tree_leaves(args) if isinstance(a, torch.Tensor | Node)]
         return bool(tensors) and all(
             isinstance(t, torch.Tensor)
@@ -268,7 +268,7 @@ class _FxWriter:
         return self.decomposed(op, form or op, args, kwargs)
 
     def of_chosen(self, op: Any, args: list[Any]) -> Any:
-        """An operator on rows that a mask chooses."""
+        """An operator on rows that a mask selects."""
         rows = next(a for a in tree_leaves(args) if isinstance(a, ChosenRows))
         made = rows.then(name_of(op), args[1:]) if args[0] is rows else None
         if made is None:
@@ -296,7 +296,7 @@ class _FxWriter:
         return paired(done, made)
 
     def parts(self, value: Any) -> Any:
-        """A complex constant as a pair of them."""
+        """A complex constant as a pair of constants; anything else as it is."""
         if not isinstance(value, Node) or not value.meta["val"].is_complex():
             return value
         held = self.constants[str(value.target)]
@@ -320,7 +320,7 @@ class _FxWriter:
                 return torch.float32
             value = number_in(name, value, half) if wanted[0] in (half, torch.bool) else value
             is_half = isinstance(value, Node) and value.meta["val"].dtype in HALVES
-            if not is_half or (running and place in (3, 4)):  # which it moves
+            if not is_half or (running and place in (3, 4)):  # its running statistics
                 return value
             if value.op == "get_attr":
                 return self.node_of(self.constants[str(value.target)].float())
@@ -336,7 +336,7 @@ class _FxWriter:
         return [self.narrowed(p, d) for p, d in parts]
 
     def empty(self, value: Any) -> Any:
-        """Arguments with tensors of any numbers in place of nodes."""
+        """Arguments with uninitialized tensors in place of nodes."""
 
         def made(tensor: torch.Tensor) -> torch.Tensor:
             return torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -356,7 +356,7 @@ class _FxWriter:
 
     @contextmanager
     def without_memory(self, op: Any) -> Iterator[None]:
-        """Where operators run without memory, and what they raise is a refusal."""
+        """Runs operators without memory, and raises their errors as refusals."""
         try:
             with self.fake, torch.no_grad():
                 yield
@@ -371,13 +371,13 @@ class _FxWriter:
     def decomposed(
         self, op: Any, form: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Node:
-        """An operator that the importer does not have, in those that it may have."""
+        """An operator that the importer does not have, written with those that it may have."""
         self.model.composed.add(self.origin.ordinal)
         nodes = list(dict.fromkeys(a for a in tree_leaves([args, kwargs]) if isinstance(a, Node)))
         inner = self.recorded(op, form, args, kwargs, nodes)
         calls = [n for n in inner.graph.nodes if n.op == "call_function"]
         if any((n.target is op and form is op) or is_mutable(n) for n in calls):
-            # All are named, so the rest of the trace is looked at as if it were known.
+            # The error names all unknown ones, so the trace is read on as if this one were known.
             self.unknown.append((op._schema.name, self.origin))
             return self.added(op, args, kwargs)
         made: dict[Node, Any] = {}
@@ -408,7 +408,7 @@ class _FxWriter:
         given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
         with self.without_memory(op):
             with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
-                # Products, which kernels of attention look for, are taken apart by autograd.
+                # Autograd would take apart the products that kernels of attention look for.
                 whole = form is fused_attention
                 inner = make_fx(run, decomposition_table=table, pre_dispatch=whole)(*given)
             if any(is_mutable(n) for n in inner.graph.nodes):
@@ -439,7 +439,7 @@ class _FxWriter:
         return node
 
     def node_of(self, value: Any) -> Any:
-        """A tensor that the trace holds as a constant node; anything else as it is."""
+        """A tensor of the trace as a constant node; anything else as it is."""
         if not isinstance(value, torch.Tensor):
             return value
         name = f"constant{len(self.constants)}"
@@ -447,7 +447,7 @@ class _FxWriter:
         return self.typed(self.graph.create_node("get_attr", name), self.fake.from_tensor(held))
 
     def faked(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor without memory, on the CPU: programs are written alike for all devices."""
+        """A tensor without memory, on the CPU: programs are the same for all devices."""
         if tensor.device == _CPU:
             return self.fake.from_tensor(tensor)
         with self.fake:
@@ -458,8 +458,8 @@ class _FxWriter:
         return tree_map(self.node_of, value, is_leaf=_is_pair)
 
     def value(self, value: Any) -> Any:
-        """What a node, or what nodes in lists and dicts, are without memory; rows that a mask
-        chooses are refused (kind "operator"), for their shape is not known."""
+        """The values of nodes, also in lists and dicts, without memory; rows that a mask selects
+        are refused (kind "operator"), because their shape is not known."""
         for rows in tree_leaves(value):
             if isinstance(rows, ChosenRows):
                 raise by_values("aten.index.Tensor", rows.origin, self.model)
@@ -489,8 +489,7 @@ def _replaced(value: Any, by: dict[Node, Any]) -> Any:
 
 
 def _given(schema: Any, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by position and by name; as torch.export writes it, what is the default is not
-    said."""
+    """Arguments by position and by name, without defaults, as torch.export writes them."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     # The functional form of an operator may lack some of its last arguments' names, not order.
@@ -518,7 +517,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _typed_argument(kind: str, value: Any) -> Any:
-    """What a trace says by a number: dtype, memory format, layout."""
+    """What a trace gives as a number: dtype, memory format, layout."""
     if value is None or isinstance(value, bool) or not isinstance(value, int):
         return value
     if "ScalarType" in kind:
@@ -531,5 +530,5 @@ def _typed_argument(kind: str, value: Any) -> Any:
 
 
 def dtype_number(dtype: torch.dtype) -> int:
-    """What a trace calls a dtype."""
+    """The number of a dtype in a trace."""
     return BFLOAT16 if dtype is torch.bfloat16 else _DTYPES.index(dtype)

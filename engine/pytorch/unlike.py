@@ -1,4 +1,4 @@
-"""What an engine's importer cannot keep as PyTorch has it, in words; the same for every IR."""
+"""What an engine's importer cannot keep as in PyTorch, in words; the same for every IR."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from relascope.engine.pytorch.model import Model
 _DISTRIBUTIONS = ("normal", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
 _KINDS = ("rand", "randn", "randint")
 RANDOM = (*_KINDS, *(f"{k}_like" for k in _KINDS), *_DISTRIBUTIONS, "randperm", "rrelu")
-"""ATen operators that draw random numbers, dropouts apart."""
+"""ATen operators that draw random numbers, except dropouts."""
 
 DRAWS = (
     "The model draws random numbers, which another program cannot reproduce.",
@@ -30,7 +30,7 @@ _INSIDE = ("Error:", "Check failed", "span=", "object has no attribute")
 
 
 def unknown(frontend: str, operator: str) -> tuple[str, str]:
-    """What is said of an operator that TVM's frontend does not know, and what to do."""
+    """The message and hint for an operator that TVM's frontend does not know."""
     more = "" if frontend == "Relax" else "Try Relax, which knows more operators, or "
     hint = f"{more}{REWRITE[0].lower()}{REWRITE[1:]}" if more else REWRITE
     return f"{frontend}'s PyTorch frontend does not know the operator {operator}.", hint
@@ -39,8 +39,8 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
 def all_unknown(
     frontend: str, found: Sequence[tuple[str, TraceOrigin]], model: Model
 ) -> EngineError:
-    """The same of all those of a model, each with what it stands for and where, with submodules
-    that have none of them."""
+    """The error for all such operators of a model, each with the operator that it comes from and
+    its places, and with submodules that have none of them."""
     inner: dict[str, dict[str, None]] = {}
     places: dict[str, dict[int, str]] = {}
     for operator, origin in found:
@@ -62,7 +62,7 @@ _NAMED = 5
 
 
 def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
-    """An operator with those that PyTorch makes of it, how often it is there, and where."""
+    """An operator with those that PyTorch makes of it, how often it occurs, and where."""
     several = list(dict.fromkeys(places))
     made = f" (made of {', '.join(inner)})" if [*inner] != [operator] else ""
     times = f" {len(places)} times," if len(places) > 1 else ""
@@ -71,7 +71,7 @@ def _told(operator: str, inner: Sequence[str], places: Sequence[str]) -> str:
 
 
 def by_values(operator: str, origin: TraceOrigin, model: Model) -> EngineError:
-    """That values decide a shape; of transformers' experts, which of their forms has none such."""
+    """The error that a shape depends on values; for transformers' experts, which form to choose."""
     message = f"The shape of {operator}'s result depends on values, and shapes must be static."
     inner: Any = dict(model.module.named_modules()).get(LATER.sub("", origin.scope))
     kind = getattr(inner, "original_name", "")  # all that a trace from a file has of it
@@ -80,20 +80,20 @@ def by_values(operator: str, origin: TraceOrigin, model: Model) -> EngineError:
 
 
 def unconverted(frontend: str, operator: str, origin: TraceOrigin, wrong: Exception) -> EngineError:
-    """What is said where TVM's frontend failed; `frontend` is "Relay" or "Relax"."""
+    """The error for a failure of TVM's frontend; `frontend` is "Relay" or "Relax"."""
     words = f"{frontend}'s PyTorch frontend cannot convert {operator} as it is used here"
     return EngineError("operator", words + reason(wrong), origin.where, REWRITE)
 
 
 def reason(wrong: Exception) -> str:
-    """The end of a sentence: what PyTorch or TVM said, where it is not of their own code."""
+    """The end of a sentence: what PyTorch or TVM said, unless it is about their own code."""
     said = lines_of(wrong)[-1]
     raw = isinstance(wrong, _RAW) or any(part in said for part in _INSIDE)
     return "." if raw else f": {said}"
 
 
 def note_updates(model: Model, updates: Sequence[str]) -> None:
-    """Tell which buffers a run changes, where it does."""
+    """Note how many buffers a run changes, if any."""
     if updates:
         model.note(
             f"A run changes {len(updates)} buffers (running statistics). The program returns their "

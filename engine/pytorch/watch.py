@@ -1,5 +1,5 @@
-"""What PyTorch does while a module is traced and a trace cannot say: regions without gradients,
-hooks on tensors, `tensor.data`, and numbers read out of a tensor, which a trace fixes."""
+"""What PyTorch does while tracing that a trace cannot express: regions without gradients, hooks on
+tensors, `tensor.data`, and numbers read out of a tensor, which a trace fixes."""
 
 import math
 import re
@@ -33,7 +33,7 @@ _READS = (
     "item tolist numpy equal allclose is_nonzero _local_scalar_dense.default item.default "
     "__array__ __bool__ __complex__ __contains__ __float__ __index__ __int__"
 )
-"""What makes a number of a tensor's values, by name."""
+"""Names of functions that turn a tensor's values into numbers."""
 _SHAPES = ("size", "numel", "nelement", "__len__")
 _PYTORCH = str(Path(torch.__file__).parent)
 
@@ -56,23 +56,23 @@ def _gaussian_nll(
 
 
 def written_out() -> Any:
-    """While it is entered, write into a trace the variance's bound in a loss, whose gradient passes
-    as without it: PyTorch hides that from a trace."""
+    """Inside it, a trace records how a loss bounds its variance, whose gradient passes as without
+    the bound: PyTorch hides that from a trace."""
     return patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll)
 
 
 class Watch(TorchFunctionMode):
-    """Writes into a trace, as `detach`, where gradients end that would flow without it; sees what
-    cannot be written, and refuses (kind "operator") hooks of submodules on their gradients.
+    """Writes into a trace, as `detach`, where gradients end; sees what cannot be written, and
+    refuses (kind "operator") hooks of submodules on their gradients.
 
     Attributes:
         inside, done: modules that run now, outermost first, and those that have run; the tracer
             keeps them.
         paths: of all modules.
-        no_gradient: why no program can take the gradient that PyTorch takes; None where one can.
+        no_gradient: why no program can take the gradient that PyTorch takes; None if one can.
         reads: sentences, in order, on numbers that the module reads out of a tensor that depends on
             an input, parameter or buffer.
-        draws: where the module calls what may draw random numbers: modules and lines, in order.
+        draws: modules and lines, in order, that call functions that may draw random numbers.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -81,9 +81,9 @@ class Watch(TorchFunctionMode):
         self.done: list[nn.Module] = []
         self.no_gradient: EngineError | None = None
         self.paths = {m: n for n, m in module.named_modules()}
-        # Through which no gradient flows. They are held, so that an address means one tensor.
+        # Tensors through which no gradient flows, kept so that no id is reused.
         self._constant = {id(b): b for b in module.buffers()}
-        # Made during the run of no input, parameter or buffer, such as a shape.
+        # Tensors that depend on no input, parameter or buffer, such as a shape.
         self._fixed: dict[int, Tensor] = {}
         self.reads: dict[str, None] = {}
         self.draws: dict[str, None] = {}
@@ -198,8 +198,8 @@ def _tensors(tree: Any) -> list[Tensor]:
 
 
 Programs = Mapping[str, Mapping[int, tuple[str, int]]]
-"""Of code that torch writes for an exported program, which file and line of the model's own source
-a line stands for, by the code's name."""
+"""By the name of code that torch writes for an exported program, and by its lines: file and line of
+the model's own source."""
 _ROOT = Path(__file__).parents[2]
 _OTHERS = (f"{_PYTORCH}/", f"{_ROOT}/engine/", f"{_ROOT}/core/")
 _NOT_THE_MODELS = re.compile(r".*/site-packages/torch/|<").match
@@ -216,7 +216,7 @@ def line_of(frames: Iterable[tuple[str, int]], programs: Programs) -> str:
 
 
 def program_lines(module: nn.Module) -> Programs:
-    """See `Programs`; of a module that is none, nothing."""
+    """See `Programs`; empty for another module."""
     found: dict[str, dict[int, tuple[str, int]]] = {}
     for inner in module.modules():
         made: Any = getattr(inner, "graph_module", None)

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3680,
     "commands": 3370,
     "core": 1314,
-    "engine": 41245,
+    "engine": 41236,
     "passes": 11139,
     "recorder": 1462,
     "samples": 570,

@@ -1,1 +1,1 @@
-"""What compiled code is timed against beside eager."""
+"""Baselines that compiled code is timed against, besides PyTorch eager."""

@@ -1,4 +1,4 @@
-"""Contenders beside PyTorch eager and what TVM built: torch.compile, and ONNX Runtime."""
+"""Baselines besides PyTorch eager: torch.compile and ONNX Runtime."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +14,17 @@ _TOLD: dict[str, dict[str, Any]] = {
     "torch.compile": {},
     "torch.compile, reduce-overhead": {"mode": "reduce-overhead"},
 }
-"""Arguments of torch.compile, by names among `engine.protocol.times.BASELINES`."""
+"""Arguments of torch.compile, by the baseline's name in `engine.protocol.times.BASELINES`."""
 
 
 class CannotCompile(Exception):
-    """A contender does not take the model here; says why in a sentence."""
+    """A baseline cannot run the model here; the message says why."""
 
 
 def compiled(model: Model, name: str) -> Callable[..., Any]:
-    """The model's module under a contender of `engine.protocol.times.BASELINES`: torch.compile,
-    which compiles in its first run, or ONNX Runtime. Raises CannotCompile where that is not here,
-    or does not take the model."""
+    """The model's module under a baseline of `engine.protocol.times.BASELINES`: torch.compile,
+    which compiles in its first run, or ONNX Runtime. Raises CannotCompile if the baseline is not
+    installed or cannot run the model."""
     if model.against != PYTORCH:
         raise CannotCompile("the program did not come from PyTorch")
     if name not in _TOLD:
@@ -44,23 +44,23 @@ def _exported(model: Model) -> Callable[..., Any]:
         raise CannotCompile("it is not installed: pip install relascope[onnxruntime]")
     try:
         return onnx_runtime.exported(model.module, model.own_inputs(model.inputs))
-    except Exception as error:  # of the exporter, its package that is missing, or the runtime
+    except Exception as error:  # from the exporter, its missing package, or the runtime
         lines = lines_of(error)
         said = lines[0].rstrip(".") if lines else type(error).__name__
         raise CannotCompile(f"the model cannot be exported to it: {said[:300]}") from error
 
 
 def first_run(run: Callable[[], object]) -> None:
-    """Have it compile, or raise CannotCompile with the first line of what it said."""
+    """Run once, which compiles; raise CannotCompile with the first line of any error."""
     try:
         run()
-    except Exception as error:  # whatever it is, such as a missing compiler, is reported
+    except Exception as error:  # of any kind, such as a missing compiler
         raise CannotCompile(lines_of(error)[0]) from error
 
 
 def error_of(model: Model, module: Callable[..., Any]) -> float | None:
-    """The largest difference of its outputs to eager's in inference; None in training, where masks
-    differ."""
+    """The largest difference between its outputs and eager's in inference; None in training, where
+    dropout masks differ."""
     if model.source.training:
         return None
     with torch.no_grad():

@@ -1,6 +1,6 @@
-"""ONNX Runtime, where it is installed: the reference of an ONNX model's numbers, and a baseline.
+"""ONNX Runtime, if installed: the reference for an ONNX model's numbers, and a baseline.
 
-It runs on the CPU, with PyTorch's number of threads, which rest where no run of it goes on.
+It runs on the CPU with as many threads as PyTorch; they sleep between its runs.
 """
 
 import io
@@ -25,7 +25,7 @@ def is_installed() -> bool:
 
 
 def _runtime() -> Any:
-    """The package, which sends nothing: when imported, it would keep files for its telemetry."""
+    """The package, with telemetry off, for which it would otherwise write files on import."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
@@ -33,13 +33,13 @@ def _runtime() -> Any:
 
 
 def session(model: bytes) -> Any:
-    """A session that runs a serialized ModelProto with all its data inside. Errors of its own,
-    where it does not take the model, have no common base."""
+    """A session that runs a serialized ModelProto with all its data inside. ONNX Runtime's errors
+    for a model that it rejects have no common base class."""
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
     options.log_severity_level = 4
-    # Its threads would spin into the runs of those that are timed in turn with it.
+    # Its threads would spin into the runs of baselines that are timed in turn with it.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
@@ -47,8 +47,8 @@ def session(model: bytes) -> Any:
 def runner(
     model: bytes, names: Sequence[str]
 ) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
-    """What runs a model on inputs by name; `names` are those in the model, in the order of the
-    values."""
+    """A function that runs a model on arrays by name; `names` are the model's names for them, in
+    the order of the arrays."""
     made = session(model)
     taken = {i.name for i in made.get_inputs()}  # inputs that nothing reads may be gone
 
@@ -60,8 +60,8 @@ def runner(
 
 
 def exported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
-    """A module as ONNX Runtime runs it, from tensors to a tuple of tensors. PyTorch or ONNX Runtime
-    raises anything where it cannot."""
+    """A module under ONNX Runtime, as a function of tensors that returns a tuple of tensors.
+    PyTorch or ONNX Runtime may raise anything if it cannot be exported."""
     with (
         warnings.catch_warnings(),
         redirect_stdout(io.StringIO()),

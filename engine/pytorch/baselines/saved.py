@@ -1,4 +1,4 @@
-"""What PyTorch keeps from the forward for the backward of the same module: figures to compare with.
+"""How much PyTorch saves in a module's forward for its backward, as figures to compare with.
 
 Bytes count storages, not tensors: a view and its base count once. Inputs, parameters and buffers
 are free; the masks that dropout draws are not.
@@ -19,7 +19,7 @@ _UNSAFE_VIEWS = ("aten::_unsafe_view", "aten::_reshape_alias")
 
 
 def torch_saved(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> TorchSaved:
-    """Both figures of a module, which is left as it was, as is PyTorch's generator."""
+    """Both figures of a module. The module and PyTorch's generator are left as they were."""
     with torch.random.fork_rng(devices=[]), kept_buffers(module):
         return TorchSaved(eager_bytes(module, inputs), *_min_cut_or_why(module, inputs))
 
@@ -32,18 +32,18 @@ def _min_cut_or_why(
         return None, None, why
     try:
         default, best = map(sum, min_cut_storages(module, inputs, (1.0, BEST_BUDGET)))
-    except Exception as error:  # what AOTAutograd cannot trace ends in errors of many kinds
+    except Exception as error:  # AOTAutograd raises errors of many kinds
         said = lines_of(error)[0].rstrip(".")
         return None, None, f"PyTorch's partitioner cannot handle this module: {said}."
     return default, best, ""
 
 
 def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
-    """Bytes that autograd saves in one forward, with floating inputs that want a gradient. For
-    dropout the module is in train mode; a forward changes its buffers, as any."""
+    """Bytes that autograd saves in one forward, in which floating-point inputs require gradients.
+    Dropout counts if the module is in train mode; its buffers change as in any forward."""
     given = _wanting(inputs)
     free = {_storage(t) for t in (*module.parameters(), *module.buffers(), *given)}
-    kept: dict[int, torch.Tensor] = {}  # the tensors live on, so that no address comes twice
+    kept: dict[int, torch.Tensor] = {}  # the tensors stay alive, so that no address is reused
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         kept.setdefault(_storage(tensor), tensor)
@@ -56,7 +56,7 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
 
 
 Partition = tuple[Any, int, list[Any]]
-"""A joint FX graph, how many results the forward has, and what it saves beside them."""
+"""A joint FX graph, the number of results of the forward, and what it saves besides them."""
 
 
 def min_cut_storages(
@@ -69,9 +69,9 @@ def min_cut_storages(
 def partitions(
     module: torch.nn.Module, inputs: Sequence[torch.Tensor], budgets: Sequence[float]
 ) -> list[Partition]:
-    """How AOTAutograd's min-cut partitioner cuts a module within each of PyTorch's
-    `activation_memory_budget`s, without the compiler's fusion: of Inductor's decompositions, after
-    its passes over the joint graph. Raises RuntimeError where there is not one graph to cut."""
+    """How AOTAutograd's min-cut partitioner cuts a module within each `activation_memory_budget`:
+    after Inductor's decompositions and its passes over the joint graph, but without its fusion.
+    Raises RuntimeError unless the module is one graph."""
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -120,7 +120,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _saved_storages(saved: Sequence[Any]) -> list[int]:
-    """Bytes of each storage behind nodes of a forward, without inputs."""
+    """Bytes of each storage behind the nodes that a forward saves, without inputs."""
     bases = {_base(node) for node in saved if isinstance(node, torch.fx.Node)}
     values = [node.meta.get("val") for node in bases if node.op != "placeholder"]
     return [v.untyped_storage().nbytes() for v in values if isinstance(v, torch.Tensor)]

@@ -1,7 +1,6 @@
-"""A model's inputs: by file, by the person, saved, or drawn.
+"""A model's inputs: from its file, from the person, saved, or drawn.
 
-Ids are drawn below the number of rows that the model looks up; masks open and close a part of each
-row.
+Ids are drawn below the number of rows that the model looks up; masks keep a part of each row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +23,8 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True)
 class Input:
-    """An input as a file says it, if it does: its type, how many rows the model looks up by it, and
-    the least and the greatest of an example's integers."""
+    """An input as far as its file describes it: its type, the number of rows that the model looks
+    up with it, and the smallest and largest of an example's integers."""
 
     name: str
     type: TensorType | None = None
@@ -39,7 +38,7 @@ def tensor_type(tensor: Tensor) -> TensorType:
 
 
 def dtype_in_run(own: torch.dtype, dtype: str) -> torch.dtype:
-    """What a dtype becomes in a run in `dtype`: float32, float64 and complex ones change alone."""
+    """A dtype in a run in `dtype`: only float32, float64 and complex ones change."""
     run = getattr(torch, dtype)
     if own in (torch.float32, torch.float64):
         return run
@@ -54,9 +53,9 @@ def hint_of(names: Iterable[str]) -> str:
 def assigned(
     given: Iterable[tuple[str, Kept]], names: Sequence[str], where: str = ""
 ) -> dict[str, Kept]:
-    """What belongs to which input: by name, and what has none in order. Where there is no such
-    input, or more than inputs, that is an EngineError of kind "input"; `where` is a file that gives
-    them, "" where the person does."""
+    """What is given for each input: by name, or in order if it has none. Raises EngineError of kind
+    "input" if there is no such input, or too many are given; `where` is the file that gives them,
+    "" for the person."""
     given = [*given]
     listed = ", ".join(names) or "no inputs"
     found = {n: one for n, one in given if n}
@@ -73,8 +72,8 @@ def assigned(
 
 
 def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict[str, TensorType]:
-    """The type of each input: as it is saved, else as the person says, else as the file does. Where
-    one has none, or what is said is not what is saved, that is an EngineError of kind "input"."""
+    """The type of each input: as saved, else as the person gives it, else as in the file. Raises
+    EngineError of kind "input" if one has none, or a given shape is not the saved one."""
     names = [one.name for one in inputs]
     said = assigned(source.inputs, names)
     kept = assigned(saved, names, file_of(source))
@@ -102,7 +101,7 @@ def types_of(inputs: Sequence[Input], source: ModelSource, saved: Saved) -> dict
 def input_tensors(
     inputs: Sequence[Input], types: dict[str, TensorType], source: ModelSource, saved: Saved
 ) -> tuple[Tensor, ...]:
-    """One tensor an input: what is saved and `fitting`, and random ones for the rest."""
+    """One tensor per input: the saved one (see `fitting`), or a random one."""
     kept = assigned(saved, [one.name for one in inputs], file_of(source))
     generator = torch.Generator().manual_seed(source.seed)
     found = []
@@ -114,9 +113,8 @@ def input_tensors(
 
 
 def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource) -> Tensor:
-    """A saved tensor as an input: floating ones in the dtype that is run, integers as they are.
-    Refused (kind "input") where it is of another kind, or its integers are no rows of what is
-    looked up."""
+    """A saved tensor as an input: floating-point ones in the run's dtype, integers as they are.
+    Refused (kind "input") if it is of another kind, or its integers are not rows that exist."""
     wanted = dtype if one.type is None else getattr(torch, one.type.dtype)
     if wanted in (torch.float32, torch.float64):
         wanted = dtype
@@ -144,10 +142,10 @@ def file_of(source: ModelSource) -> str:
 
 
 def range_of(one: Input, kind: TensorType) -> TensorType:
-    """An input's type with the range to draw, for integers known to be no mask."""
+    """An input's type, with the range to draw from if it is an integer and not a mask."""
     if "int" not in kind.dtype or isinstance(kind, InputType) or _is_mask(one.name, kind):
         return kind
-    # Both are rows of whatever it is.
+    # Whatever is looked up has rows 0 and 1.
     ends = one.seen or (0, 1) if one.rows is None else (0, one.rows - 1)
     return InputType(kind.shape, kind.dtype, *ends)
 
@@ -159,7 +157,7 @@ def described(
     saved: Saved,
     sizes: tuple[OpenSize, ...],
 ) -> ModelInputs:
-    """What a model's inputs are, for people."""
+    """A model's inputs, described for people."""
     kept = assigned(saved, [one.name for one in inputs], file_of(source))
     texts, words = [], []
     for one in inputs:
@@ -189,7 +187,7 @@ def _is_mask(name: str, kind: TensorType) -> bool:
 
 
 def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> Tensor:
-    """A random input of a type, of which an `InputType` says the range; float32 and float64 become
+    """A random input of a type, in the range of an `InputType`; float32 and float64 become
     `dtype`."""
     own = dtype_in_run(getattr(torch, kind.dtype), dtype)
     shape = [int(d) for d in kind.shape]
@@ -201,7 +199,7 @@ def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -
         drawn_in = torch.complex64 if own.is_complex else torch.float32
         return torch.randn(shape, generator=generator, dtype=drawn_in).to(own)
     last = shape[-1] if shape else 1
-    # Some call the open places true, and some the closed ones.
+    # In some models true means kept, in others hidden.
     lengths = torch.randint(1, max(last, 2), shape[:-1], generator=generator)
     return (torch.arange(last) < lengths[..., None]).reshape(shape).to(own)
 
@@ -223,7 +221,7 @@ class _Reader(NamedTuple):
     items: Callable[[Any], Iterable[Any]]  # of a list
 
     def rows(self, operator: str, args: list[Any]) -> Iterator[tuple[Any, Any]]:
-        """(value, rows) for what an operator looks up by the value."""
+        """(value, rows) for each value with which an operator looks up rows."""
         if operator in ("embedding", "embedding_bag"):
             yield args[1], self.shape(args[0])[0]
         elif operator in ("index_select", "gather"):
@@ -238,11 +236,11 @@ class _Reader(NamedTuple):
     def least_rows(
         self, calls: Iterable[tuple[str, list[Any]]], named: Callable[[Any], str]
     ) -> dict[str, int]:
-        """How many rows what operators look up has at least, by what `named` calls the values that
-        they look it up by; a value may be a view or another dtype of that."""
+        """The smallest number of rows that operators look up with each value, by its name in
+        `named`; they may look up with a view or a cast of it."""
         least: dict[str, int] = {}
         for operator, args in calls:
-            with suppress(TypeError, LookupError, AttributeError):  # what is not known ends it
+            with suppress(TypeError, LookupError, AttributeError):  # stops at what is not known
                 for value, rows in self.rows(operator, args):
                     while self.name(value) in _VIEWS:
                         value = self.first(value)
@@ -268,18 +266,18 @@ _PROGRAM = _Reader(
 
 
 def rows_of_trace(flat: FlatTrace) -> dict[str, int]:
-    """How many rows what a trace looks up by its inputs has at least, by the inputs' names."""
+    """The smallest number of rows that a trace looks up with each input, by the input's name."""
     names = {v.debugName(): n for v, n in zip(flat.graph.inputs(), flat.input_names, strict=False)}
     calls = ((n.kind().removeprefix("aten::"), [*n.inputs()]) for n in flat.graph.nodes())
     return _TRACE.least_rows(calls, lambda v: names.get(v.debugName(), ""))
 
 
 def rows_of_program(graph: torch.fx.Graph) -> dict[str, int]:
-    """The same of an exported program's graph."""
+    """The same for an exported program's graph."""
     calls = ((_PROGRAM.name(n), [*n.args]) for n in graph.nodes)
     return _PROGRAM.least_rows(calls, lambda v: getattr(v, "name", ""))
 
 
 def with_rows(inputs: Iterable[Input], rows: dict[str, int]) -> tuple[Input, ...]:
-    """Inputs with what is looked up by them."""
+    """Inputs with the number of rows that are looked up with them."""
     return tuple(replace(one, rows=rows.get(one.name)) for one in inputs)

@@ -1,4 +1,4 @@
-"""Other inputs than a model's samples, of the same shapes: large, tiny, cancelling, edges, …"""
+"""Inputs other than a model's samples, of the same shapes: large, tiny, cancelling, edges, …"""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -24,18 +24,18 @@ def inputs_of(
     rows: dict[str, int] | None = None,
     runs: Callable[[tuple[Tensor, ...]], bool] | None = None,
 ) -> tuple[Tensor, ...]:
-    """Inputs of a kind in place of samples, the same numbers in each dtype.
+    """Inputs of a kind in place of samples, with the same numbers in each dtype.
 
-    Masks stay: bools, those named so, and tensors of at most two values but integers 0 and 1. Other
-    integers are drawn between the sample's least and greatest, or alternate these as edges.
+    Masks stay: bools, inputs named so, and tensors of at most two values except integers 0 and 1.
+    Other integers are drawn between the sample's minimum and maximum, or alternate these as edges.
 
     Large integers and edges leave that range if the model runs on them: far beyond 2**53, and
-    around types' ends. What the model looks up by stays a valid row, also counted from the last as
-    an edge. Edges are not contiguous if the model runs on such.
+    around the limits of types. Indices of rows stay valid, and as edges also count from the last
+    row. Edges are not contiguous if the model runs on such tensors.
 
-    `kind` is one of `engine.protocol.source.INPUTS` but its first; `rows` says how many rows the
-    model looks up by samples of these names, as far as known; `runs` whether it runs on such
-    inputs, None to not try."""
+    `kind` is one of `engine.protocol.source.INPUTS` except the first; `rows` has the number of rows
+    that the model looks up with inputs of these names, if known; `runs` says whether it runs on
+    such inputs, and None leaves that untried."""
     counts = [(rows or {}).get(n) for n in names] or [None] * len(samples)
 
     def drawn(wide: Collection[int]) -> tuple[Tensor, ...]:
@@ -62,12 +62,12 @@ def inputs_of(
 
 
 def _apart(tensor: Tensor) -> Tensor:
-    """The same tensor in every second place of memory, which no kernel may overlook."""
+    """The same tensor in every second place of memory, a stride that kernels must respect."""
     return torch.stack((tensor, tensor), -1)[..., 0]
 
 
 def _free(sample: Tensor, name: str) -> bool:
-    """Whether integers may leave the sample's range, for all that they look like."""
+    """Whether integers may leave the sample's range, by their name and values."""
     if sample.is_floating_point() or sample.is_complex() or sample.dtype == torch.bool:
         return False
     few = len(known := sample.unique()) <= 2 < sample.numel()
@@ -84,7 +84,7 @@ def _integers(kind: str, sample: Tensor, rows: int | None, generator: torch.Gene
         return _in_turn(fitting, sample.shape, generator).to(sample.dtype)
     least, most = max(ends.min // 2, -_WIDE[kind]), min(ends.max // 2, _WIDE[kind])
     found = torch.randint(least, most, sample.shape, generator=generator)
-    return (found | 1).to(sample.dtype)  # odd ones beyond 2**53 are no float64
+    return (found | 1).to(sample.dtype)  # odd ones beyond 2**53 are not exact in float64
 
 
 def _like(kind: str, sample: Tensor, generator: torch.Generator) -> Tensor:
@@ -105,7 +105,7 @@ def _normal(shape: torch.Size, generator: torch.Generator, scale: float = 1.0) -
 
 
 def _cancelling(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Neighbours whose sum is normal, and each a thousand times as large."""
+    """Neighbours whose sum is normal, and which are each a thousand times as large."""
     large = 1e3 * _normal(shape, generator).flatten()
     large[1::2] = -large[: len(large) // 2 * 2 : 2]
     return large.reshape(shape) + _normal(shape, generator)
@@ -117,7 +117,7 @@ def _in_turn(values: Sequence[float], shape: torch.Size, generator: torch.Genera
 
 
 def _edges(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Edges of which neighbours are ties."""
+    """Edges in pairs of equal neighbours."""
     half = torch.Size([-(-shape.numel() // 2)])
     ties = _in_turn(_EDGES, half, generator).repeat_interleave(2)
     return ties[: shape.numel()].reshape(shape)
@@ -132,8 +132,8 @@ def _from(least: float, most: float) -> _Drawn:
 
 
 def _nonfinite(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """Normal, but for an eighth in one piece, a third each NaN, inf and -inf, so that some rows
-    stay finite."""
+    """Normal numbers, except for one contiguous eighth, a third each of NaN, inf and -inf, so that
+    some rows stay finite."""
     found, size = _normal(shape, generator).flatten(), shape.numel()
     count = min(size, max(3, size // 8))
     first = int(torch.randint(size - count + 1, (1,), generator=generator))

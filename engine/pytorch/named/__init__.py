@@ -1,8 +1,8 @@
-"""Models by name: of transformers, torchvision and timm, and a person's own code.
+"""Models by name: from transformers, torchvision and timm, and from a person's own code.
 
-Nothing is downloaded, and no code beside a configuration is run. A configuration from a folder or
-the local cache is a stranger's data: its model is built and counted on the meta device first, which
-allocates nothing.
+Nothing is downloaded, and no code that comes with a configuration is run. A configuration from a
+folder or the local cache is not trusted: its model is first built and counted on the meta device,
+which allocates nothing.
 """
 
 import difflib
@@ -33,8 +33,8 @@ _RANDOM = "The weights are random."
 
 
 def guarded(source: ModelSource) -> AbstractContextManager[None]:
-    """Where a model is built and first run, one whose configuration is a stranger's within limits;
-    refused (kind "usage") where there is no such model, library, or not enough memory."""
+    """Where a model is built and first run, within limits if its configuration is not trusted;
+    refused without such a model or enough memory (kind "usage"), or the library ("engine")."""
     library, _, name = source.model.partition(":")
     if library == CODE:
         return nullcontext()
@@ -58,10 +58,10 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
 def build(
     source: ModelSource, progress: Progress
 ) -> tuple[nn.Module, tuple[str, ...], tuple[torch.Tensor, ...] | None, tuple[str, ...]]:
-    """A model by its name, which takes tensors in order, their names, inputs, if not of a person's
-    own code that gives none, and sentences for people. Weights and inputs are drawn from the
-    source's seed; torch's generator is left as it was. Raises what `guarded` does, also where there
-    are no weights here, and random ones are not asked for."""
+    """A model by its name, which takes tensors in order; their names; inputs, or None if a person's
+    own code gives none; and sentences for people. Weights and inputs are drawn from the source's
+    seed; torch's generator is left as it was. Raises what `guarded` does, and kind "usage" if there
+    are no weights here and random ones were not asked for."""
     library, _, name = source.model.partition(":")
     progress(0.0, f"building {source.model}")
     with torch.random.fork_rng(devices=[]):
@@ -90,9 +90,9 @@ def build(
 
 def listed(pattern: str, counted: bool, progress: Progress) -> tuple[NamedModel, ...]:
     """The models that can be opened by name; last, a row for each library that cannot be imported,
-    unless the pattern names it (kind "engine"). A pattern is a name, `hf:bert`, or as of `fnmatch`,
-    or else what names contain. To count parameters each is built on the meta device; then classes
-    of transformers need a pattern with a capital letter."""
+    or an error (kind "engine") if the pattern names it. A pattern is a name, such as `hf:bert`, a
+    pattern of `fnmatch`, or text that names contain. If `counted`, each model is built on the meta
+    device, and classes of transformers need a pattern with a capital letter."""
     wild = pattern if set(pattern) & set("*?[") else f"*{pattern}*"
     found: list[tuple[str, str, bool]] = []
     broken = []
@@ -122,7 +122,7 @@ def _told(name: str) -> AbstractContextManager[None]:
 
 
 def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
-    on_cpu = partial(torch.linspace, device="cpu")  # for its values are read
+    on_cpu = partial(torch.linspace, device="cpu")  # because its values are read
     with patch.object(torch, "linspace", on_cpu), torch.device("meta"):
         return make()
 
@@ -130,7 +130,7 @@ def on_meta(make: Callable[[], nn.Module]) -> nn.Module:
 def _count(library: str, name: str) -> int | None:
     try:
         return sum(p.numel() for p in on_meta(_maker(library, name)).parameters())
-    except Exception:  # a library's own code; such a model says why when it is opened
+    except Exception:  # from a library's own code; the model says why when it is opened
         return None
 
 

@@ -1,4 +1,4 @@
-"""A model from a person's own code, which is run as theirs."""
+"""A model from a person's own code, which is trusted."""
 
 import importlib
 import importlib.util
@@ -18,12 +18,12 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def build(where: str, batch: int | None, tokens: int | None) -> tuple[nn.Module, Call, bool]:
-    """The module that FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME makes: a module, or a
-    function that returns one, (module, inputs) or (module, args, kwargs), with inputs as a tensor,
-    a tuple, or a dict by name. It is given batch and tokens by these names, where they are not
-    None. Returns the arguments of a call, too, and whether they are the person's; else empty
-    tensors without a default. What cannot be run, or makes something else, is refused (kind
-    "usage")."""
+    """The module of FOLDER/FILE.py:NAME or FOLDER/PACKAGE.MODULE:NAME, a call's arguments, and
+    whether these are the person's. NAME is a module, or a function that returns one, (module,
+    inputs) or (module, args, kwargs), with inputs as a tensor, a tuple, or a dict by name. The
+    function gets batch and tokens by these names if they are not None. Without a person's
+    arguments, those that have no default are empty tensors. Refused (kind "usage") if it cannot be
+    run or makes something else."""
     path, _, name = where.rpartition(":")
     folder, file = str(Path(path).parent), Path(path).name
     if folder not in sys.path:

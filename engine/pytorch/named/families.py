@@ -1,4 +1,4 @@
-"""Models of torchvision and timm, where those are installed."""
+"""Models of torchvision and timm, if those are installed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,8 +20,8 @@ _BATCH, _SIZE = 2, 224
 
 
 def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
-    """(name, library, whether its weights are here) of each model; a library may be here that
-    cannot be imported (kind "engine")."""
+    """(name, library, whether its weights are here) of each model; raises (kind "engine") if the
+    library is installed but cannot be imported."""
     if find_spec(library) is None:
         return
     for name in _names(library):
@@ -29,8 +29,8 @@ def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str,
 
 
 def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
-    """What builds a model with random weights; None where there is no such name. The library may
-    not be here (kind "engine")."""
+    """A function that builds a model with random weights; None if there is no such name. Raises
+    (kind "engine") if the library is not installed."""
     if find_spec(library) is None:
         message = f"{library} is not installed."
         raise EngineError("engine", message, f"{library}:{name}", _hint(library))
@@ -38,8 +38,7 @@ def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
 
 
 def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model with its default weights from the local cache, where they are there (kind
-    "usage")."""
+    """A model with its default weights from the local cache, or refused (kind "usage")."""
     path = _weights(library, name)
     if path is None:
         message = f"This machine has no weights of {name}, and relascope downloads none."
@@ -53,8 +52,8 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
 
 
 def inputs(module: Any, source: ModelSource) -> Call:
-    """Images, or clips, of the size that the model's weights are made for; they have no tokens
-    (kind "usage")."""
+    """Images or clips of the size that the model's weights are made for; refused (kind "usage") if
+    a number of tokens is given."""
     library, _, name = source.model.partition(":")
     if source.tokens is not None:
         raise EngineError("usage", "This model has no token count to set.", source.model)
@@ -69,7 +68,7 @@ def inputs(module: Any, source: ModelSource) -> Call:
 
 
 def _imported(library: str) -> Any:
-    """The part of a library that has its models; one for another torch dies of many causes."""
+    """The part of a library that has its models; one for another torch may raise anything."""
     message, hint = f"{library} is installed, but cannot be imported: ", _hint(library)
     with reporting(lambda e: EngineError("engine", f"{message}{plainly(e)}.", library, hint)):
         return import_module("torchvision.models" if library == "torchvision" else library)
@@ -80,7 +79,7 @@ def _hint(library: str) -> str:
 
 
 def _names(library: str) -> list[str]:
-    """Those whose forward() takes one tensor."""
+    """The models whose forward() takes one tensor."""
     if library == "timm":
         return list(_imported("timm").list_models())
     models = _imported("torchvision")

@@ -47,8 +47,8 @@ def _classes() -> dict[str, str]:
 
 
 def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str, bool]]:
-    """(name, class, whether its weights are here) of what can be opened; of classes all, or those
-    that match a pattern with a capital letter."""
+    """(name, class, whether its weights are here) of what can be opened; classes only if asked for,
+    or if the pattern has a capital letter."""
     if not _here():
         return
     yield from _cached_names()
@@ -59,8 +59,8 @@ def names(library: str, pattern: str, classes: bool) -> Iterator[tuple[str, str,
 
 
 def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
-    """What builds a model with random weights; None where there is no such name. Its configuration
-    may be refused (kind "file" or "usage")."""
+    """A function that builds a model with random weights; None if there is no such name. Its
+    configuration may be refused (kind "file" or "usage")."""
     found = _found(name)
     if found is None:
         return None
@@ -69,10 +69,10 @@ def maker(library: str, name: str) -> Callable[[], nn.Module] | None:
 
 
 def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
-    """A model with the weights that lie beside its configuration, where there are any (kind
-    "usage"), and sentences for people."""
+    """A model with the weights beside its configuration, and sentences for people; refused (kind
+    "usage") if there are none."""
     found = _found(name)
-    assert found is not None  # its size was asked for
+    assert found is not None  # `guarded` found it
     settings, kind, class_, folder = found
     if folder is None or not _has_weights(folder):
         message = f"This machine has no weights of {name}, and relascope downloads none."
@@ -214,13 +214,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def folder_of(name: str) -> Path | None:
-    """Where the configuration of a name lies; None where it is that of a type or a class."""
+    """The folder of a name's configuration; None for a type or a class."""
     base = name.partition("?")[0]
     return Path(base) if Path(base).is_absolute() else _cached(base)
 
 
 def _cached(name: str) -> Path | None:
-    """The folder of a model in the local cache; None where it is not there."""
+    """The folder of a model in the local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

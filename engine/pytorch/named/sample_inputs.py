@@ -16,11 +16,11 @@ _MOST = 1 << 28  # elements of one input
 def sample_inputs(
     module: Any, batch: int | None, tokens: int | None, where: str
 ) -> dict[str, torch.Tensor]:
-    """One tensor an input of forward(), by name, drawn from torch's generator: a batch of 1, of
-    images 2, with 14 tokens, or as many as there are positions. Ids are in range and without
-    special meaning, such as padding. Masks close the last quarter of the tokens, but never all.
-    Images, clips and sound have the configuration's sizes. Refused where there are no tokens to
-    choose (kind "usage"), or inputs cannot be made up ("input")."""
+    """One tensor per input of forward(), by name, drawn from torch's generator: a batch of 1, or 2
+    for images, with 14 tokens, or as many as there are positions. Ids are in range and have no
+    special meaning, such as padding. Masks hide the last quarter of the tokens, but never all.
+    Images, clips and sound have the configuration's sizes. Refused if a number of tokens does not
+    apply (kind "usage"), or inputs cannot be made up ("input")."""
     config = module.config
     accepts = set(inspect.signature(module.forward).parameters)
     main = next((n for n in (module.main_input_name, *_MAKERS) if n in accepts), "")
@@ -47,14 +47,14 @@ def sample_inputs(
 def _inputs_of(module: Any, main: str, accepts: Collection[str]) -> list[str]:
     """Names of the inputs that a model needs, of those that it accepts."""
     both = ["input_ids", "pixel_values"]
-    # Where there is such a scale, it compares texts with images.
+    # A model with such a scale compares texts with images.
     wanted = both if hasattr(module, "logit_scale") and {*both} <= {*accepts} else [main]
     decodes = getattr(module.config, "is_encoder_decoder", False)
     return [*wanted, "decoder_input_ids"] if decodes and "decoder_input_ids" in accepts else wanted
 
 
 def _longest(config: Any, decoder: bool) -> int:
-    """As many tokens as a text may have, as far as that is known."""
+    """The most tokens that a text may have, if that is known."""
     text = (config.get_text_config(decoder=True) if decoder else None) or config.get_text_config()
     positions = getattr(text, "max_position_embeddings", None)
     return positions - 2 if isinstance(positions, int) and positions > 3 else _TOKENS
@@ -95,7 +95,7 @@ def _images(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
 
 
 def _sound(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
-    """A wave, or a spectrogram where the model takes that in its place."""
+    """A waveform, or a spectrogram if the model takes that instead."""
     audio = _part(config, "audio_config")
     if bins := _first(audio, "num_mel_bins", 0):
         return _normal(sizes["batch"], _first(audio, "max_length", _FRAMES), bins)

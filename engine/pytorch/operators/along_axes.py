@@ -1,6 +1,6 @@
-"""What operators along axes and over windows are composed of, where no other composes them.
+"""Compositions of operators along axes and over windows that nothing else decomposes.
 
-Each takes what its operator takes.
+Each function takes its operator's arguments.
 """
 
 import math
@@ -50,12 +50,12 @@ def _scan(step: Callable[..., tuple[Tensor, ...]], dim: int, *lanes: Tensor) -> 
 
 
 _MOST_COMPARED = 2**20
-"""Elements of a table of which each place has a row with all those of its axis."""
+"""Elements of the largest table that compares each element with all others along its axis."""
 
 
 def _cumulated(later: Callable[[Tensor, Tensor], Tensor], best: str) -> Callable[..., Any]:
-    """Running extremes, the last of equal ones, and NaN above all; of few elements by comparing
-    each with all before it, as a scan becomes a long expression."""
+    """Running extremes, the last of equal ones, and NaN above all. Few elements are each compared
+    with all before them, because a scan becomes a long expression."""
 
     def step(a: Tensor, i: Tensor, b: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         takes = later(b, a)
@@ -146,7 +146,7 @@ def _searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """By halves, as PyTorch does: its places are those even where nothing is in order."""
+    """By bisection, as PyTorch does, which gives its places even where nothing is in order."""
     if not isinstance(values, Tensor):
         values = torch.full([], values, dtype=ordered.dtype)
     if sorter is not None:
@@ -170,8 +170,8 @@ def _searchsorted(
 
 
 def _windows(size: list[int], sides: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """For each place of a result what its window reads of a flat image, and which of it exists;
-    `sides` are (places, window) positions for each axis."""
+    """For each place of a result, the indices that its window reads in a flat image, and which of
+    them exist; `sides` are (places, window) positions for each axis."""
     rank = len(size)
     flat, valid = np.zeros([1] * 2 * rank, np.int64), np.ones([1] * 2 * rank, bool)
     for axis, (extent, at) in enumerate(zip(size, sides, strict=True)):
@@ -187,7 +187,7 @@ def _windows(size: list[int], sides: list[np.ndarray]) -> tuple[np.ndarray, np.n
 
 
 def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """The largest of each window and where it stands; of NaN the last."""
+    """The largest of each window and its index; the last NaN if there is one."""
     flat, valid = _windows(size, sides)
     lead = list(x.shape[: x.dim() - len(size)])
     taken = x.reshape([*lead, -1]).index_select(-1, traced_constant(flat.reshape(-1)))
@@ -238,7 +238,7 @@ def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
 
 
 def padded(x: Tensor, around: list[int], *_: Any) -> Tensor:
-    """In a circle, of what stands there: PyTorch writes that side by side in place."""
+    """Circular padding by indexing; PyTorch writes one side after the other in place."""
     for back, sides in enumerate(zip(around[::2], around[1::2], strict=True), 1):
         if any(sides):
             before, after = sides
@@ -255,7 +255,7 @@ def _max_unpool(x: Tensor, index: Tensor, size: list[int], *options: Any) -> Ten
     return blank.scatter(1, *flat).reshape([*lead, *size])
 
 
-# Functions of single numbers.
+# Elementwise functions.
 
 
 def _round(x: Tensor, *, decimals: int) -> Tensor:
@@ -271,7 +271,7 @@ def _round(x: Tensor, *, decimals: int) -> Tensor:
 
 
 def _block_diag(tensors: list[Tensor]) -> Tensor:
-    """By zeros around each: PyTorch joins it to such, of which some have no elements."""
+    """Pads each block with zeros; PyTorch joins it with zeros, some of them without elements."""
     blocks = [torch.atleast_2d(t) for t in tensors]
     wide, left, rows = sum(b.shape[1] for b in blocks), 0, []
     for block in blocks:
@@ -299,7 +299,7 @@ def _instance_norm(x: Tensor, *given: Any) -> Tensor:
 
 
 def cosine_similarity(x: Tensor, y: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """Whose gradient takes a norm that is bounded for one that is not."""
+    """A norm below `eps` counts as `eps`, but keeps its own gradient."""
     dtype = torch.result_type(x, y)
     x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
     pairs = ((t, torch.linalg.vector_norm(t, 2, dim, keepdim=True)) for t in (x, y))
@@ -377,7 +377,7 @@ def _embedding_bag(
 
 
 def _im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    """PyTorch's, of any memory: its own takes a view of what it padded."""
+    """For any memory order; PyTorch's own decomposition takes a view of what it padded."""
     lead, size = x.shape[:-2], []
     for axis, (k, d, p, s) in enumerate(zip(kernel, dilation, padding, stride, strict=True), -2):
         x = torch.constant_pad_nd(x, [*[0] * (-2 * axis - 2), p, p])

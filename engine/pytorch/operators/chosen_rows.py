@@ -1,6 +1,6 @@
-"""Rows that a mask chooses, as many of each part of a tensor: `x[mask].view(parts, -1, n)[:, -1]`.
+"""Rows that a mask selects, equally many per part of a tensor: `x[mask].view(parts, -1, n)[:, -1]`.
 
-How many there are depends on values, but what is read of them in the end has a shape that does not.
+Their number depends on values, but the shape of what is read of them in the end does not.
 """
 
 import math
@@ -17,8 +17,8 @@ from relascope.engine.pytorch.flat_trace import TraceOrigin
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """What a mask, whose axes are the tensor's first, chooses of it, before its shape is known.
-    `parts` is the length of a first axis, if each of so many parts has as many rows; else 0."""
+    """The rows of a tensor that a mask over its first axes selects, before their number is known.
+    `parts` is the length of a first axis that splits the rows evenly, else 0."""
 
     tensor: Any
     mask: Any
@@ -26,8 +26,8 @@ class ChosenRows:
     parts: int = 0
 
     def then(self, name: str, given: list[Any]) -> "ChosenRows | Callable[..., Tensor] | None":
-        """What an operator, such as "view.default", makes of them with further arguments: the same,
-        a function of tensor and mask, or neither."""
+        """What an operator, such as "view.default", makes of them with further arguments: chosen
+        rows, a function of tensor and mask, or None."""
         axes = self.mask.meta["val"].dim()
         row = [*self.tensor.meta["val"].shape[axes:]]
         if name in ("view.default", "reshape.default") and not self.parts:
@@ -43,7 +43,7 @@ class ChosenRows:
 
 
 def chosen_rows(name: str, given: list[Any], origin: TraceOrigin) -> ChosenRows | None:
-    """The rows that an index by a mask takes; None of another operator."""
+    """The rows that an index by a mask takes; None for another operator."""
     if name != "index.Tensor" or len(given[1]) != 1:
         return None
     mask = given[1][0]
@@ -53,7 +53,7 @@ def chosen_rows(name: str, given: list[Any], origin: TraceOrigin) -> ChosenRows 
 
 
 def _of_each(parts: int, place: int, x: Tensor, mask: Tensor) -> Tensor:
-    """Of each part's rows the one at a place, counted from the end where it is negative."""
+    """The row at a place in each part, counted from the end if negative."""
     flat = mask.flatten()
     count = torch.div(flat.sum(), parts, rounding_mode="floor")
     wanted = torch.arange(parts) * count + (place + 1 if place >= 0 else count + place + 1)

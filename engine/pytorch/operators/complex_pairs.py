@@ -1,7 +1,7 @@
-"""Complex tensors as pairs of real ones, real and imaginary part, and Fourier transforms as sums.
+"""Complex tensors as pairs of real and imaginary part, and Fourier transforms as products.
 
-PyTorch takes what is composed apart, down to the operators that have a rule here. A transform along
-an axis is a product with a constant matrix of cosines and sines.
+PyTorch decomposes operators down to those that have a rule here. A transform along an axis is a
+product with a constant matrix of cosines and sines.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from torch.utils._pytree import register_pytree_node, tree_any, tree_map
 from relascope.engine.pytorch.operators.along_axes import traced_constant
 
 LONGEST = 2048
-"""Elements of an axis that is transformed: the matrix has as many rows and columns."""
+"""The most elements of a transformed axis: the matrix has as many rows and columns."""
 
 _MAKERS = ("_fft_r2c", "_fft_c2c", "_fft_c2r", "view_as_complex", "complex", "polar")
 _APART = (
@@ -26,13 +26,13 @@ _APART = (
     "roll select select_scatter slice slice_scatter split split_with_sizes squeeze sum t "
     "transpose unbind unsqueeze zeros zeros_like"
 )
-"""Linear operators of real factors: each part is computed by itself."""
+"""Linear operators with real factors, which are applied to each part."""
 _PRODUCTS = ("mul", "mm", "bmm", "dot", "mv")
 
 
 class ComplexPair(list[Any]):
-    """The real and imaginary part, nodes or tensors, of a complex tensor; meta["val"] is that,
-    without memory."""
+    """The real and imaginary part of a complex tensor, as nodes or tensors; meta["val"] is the
+    complex tensor without memory."""
 
     meta: dict[str, Any]
 
@@ -41,7 +41,7 @@ register_pytree_node(ComplexPair, lambda pair: ([*pair], None), lambda both, _: 
 
 
 class _Complex(Tensor):
-    """What PyTorch sees of a pair."""
+    """A pair as PyTorch sees it: a complex tensor."""
 
     re: Tensor
     im: Tensor
@@ -59,7 +59,7 @@ class _Complex(Tensor):
 
 
 class _Pairs(TorchDispatchMode):
-    """While it is entered, operators on complex tensors are those on their parts."""
+    """Inside it, operators on complex tensors compute with their parts."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -126,7 +126,7 @@ def _cast(x: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
 
 
 def _reshaped(z: Any, size: list[int], strides: Any = None) -> _Complex:
-    """A view, too: parts lie in memory in ways of their own."""
+    """Also for a view, because the parts have memory orders of their own."""
     return _Complex(z.re.reshape(size), z.im.reshape(size))
 
 
@@ -177,14 +177,14 @@ def _filled(z: Any, mask: Tensor, value: Any) -> _Complex:
 
 
 def _abs(z: Any) -> Tensor:
-    """Whose gradient at zero is zero."""
+    """The magnitude, whose gradient at zero is zero."""
     size = z.re * z.re + z.im * z.im
     zero = size == 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, size).sqrt())
 
 
 def _matrices(n: int, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of 2π j k / n, (n, rows), exactly zero where they are."""
+    """Cosines and sines of 2π j k / n, of shape (n, rows), exactly zero where they should be."""
     phase = np.outer(np.arange(n), np.arange(rows)) % n
     table = np.exp(2j * np.pi * np.arange(n) / n)
     table.real[np.abs(table.real) < 1e-15], table.imag[np.abs(table.imag) < 1e-15] = 0, 0

@@ -1,8 +1,8 @@
-"""What operators that TVM's frontends do not know are composed of, in PyTorch.
+"""Compositions, in PyTorch, of operators that TVM's frontends do not know.
 
-PyTorch's core ATen decompositions, more of its own, and ours below, which keep PyTorch's values,
-NaN and infinity as well, and whose gradients are PyTorch's. A view is composed as a copy: what
-writes through it is refused elsewhere.
+PyTorch's core ATen decompositions, others of PyTorch's, and ours below, which keep PyTorch's
+values, including NaN and infinity, and its gradients. A view is composed as a copy: a write through
+it is refused elsewhere.
 """
 
 import math
@@ -25,7 +25,7 @@ _MORE = (
     "narrow_copy native_batch_norm native_group_norm native_layer_norm "
     "permute_copy slice_scatter unbind_copy view_copy"
 )
-"""What PyTorch composes of core operators, though it does not count among its core ones."""
+"""What PyTorch decomposes into core operators, though not among its core decompositions."""
 
 
 Axes = list[int] | None
@@ -42,7 +42,7 @@ def name_of(op: Any) -> str:
 
 def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any]]:
     """PyTorch functions by the ATen operators that they compose. What the frontend knows stays
-    whole, but, `apart`, for the operator itself, and the max pools that one is made of."""
+    whole, except, if `apart`, the operator itself and the max pools that it is made of."""
     pools = name_of(op).startswith("max_pool")
     table = {
         o: made
@@ -68,7 +68,7 @@ def compositions() -> dict[Any, Callable[..., Any]]:
 
 
 def stays(op: Any, args: list[Any]) -> bool:
-    """Whether an operator stays whole though a frontend does not know it: it does of integers."""
+    """Whether an operator stays whole though a frontend does not know it: division of integers."""
     made = compositions().get(op)
     return made in (_divide, _floor_divide, _remainder) and not _in_floats(*args[:2])
 
@@ -82,7 +82,7 @@ def _floating(x: Tensor) -> Tensor:
 
 
 def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """In the floating dtype that PyTorch computes both in."""
+    """Both in the floating-point dtype that PyTorch computes in."""
     dtype = torch.result_type(x, y)
     dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
     return x.to(dtype), y.to(dtype)
@@ -92,7 +92,7 @@ def _both(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _signbit(x: Tensor) -> Tensor:
-    x = x.detach()  # nothing times an infinite slope is NaN
+    x = x.detach()  # zero times an infinite slope is NaN
     return (x < 0) | ((x == 0) & (1 / x < 0)) if x.is_floating_point() else x < 0
 
 
@@ -189,13 +189,13 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
 
 
 def _no_slope(x: Tensor, where: Tensor) -> Tensor:
-    """Zeros, whose gradient is NaN where a finite x is said to have none."""
+    """Zeros, whose gradient is NaN at finite elements of x that `where` selects."""
     return (torch.where(where & x.isfinite(), x, 1.0) / math.inf).sqrt()
 
 
 @cache
 def _erfc_fit() -> list[float]:
-    """Of (x + 3) exp(x²) erfc(x), a polynomial in (x - 3) / (x + 3), highest power first; relative
+    """A polynomial in (x - 3) / (x + 3) for (x + 3) exp(x²) erfc(x), highest power first; relative
     error below 5e-15 for x >= 0."""
 
     def scaled(place: Any) -> Any:
@@ -210,7 +210,7 @@ def _erfc(x: Tensor) -> Tensor:
     """A Chebyshev fit: 1 - erf(x) loses all digits of large x."""
     x = _floating(x)
     size = torch.where(x < 0, -x, x)
-    size = torch.where(size > 28, 28.0, size)  # from where on it is 0 in float64, too
+    size = torch.where(size > 28, 28.0, size)  # beyond that it is 0 even in float64
     place = (size - 3) / (size + 3)
     power = torch.zeros_like(size)
     for factor in _erfc_fit():
@@ -232,7 +232,7 @@ _LANCZOS = (
 
 
 def _lgamma(x: Tensor) -> Tensor:
-    """Lanczos's sum from 0.5 on, and below that the reflection of it."""
+    """Lanczos's sum from 0.5 on, and its reflection below that."""
     if not x.is_floating_point():
         return torch.where((x == 1) | (x == 2), 0.0, _lgamma(_floating(x)))
     mirrored = x < 0.5
@@ -255,8 +255,8 @@ def _floating_pair(x: Tensor, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def _divide(x: Tensor, y: Any, *, rounding_mode: str | None) -> Tensor:
-    """Rounded, a quotient has no gradient. Rounded down, it comes of the exact remainder, as
-    PyTorch's: the quotient itself may round up to a whole number."""
+    """A rounded quotient has no gradient. One rounded down comes from the exact remainder, as in
+    PyTorch, because the quotient itself may round up to a whole number."""
     if rounding_mode is None:
         return x / y
     if not _in_floats(x, y):
@@ -289,7 +289,7 @@ def _remainder(x: Tensor, y: Any) -> Tensor:
 
 
 def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """Whose power does not overflow: it has a gradient where it is not taken."""
+    """Its exponential does not overflow: it has a gradient even where it is not selected."""
     scaled = x * beta if beta != 1 else x
     far = scaled > threshold
     curve = torch.where(far, 0.0, scaled).exp().log1p()
@@ -317,7 +317,7 @@ def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0) -> T
 
 
 def _hinge(z: Tensor) -> Tensor:
-    return torch.where(z > 0, z, 0.0)  # of NaN, PyTorch's losses make nothing
+    return torch.where(z > 0, z, 0.0)  # PyTorch's losses turn NaN into 0
 
 
 def _multi_margin(
@@ -332,7 +332,7 @@ def _multi_margin(
     x, target = torch.atleast_2d(x), torch.atleast_1d(target).unsqueeze(1)
     z = _hinge(margin - x.gather(1, target) + x)
     z = z if p == 1 else z * z
-    if weight is not None:  # an infinite weight makes no NaN of 0
+    if weight is not None:  # 0 times an infinite weight stays 0
         z = z * torch.where(z > 0, torch.atleast_1d(weight)[target], 0.0)
     z = torch.where(torch.arange(x.shape[1]) != target, z, 0.0).sum(1) / x.shape[1]
     return _reduced(z[0] if single and not reduction else z, reduction)
@@ -356,7 +356,7 @@ def _multilabel_margin(x: Tensor, target: Tensor, reduction: int) -> tuple[Tenso
 def _nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """What is not taken of x is not weighed: an infinite weight would make NaN of its gradient."""
+    """Only what is taken of x is weighted: an infinite weight would make other gradients NaN."""
     classes = min(x.dim() - 1, 1)
     seen = target != ignore_index
     label = torch.where(seen, target, 0)
@@ -387,7 +387,7 @@ def _layer_norm(
 
 
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:
-    """Whose slope, where it is not finite, makes no NaN of gradients above 0."""
+    """A slope that is not finite does not make gradients above 0 NaN."""
     above = x > 0
     return torch.where(above, x, torch.where(above, 0.0, x) * torch.where(above, 1.0, slope))
 
@@ -398,8 +398,8 @@ def _prelu(x: Tensor, slope: Tensor) -> Tensor:
 def _solve_triangular(
     a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    """By the inverse, from the diagonal's in blocks of twice the size each time: that of
-    [[A, 0], [C, B]] has -B^-1 C A^-1 below.
+    """By the inverse, built from the diagonal's in blocks of twice the size each time: that of [[A,
+    0], [C, B]] has -B^-1 C A^-1 below.
     """
     if not left:
         options = {"upper": not upper, "unitriangular": unitriangular}
@@ -425,7 +425,7 @@ def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 
 
 def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
-    if p == 0:  # which takes NaN for a difference, where a norm counts it as one
+    if p == 0:  # NaN stays NaN, where a norm would count it as 1
         return apart.abs().ceil().clamp(max=1).sum(-1)
     if p == 1:  # whose gradient is NaN where a difference is
         slope = torch.where(apart < 0, -1.0, torch.where(apart > 0, 1.0, apart)).detach()
@@ -436,7 +436,7 @@ def _cdist(x: Tensor, y: Tensor, p: float, mode: int | None) -> Tensor:
 def _vector_norm(
     x: Tensor, p: float = 2, dim: Axes = None, keepdim: bool = False, *, dtype: Dtype = None
 ) -> Tensor:
-    """Whose gradient is 0 where the norm is 0, and where an infinite order's is NaN."""
+    """Its gradient is 0 where the norm is 0, and where the norm of infinite order is NaN."""
     x = x if dtype is None else x.to(dtype)
     axes = dim or list(range(x.dim()))
     if p == 0:
@@ -455,14 +455,14 @@ def _vector_norm(
 
 
 def _clamp(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-    """Without a gradient where it is NaN."""
+    """Without a gradient where the result is NaN."""
     made = x if low is None else torch.where((x >= low) | x.isnan(), x, low)
     made = made if high is None else torch.where((made <= high) | made.isnan(), made, high)
     return torch.where(made.isnan(), made.detach(), made) if made.is_floating_point() else made
 
 
 def _sinc(x: Tensor) -> Tensor:
-    """By its series near 0, where the gradient of the quotient loses its digits."""
+    """By its series near 0, where the gradient of the quotient loses digits."""
     x = _floating(x) * math.pi
     close = x.abs() < 0.5
     square, series = torch.where(close, x * x, 0.0), torch.ones_like(x)
@@ -472,14 +472,14 @@ def _sinc(x: Tensor) -> Tensor:
 
 
 def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    """With the sum taken off first, as PyTorch's kernels do: infinity stays."""
+    """Subtracts the sum first, as PyTorch's kernels do, so that infinity stays."""
     return ((grad - (grad * output).sum(dim, True)) * output).to(dtype)
 
 
 def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Tensor]:
-    """xlogy, or xlog1py, with the gradients that PyTorch gives at the edge, where the logarithm is
-    minus infinity, beyond it, and of NaN. The value has the second argument's gradient; the first's
-    is the slope of a difference that is zero. An infinite or NaN slope is made of quotients, which
+    """xlogy or xlog1py, with PyTorch's gradients at the edge, where the logarithm is minus
+    infinity, beyond it, and for NaN. The value has the second argument's gradient; the first's is
+    the slope of a difference that is zero. An infinite or NaN slope is made of quotients, which
     leave a zero gradient zero."""
 
     def run(x: Any, y: Any) -> Tensor:
@@ -502,7 +502,7 @@ def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Ten
 
 
 def _safe_softmax(x: Tensor, dim: int, dtype: Dtype = None) -> Tensor:
-    """Without NaN in rows of nothing but minus infinity, nor in their gradients."""
+    """Without NaN in rows of only minus infinity, or in their gradients."""
     hidden = (x == -math.inf).all(dim, keepdim=True)
     return torch.where(hidden, 0.0, torch.softmax(torch.where(hidden, 0.0, x), dim, dtype=dtype))
 
@@ -540,8 +540,8 @@ def _diagonal_scatter(
 def _in_memory(
     x: Tensor, size: list[int], stride: list[int], offset: int | None
 ) -> tuple[list[int], Tensor] | None:
-    """A tensor's axes in the order of its memory, and where a view of it has its elements there;
-    None where the tensor is a part of other memory, or has gaps."""
+    """A tensor's axes in the order of its memory, and the places there of a view's elements; None
+    if the tensor is a part of other memory, or has gaps."""
     axes = sorted(range(x.dim()), key=x.stride, reverse=True)
     if not x.permute(axes).is_contiguous() or x.storage_offset():
         return None
@@ -603,10 +603,10 @@ def _grouped_product(
     bias: Tensor | None = None,
     out_dtype: Dtype = None,
 ) -> Tensor:
-    """Rows of x by the matrix of their group; `offs` are the groups' ends.
+    """Multiplies rows of x by the matrix of their group; `offs` are the groups' ends.
 
-    All groups' products are taken of all rows, as row groups are unknown before. Rows behind the
-    last end are zero; PyTorch leaves them uninitialised.
+    Each group's product is computed for all rows, because the groups are not known before. Rows
+    after the last end are zero; PyTorch leaves them uninitialized.
     """
     if bias is not None or out_dtype not in (None, x.dtype):
         raise NotImplementedError("it has a bias or another output dtype")

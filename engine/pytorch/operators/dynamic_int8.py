@@ -1,8 +1,8 @@
-"""What PyTorch computes with weights that are quantized dynamically to int8, in plain operators.
+"""PyTorch's operators with dynamically quantized int8 weights, in plain operators.
 
-The input is quantized as a whole, by its least and largest value, to 7 or 8 bits; the products of
-whole numbers are exact. PyTorch's CPU kernels (fbgemm) round once where a factor is multiplied and
-a term added, so float64 stands between the two here: equal inputs give equal bits.
+The input is quantized as a whole, by its smallest and largest value, to 7 or 8 bits; the products
+of whole numbers are exact. PyTorch's CPU kernels (fbgemm) round once per multiplication and
+addition together, so these run in float64 here: equal inputs give equal bits.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ _LEAST_SCALE = torch.tensor(6.1e-5).item()
 _EXACT = 2**24
 """Whole numbers below this are exact in float32."""
 Product = Callable[..., Tensor]
-"""Of an input, weights, their scales and a bias."""
+"""A function of an input, weights, their scales and a bias."""
 
 
 def written_out(schema: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]] | None:
-    """What an operator of `DYNAMIC_INT8` computes, and what that takes; None of another operator.
-    Packed parameters among the arguments are objects of PyTorch's."""
+    """A function that computes an operator of `DYNAMIC_INT8`, and its arguments; None for another
+    operator. Packed parameters among `args` are objects of PyTorch's."""
     if schema.name not in DYNAMIC_INT8:
         return None
     if "linear" in schema.name:
@@ -44,7 +44,7 @@ def written_out(schema: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], l
 
 
 def _product_of(packed: Any, reduced: bool) -> tuple[Product, list[Tensor | None]]:
-    """The product with packed weights, and what it takes after its input."""
+    """The product with packed weights, and its arguments after the input."""
     weight, bias = torch.ops.quantized.linear_unpack(packed)
     if weight.qscheme() == torch.per_tensor_affine:
         scales, zeros = torch.tensor([weight.q_scale()]), torch.tensor([weight.q_zero_point()])
@@ -76,7 +76,7 @@ def _product(
 
 @dataclass(frozen=True)
 class _Int8Weight:
-    """Stands for a weight of `linear` in PyTorch's own form of a recurrent network."""
+    """Stands for a weight of `linear` in PyTorch's own decomposition of a recurrent network."""
 
     form: Product
     weight: Tensor

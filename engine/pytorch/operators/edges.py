@@ -1,4 +1,4 @@
-"""Gradients that are refused: at some values they would be others than PyTorch's, or too long."""
+"""Gradients that are refused: unlike PyTorch's at some values, or too long to build."""
 
 import math
 from collections.abc import Callable
@@ -31,12 +31,12 @@ def _of_one_element(node: Any) -> bool:
 
 
 _IN_ONE_IR = dict.fromkeys(("layer_norm", "native_layer_norm"), _of_one_element)
-"""Of operators that are such in one IR alone, which nodes are meant, where not all are."""
+"""For operators that are refused in one IR alone: which nodes are meant, if not all."""
 
 _UNLIKE_PYTORCHS = "would differ from PyTorch's at some values"
 
 _LONG = ("logcumsumexp",)
-"""Of those, which are right and take minutes to build."""
+"""Those whose gradients are right, but take minutes to build."""
 
 _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(_ANY.split(), lambda node: True),
@@ -47,13 +47,13 @@ _UNLIKE: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("index_reduce", "scatter_reduce"), _extreme),
     **dict.fromkeys(("linalg_norm", "linalg_vector_norm", "norm"), _root),
 }
-"""Operators that are composed here and whose gradients differ at zeros, at bounds, or of NaN; and
-which of a trace's nodes of them are meant."""
+"""Operators that are composed here and whose gradients differ at zeros, at bounds, or for NaN; and
+which of their nodes in a trace are meant."""
 
 
 def refused_gradient(model: Model, *others: str) -> EngineError | None:
-    """The error (kind "operator", with the module) where a gradient is taken through an operator
-    whose own is not PyTorch's; None where all are right. `others` are such in one IR alone."""
+    """The error (kind "operator", with the module) if a gradient is taken through an operator whose
+    gradient is not PyTorch's; None if all are right. `others` are such in one IR alone."""
     flat, given = model.flat, model.flat.arguments.items()
     reached = {v.debugName() for n, v in given if n not in model.buffers and _floating(v)}
     for node in flat.graph.nodes():
@@ -71,6 +71,6 @@ def refused_gradient(model: Model, *others: str) -> EngineError | None:
 
 
 def _floating(value: Any) -> bool:
-    """Whether it may hold floating numbers; of what is no tensor, nothing is known."""
+    """Whether a value may hold floating-point numbers, as anything but a tensor may."""
     dtype = value.type().dtype() if value.type().kind() == "TensorType" else None
     return dtype is None or bool(dtype.is_floating_point)

@@ -1,7 +1,6 @@
-"""Operators that are written with others for the arguments that they have, known or not.
+"""Operators that are written with others for certain arguments, even if an importer knows them.
 
-Each engine's importer would take them for something else in these forms, or has no gradient of
-them.
+With these arguments, importers would take them for something else, or have no gradient.
 """
 
 import math
@@ -21,7 +20,7 @@ from relascope.engine.pytorch.operators.recurrent import recurrent
 
 _aten = torch.ops.aten
 Form = Callable[..., Any]
-"""A function of PyTorch that takes what its operator takes."""
+"""A PyTorch function that takes its operator's arguments."""
 Given = Mapping[str, Any]
 """An operator's arguments, by name; tensors may be without memory."""
 
@@ -51,8 +50,8 @@ def in_form(op: Any) -> Form:
 
 
 def form_of(name: str, given: Given, training: bool) -> Form | None:
-    """What an operator, such as "add.Tensor", is written as with these arguments; None where it
-    stays. In `training` a gradient may be taken."""
+    """What an operator, such as "add.Tensor", is written as with these arguments; None if it stays.
+    In `training`, a gradient may be taken."""
     base, _, overload = name.partition(".")
     op = getattr(getattr(_aten, base, None), overload, None)
     if name in draws.COMPOSED:
@@ -87,7 +86,7 @@ def _lacks_axes(name: str, given: Given) -> bool:
 
 
 def _with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
-    """An operator's results, for tensors of no axes given as ones of a single element."""
+    """An operator's results, with tensors of no axes passed as tensors of one element."""
 
     def raised(value: Any) -> Any:
         return value.reshape(1) if isinstance(value, Tensor) and not value.dim() else value
@@ -97,13 +96,13 @@ def _with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
 
 
 def _is_dilated(given: Given) -> bool:
-    """Whether windows take elements apart: no engine has that gradient of maxima."""
+    """Whether windows are dilated: no engine has the gradient of such maxima."""
     dilation = given.get("dilation", 1)
     return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
 
 
 def _in_layers(given: Given) -> Form | None:
-    """A 3D convolution as the sum of 2D ones, of what each layer of its kernel is laid over."""
+    """A 3D convolution as the sum of 2D ones, one for each layer of its kernel."""
     if given["input"].dim() != 5 or given.get("transposed") or isinstance(given["padding"], str):
         return None
     ways = [
@@ -131,9 +130,9 @@ def _in_layers(given: Given) -> Form | None:
 
 
 def _is_resampled(base: str, given: Given) -> bool:
-    """Whether pixels are resized by a factor that is no ratio of sizes; engines step by those.
+    """Whether an image is resized by a factor other than the ratio of sizes, which engines use.
 
-    Relay's bicubic operator has float32 alone.
+    Relay's bicubic operator supports only float32.
     """
     image = given["input" if "input" in given else "self"]
     if "bicubic" in base and image.dtype == torch.float64:
@@ -146,7 +145,7 @@ def _is_resampled(base: str, given: Given) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """A number, or what a constant of no dimensions is; None of anything else."""
+    """A number, or the value of a constant of no dimensions; None for anything else."""
     if type(value) is Tensor and not value.dim() and value.device.type == "cpu":
         return value.item()
     return value if isinstance(value, int | float) else None
@@ -157,7 +156,7 @@ def _floats(value: Any) -> bool:
 
 
 def _scaled(sign: int) -> Callable[[Given], Form | None]:
-    """A sum or difference of a multiple, which TVM leaves out."""
+    """A sum or difference with `alpha`, which TVM ignores."""
 
     def form(given: Given) -> Form | None:
         times = sign * given.get("alpha", 1)
@@ -167,7 +166,7 @@ def _scaled(sign: int) -> Callable[[Given], Form | None]:
 
 
 def _product(given: Given) -> Form | None:
-    """With 0: infinity and NaN give NaN, which TVM takes for 0."""
+    """With 0: infinity and NaN give NaN, but 0 in TVM."""
     x, y = given["self"], given["other"]
     zeros = [_number(v) == 0 for v in (x, y)]
     if not any(zeros) or not _floats(y if zeros[0] else x):
@@ -177,7 +176,7 @@ def _product(given: Given) -> Form | None:
 
 
 def _quotient(given: Given) -> Form | None:
-    """By 0, which TVM does not build."""
+    """By 0, which TVM cannot build."""
     x, divisor = given["self"], _number(given["other"])
     if divisor != 0 or not isinstance(x, Tensor) or given.get("rounding_mode"):
         return None
@@ -187,14 +186,14 @@ def _quotient(given: Given) -> Form | None:
 
 
 def _power(given: Given) -> Form | None:
-    """Roots: a power of minus infinity or of -0 is another."""
+    """Roots, as in PyTorch: a power of minus infinity or of -0 differs."""
     roots: dict[float, Form] = {0: torch.ones_like, 0.5: torch.sqrt, -0.5: torch.rsqrt}
     root = roots.get(_number(given["exponent"])) if _floats(given["self"]) else None
     return None if root is None else lambda x, _: root(x)
 
 
 def _linear(given: Given) -> Form | None:
-    """Of vectors."""
+    """With a vector."""
     if given["input"].dim() > 1 and given["weight"].dim() > 1:
         return None
 
@@ -208,7 +207,7 @@ def _linear(given: Given) -> Form | None:
 def _scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Where elements that were there do not count, what counts for nothing is put over them."""
+    """Without `include_self`, elements are first overwritten by what changes no result."""
     if x.dtype == torch.bool:
         whole = x.int(), dim, index, source.int(), reduce
         return _scatter_reduce(*whole, include_self=include_self).bool()
@@ -229,7 +228,7 @@ def _scatter_reduce(
 
 
 def _index(given: Given) -> Form | None:
-    """At several axes' indices at once; by a mask, where values decide the shape."""
+    """Along several axes at once; or by a mask, where the shape depends on values."""
     places = [p for p in given["indices"] if p is not None]
     if any(p.dtype == torch.bool for p in places):
         return _aten.index.Tensor
@@ -237,7 +236,7 @@ def _index(given: Given) -> Form | None:
 
 
 def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:
-    """Of the indexed axes, which come first, as one."""
+    """Indexes the indexed axes, which are moved to the front, as one."""
     places = {axis: index for axis, index in enumerate(indices) if index is not None}
     axes, rest = [*places], [i for i in range(x.dim()) if i not in places]
     flat = torch.zeros([], dtype=torch.int64)
@@ -248,7 +247,7 @@ def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:
     front = x if axes == [*range(len(axes))] else x.permute(*axes, *rest)
     rows = front.reshape(-1, *kept).index_select(0, flat.flatten())
     made, rank = rows.reshape(*flat.shape, *kept), flat.dim()
-    if axes[0] and axes[-1] - axes[0] + 1 == len(axes):  # side by side, they stay in place
+    if axes[0] and axes[-1] - axes[0] + 1 == len(axes):  # adjacent ones stay in place
         return made.movedim([*range(rank)], [*range(axes[0], axes[0] + rank)])
     return made
 
@@ -273,7 +272,7 @@ def _index_put(
     size, inner = x.shape[: len(indices)], math.prod(x.shape[len(indices) :])
     rows = _aten.index.Tensor(torch.arange(math.prod(size)).view(size), indices)
     places = rows.unsqueeze(-1) * inner + torch.arange(inner)
-    # What is traced has another order in memory than what runs, which no view would flatten.
+    # Traced tensors have another memory order than those that run, which no view could flatten.
     places = places.clone(memory_format=torch.contiguous_format)
     values = values.expand(*rows.shape, *x.shape[len(indices) :])
     flat = x.flatten().index_put([places.flatten()], values.flatten(), accumulate)
@@ -281,7 +280,7 @@ def _index_put(
 
 
 def _put(given: Given) -> Form | None:
-    """Beside one index of whole numbers into one axis."""
+    """Everything but one integer index into one axis."""
     x, indices = given["self"], given["indices"]
     single = x.dim() == 1 and len(indices) == 1 and indices[0].dtype != torch.bool
     plain = single and indices[0].shape == given["values"].shape
@@ -289,7 +288,7 @@ def _put(given: Given) -> Form | None:
 
 
 def _cast_first(op: Any, given: Given) -> Form | None:
-    """In a dtype that is given, integers in int64, and over all axes where none is named."""
+    """In the given dtype, integers in int64, and over all axes if none is named."""
     x, axes = given["self"], given.get("dim", ())
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.int64)
     if given["dtype"] is None and not whole and axes not in (None, []):
@@ -309,14 +308,14 @@ def _cast_first(op: Any, given: Given) -> Form | None:
 
 
 def _from_first(op: Any, given: Given) -> Form | None:
-    """Along an axis that is counted from the last."""
+    """Along an axis counted from the last."""
     if given["dim"] >= 0:
         return None
     return lambda x, dim, *more, **how: op(x, dim % x.dim(), *more, **how)
 
 
 def _spread(op: Any, given: Given) -> Form | None:
-    """By another count than all elements, or all but one; over all axes where none is named."""
+    """With a divisor other than all elements, or all but one; over all axes if none is named."""
     x, named = given["self"], given.get("dim")
     axes = list(named or range(x.dim()))
     correction = given.get("correction", int(given.get("unbiased", True)))
@@ -337,7 +336,7 @@ def _spread(op: Any, given: Given) -> Form | None:
 
 
 def _embedding(given: Given, training: bool) -> Form | None:
-    """The padding's row gets no gradient; other options change gradients only, too."""
+    """The padding's row gets no gradient; the other options change only gradients, too."""
     padding = given["padding_idx"]
     if padding < 0 and not given["sparse"] and not given["scale_grad_by_freq"]:
         return None
@@ -352,7 +351,7 @@ def _embedding(given: Given, training: bool) -> Form | None:
 
 
 def _arange(given: Given) -> Form | None:
-    """Of numbers that are not whole, or falling: as a constant."""
+    """As a constant, if the numbers are not integers or fall."""
     numbers = [given[n] for n in ("start", "end", "step") if n in given]
     rising = given.get("step") is None or given["step"] > 0
     if rising and all(isinstance(n, int) for n in numbers):

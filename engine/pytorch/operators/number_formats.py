@@ -1,8 +1,8 @@
 """Operators in 16 bits, as PyTorch's kernels compute them: in float32, rounded at the end.
 
-TVM adds up in the dtype of what it adds, and a sum of many terms in bfloat16 stands still at 256.
-So an operator in float16 or bfloat16 is written as one in float32 between casts, at which values
-and gradients are rounded where PyTorch rounds them. What moves elements or casts them stays.
+TVM sums in the dtype of the terms, and a long sum in bfloat16 gets stuck at 256. So an operator in
+float16 or bfloat16 is written in float32 between casts, which round values and gradients where
+PyTorch does. Operators that only move or cast elements stay.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ _ROUNDS_NUMBERS = "add sub rsub pow fmod remainder hardshrink eq ne lt le gt ge"
 
 
 def number_in(name: str, value: Any, dtype: torch.dtype) -> Any:
-    """A number as an operator in 16 bits computes with it; of anything else itself."""
+    """A number as an operator in 16 bits computes with it; anything else as it is."""
     if type(value) is not float or name.partition(".")[0] not in _ROUNDS_NUMBERS.split():
         return value
     return torch.tensor(value, dtype=dtype).item()
@@ -62,5 +62,5 @@ def result_dtypes(name: str, first: Any, made: Any) -> list[torch.dtype]:
 
 
 def fills(name: str) -> bool:
-    """Whether an operator makes the same of all tensors of a shape."""
+    """Whether an operator's result depends on tensors' shapes alone."""
     return name.partition(".")[0] in _FILLS.split()

@@ -1,7 +1,7 @@
 """`torch.nn`'s LSTM, GRU and RNN, step by step, in few operators.
 
-The input's product is one for all steps, and takes the biases that can be added there; gates are
-slices of one product, so that their gradients are joined and not added up.
+The input's product is one for all steps, and includes the biases that can be added there; gates are
+slices of one product, so that their gradients are joined and not summed.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ def recurrent(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[Tensor, ...]:
-    """What ATen's `lstm.input`, `gru.input`, `rnn_tanh.input` or `rnn_relu.input` returns, by its
-    name and of its arguments."""
+    """The results of ATen's `lstm.input`, `gru.input`, `rnn_tanh.input` or `rnn_relu.input`, from
+    its name and its arguments."""
     states = [first] if isinstance(first, Tensor) else list(first)
     ways = 2 if bidirectional else 1
     each = len(parameters) // (layers * ways)

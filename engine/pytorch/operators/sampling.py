@@ -1,4 +1,4 @@
-"""Sampling images at places that a grid names, composed of what every frontend knows."""
+"""Sampling images at a grid's places, composed of operators that every frontend knows."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -15,14 +15,14 @@ from relascope.engine.pytorch.operators.along_axes import traced_constant
 
 
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -> Tensor:
-    """An image's elements at places between them, with PyTorch's values and gradients.
+    """An image interpolated at places between its elements, with PyTorch's values and gradients.
 
     Outside is 0, the border, or mirrored. NaN places give what PyTorch's kernels for the CPU give.
 
     `x` is of shape (batch, channels, *size), with two or three axes of size, and `grid` of shape
-    (batch, *places, axes), from -1 to 1, the last axis of x first. `mode` is 0 between the nearest
-    elements along each axis, 1 the nearest, and no other; `padding` 0 zeros, 1 the border, 2
-    mirrored, the latter two for mode 0 in images only. If `aligned`, -1 and 1 are the middles of
+    (batch, *places, axes), from -1 to 1, the last axis of x first. `mode` is 0 (linear along each
+    axis) or 1 (nearest); `padding` is 0 (zeros), 1 (the border) or 2 (mirrored), the latter two
+    only for mode 0 and images; others are NotImplemented. If `aligned`, -1 and 1 are the middles of
     the outermost elements, not their edges."""
     sizes = x.shape[:1:-1]
     if mode > 1 or (padding and (mode == 1 or len(sizes) > 2)):
@@ -53,7 +53,7 @@ def _along(grid: Tensor, size: int, padding: int, aligned: bool) -> Tensor:
         at = at if span else at * 0
     if not padding:
         return at
-    # What is no number is at 0, as PyTorch documents it. At the border itself no gradient flows.
+    # NaN is at 0, as PyTorch documents. At the border itself no gradient flows.
     within = (at > 0) & (at < size - 1)
     beyond = torch.where(at.isnan(), 0.0, at).detach().clamp(0, size - 1)
     free = torch.where(at.isinf() | at.isnan(), 0.0, at) * within.to(at.dtype)  # may be 0 by NaN
@@ -61,7 +61,7 @@ def _along(grid: Tensor, size: int, padding: int, aligned: bool) -> Tensor:
 
 
 def _elements(x: Tensor, places: list[Tensor]) -> Tensor:
-    """Of the image, at whole places of which the last axis' come first; 0 outside."""
+    """The image's elements at whole places, the last axis' first; 0 outside."""
     sizes = x.shape[:1:-1]
     limits = zip(places, sizes, strict=True)
     inside = torch.stack([(p >= 0) & (p <= size - 1) for p, size in limits]).all(0)
@@ -76,7 +76,7 @@ def _elements(x: Tensor, places: list[Tensor]) -> Tensor:
 
 
 Taps = tuple[Any, Any]
-"""Which elements make each of an axis, and their shares: both of shape (elements, taps)."""
+"""The elements that make up each element of an axis, and their shares: both (elements, taps)."""
 
 
 def _places(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Any:
@@ -87,9 +87,7 @@ def _places(extent: int, wanted: int, aligned: bool, factor: float | None, kind:
 
 
 def _linear(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
-    """A mean of two elements, where PyTorch's composition adds a difference: that of infinities is
-    none.
-    """
+    """A mean of two elements; PyTorch's composition adds a difference, NaN for infinities."""
     at = np.maximum(_places(extent, wanted, aligned, factor, kind), kind(0))
     first = np.minimum(at.astype(np.int64), extent - 1)
     second = first if wanted == extent else np.minimum(first + 1, extent - 1)
@@ -106,8 +104,8 @@ def _cubic(extent: int, wanted: int, aligned: bool, factor: float | None, kind: 
 
 
 def _smoothed(op: Any) -> Callable[..., Taps]:
-    """Shares are what the operator makes of a unit matrix. Where others have more taps, the last
-    stands several times, each with a part of its share.
+    """Shares are the operator's result for a unit matrix. Where others have more taps, the last is
+    repeated, with its share divided.
     """
 
     def taps(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
