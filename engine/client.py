@@ -1,7 +1,7 @@
 """An engine as the app uses it: ask, wait, cancel. Imports neither a TVM nor torch.
 
-Requests run one at a time in a process of its own. Each is complete, so a new process gives the
-same answer.
+Requests run one at a time in a process of its own. Each is self-contained, so a new process gives
+the same answer.
 """
 
 import weakref
@@ -48,9 +48,9 @@ class EngineClient:
     ) -> Any:
         """Ask and wait, with `on_progress(fraction, text)` called in this thread.
 
-        Progress that comes faster than it is taken is skipped, except the last. An exception that
+        Progress that arrives faster than it is read is skipped, except the last. An exception that
         ends the wait (an interrupt, or one of `on_progress`) cancels the request. Raises
-        EngineErrors as `Job.result`.
+        EngineErrors as `Job.result` does.
         """
         job = self.submit(method, *args, **kwargs)
         try:
@@ -61,9 +61,9 @@ class EngineClient:
             job.cancel()
 
     def limit(self, limits: Limits) -> None:
-        """Set what each pass and each build may take from now on.
+        """Set the limits of each pass and each build from now on.
 
-        Crossing a limit ends the process; the next one raises at that unit while this client lives.
+        A unit that crosses one ends the process, and raises at once in this client's later ones.
         """
         self._supervisor.limits = limits
 
@@ -76,18 +76,18 @@ class EngineClient:
         return self._supervisor.limits
 
     def rest(self, busy: bool = False) -> bool:
-        """End the process until the next request; whether there was one to end. Unfinished requests
-        keep it, unless it may be `busy`: then they are cancelled."""
+        """End the process until the next request; return False where unfinished requests keep it.
+        With `busy`, those are cancelled."""
         return self._supervisor.rest(busy)
 
     @property
     def idle(self) -> float | None:
-        """Seconds since its last request was done; None while it has one."""
+        """Seconds since its last request finished; None while it has one."""
         return self._supervisor.idle()
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the process has, with what it started; 0 where there is none."""
+        """Bytes of memory of the process and its children; 0 without a process."""
         pid = self.pid
         return 0 if pid is None else usage(pid).memory
 

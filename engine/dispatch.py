@@ -72,23 +72,24 @@ def add_tvm_dispatch(
 ) -> None:
     """Let calls with inputs like these run through TVM, forward and backward.
 
-    The module is traced and imported now, in train mode with its gradient taken, so what TVM cannot
-    do is said here. It is built when it is first called, once for each mode and each set of wanted
-    gradients. Further calls add samples. Raises EngineError: kind "usage" for wrong arguments; kind
-    "engine" if the engine's TVM cannot be loaded, or another TVM is imported already; kind "input"
-    if the module does not run with these inputs; kind "operator" if the IR cannot express what it
-    does; kind "pass" if TVM cannot take its gradient.
+    The module is traced and imported now, in train mode with its gradient taken, so this call
+    raises what TVM cannot do. It is built when first called, once for each mode and each set of
+    wanted gradients. Further calls add samples. Raises EngineError: kind "usage" for wrong
+    arguments; kind "engine" if the engine's TVM cannot be loaded, or another TVM is imported
+    already; kind "input" if the module does not run with these inputs; kind "operator" if the IR
+    cannot express what it does; kind "pass" if TVM cannot take its gradient.
 
     Args:
         module: any module whose parameters and inputs are dense tensors on one device.
-        sample_inputs: a tensor, or a tuple or list of positional arguments of forward(). What nests
-            in them is opened as PyTorch's pytrees are, dataclasses too; numbers, texts and None are
-            constants of the program, and calls with others are none like these.
+        sample_inputs: a tensor, or a tuple or list of positional arguments of forward(). Containers
+            are flattened like PyTorch's pytrees, dataclasses too; numbers, strings and None are
+            constants of the program, and a call with others runs the module's own forward.
         sample_kwargs: arguments of forward() by name, the same way.
-        engine: "relay" or "relax"; one process can have one of them.
+        engine: "relay" or "relax"; a process can have only one of them.
         captures: name of a strategy in `passes.cuts.cut.STRATEGIES`: what the forward saves.
-        budget: most bytes to save, or for `peak` of a step: an int is bytes, a float a fraction of
-            that where all that crosses is kept; None is 0.5, and for `peak` the least.
+        budget: the most bytes to save, or for `peak` those of a step: an int counts bytes, a float
+            is a fraction of the bytes where all that crosses is saved; None is 0.5, and for `peak`
+            the least possible.
         target: TVM's target; None takes the device's own, on the CPU with PyTorch's BLAS.
         verify: before its first use, compare a build with the module's own `forward`, on the
             samples and on other values (see `_other_values`): outputs, gradients, changed buffers,
@@ -96,14 +97,14 @@ def add_tvm_dispatch(
             "engine".
 
     Warns:
-        UserWarning: the module reads a number out of a tensor, which stays as it is with the
-            samples; names the submodule and the line, once.
+        UserWarning: the module reads a number out of a tensor, which stays as the samples give it;
+            names the submodule and the line, once.
     """
     _check_options(engine, captures, budget)
     args = (sample_inputs,) if isinstance(sample_inputs, torch.Tensor) else sample_inputs
     if not isinstance(args, tuple | list):
-        message = f"The samples are a {type(args).__name__}, neither a tensor nor a tuple."
-        hint = "Give a tuple of positional arguments, and others as sample_kwargs."
+        message = f"The samples are a {type(args).__name__}, not a tensor, tuple or list."
+        hint = "Pass positional arguments in a tuple, and the others as sample_kwargs."
         raise EngineError("usage", message, "sample_inputs", hint)
     from relascope.engine.in_process import load_engine
 
@@ -132,15 +133,15 @@ def _check_options(engine: str, captures: str, budget: float | None) -> None:
     from relascope.passes.cuts.cut import STRATEGIES
 
     if engine not in ENGINES:
-        message, hint = f"There is no dispatch through {engine!r}.", f"Use {' or '.join(ENGINES)}."
+        message, hint = f"There is no engine {engine!r}.", f"Use {' or '.join(ENGINES)}."
         raise EngineError("usage", message, engine, hint)
     if captures not in STRATEGIES:
         message = f"No capture strategy is called {captures!r}."
         raise EngineError("usage", message, captures, f"Choose one of {', '.join(STRATEGIES)}.")
     if budget is not None and not (STRATEGIES[captures].has_budget and budget >= 0):
-        message = f"The strategy {captures} takes no budget of {budget}."
+        message = f"The strategy {captures} does not take a budget of {budget}."
         having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
-        hint = f"Strategies with a budget of 0 or more: {having}."
+        hint = f"Strategies that take a budget, of 0 or more: {having}."
         raise EngineError("usage", message, "budget", hint)
 
 
@@ -229,7 +230,7 @@ class _Route:
     def matching(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, ...] | None:
-        """The inputs of a call that is like the samples; None of any other call."""
+        """The inputs of a call that is like the samples; None for any other call."""
         inputs: Sequence[Any] | None = args
         if not self.plain or kwargs or len(args) != len(self.samples):
             inputs = self._inputs(args, kwargs)
@@ -237,7 +238,7 @@ class _Route:
         return tuple(inputs) if inputs is not None and alike and self.mode().is_current() else None
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """The tensors of a call, if it nests as the samples do, with the same constants."""
+        """The tensors of a call with the samples' nesting and constants; None for any other."""
         parameters = self.given.signature.parameters
         try:
             bound = self.given.signature.bind(*args, **kwargs).arguments
@@ -261,7 +262,7 @@ class _Route:
         return forward(*args, **kwargs)
 
     def mode(self) -> "_Mode":
-        """What serves the module as its switches stand now."""
+        """The trace and builds for the module's present modes."""
         # The rate of a dropout is part of what was traced, like its switch.
         switches = tuple((m.training, getattr(m, "p", None)) for m in self.module.modules())
         differentiable = torch.is_grad_enabled() or any(on for on, _ in switches)
@@ -272,8 +273,8 @@ class _Route:
 
 
 class _Mode:
-    """One trace of a module, its builds, and how outputs are put together; unless it is
-    `differentiable`, TVM's own operators, such as resize, serve."""
+    """One trace of a module, its builds, and how outputs are put together. Unless it is
+    `differentiable`, it may use operators of TVM's, such as resize."""
 
     def __init__(self, route: _Route, differentiable: bool) -> None:
         from relascope.engine.in_process import LiveProgram
@@ -292,7 +293,7 @@ class _Mode:
             return call
 
         def flatten(hooked: Any, args: Any, kwargs: Any, output: Any) -> tuple[torch.Tensor, ...]:
-            # A trace cannot return everything that a module can, but tuples of tensors it can.
+            # A trace can return tuples of tensors, but not everything that a module can.
             found, nest = opened(output)
             outputs.append(([(is_constant(v), v) for _, v in found], nest))
             return (*flat_tensors(output), *effects.replaced((args, kwargs)).values())
@@ -322,7 +323,7 @@ class _Mode:
         self.name = type(module).__name__
         self.inputs, self.pairs = model.input_names, model.pairs
         self.reached: list[set[str]] | None = None
-        # Places of tensors are marked; what else an output holds is given back as it was.
+        # Marks the places of tensors; everything else in an output is returned as it was.
         found, self.nest = outputs[-1]
         numbers = [v.item() if fixed and isinstance(v, torch.Tensor) else v for fixed, v in found]
         self.leaves = [v if f else _TENSOR for v, (f, _) in zip(numbers, found, strict=True)]
@@ -339,7 +340,7 @@ class _Mode:
         return all(isinstance(v, torch.Tensor) and _type_of(v) == self.types[n] for n, v in now)
 
     def run(self, inputs: tuple[torch.Tensor, ...]) -> Any:
-        """Run through TVM, with autograd where it records; verify a build that is new."""
+        """Run through TVM, with autograd where it records; verify a new build first."""
         tensors = dict(zip(self.inputs, inputs, strict=True))
         tensors.update({n: getattr(*self.owners[n]) for n in self.live.program.params})
         buffers = self.live.program.buffers
@@ -381,8 +382,8 @@ class _Mode:
         return closed(self.nest, iter(leaves))
 
     def _reached(self) -> list[set[str]]:
-        """Of each output, then of each buffer that is replaced, the inputs and parameters that
-        PyTorch's gradient reaches from it."""
+        """For each output, then each replaced buffer, the inputs and parameters that PyTorch's
+        gradient reaches from it."""
         module, route = self.route.module, self.route
         samples = [t.clone() for t in route.samples]
         values = dict(zip(self.inputs, samples, strict=True))
@@ -403,7 +404,7 @@ class _Mode:
         first = self._results(samples, wanted, module)
         worst, words = self._difference(samples, wanted, first), "on the samples"
         scales = {n: scale_of(t) for n, t in first.items()}
-        # Where it reads values, others make another program, which a warning says.
+        # Where it reads values, others give another program; a warning has said so.
         others = () if self.reads else _other_values(module, samples, self.ties)
         for name, values in others:
             if worst[1] > 1:
@@ -412,15 +413,15 @@ class _Mode:
                 theirs = self._results(values, wanted, module)
             except _REFUSALS:
                 continue
-            # A norm makes nothing but rounding of zeros: that has no scale of its own.
+            # A norm of zeros gives only rounding, which has no scale of its own.
             least = scales if name == _ZEROS else {}
             worst, words = self._difference(values, wanted, theirs, least), f"on {name}"
         if worst[1] > 1:
             message = (
-                f"What TVM built of {self.name} differs from the module's own run {words}: "
+                f"TVM's build of {self.name} differs from the module's own run {words}: "
                 f"{worst[0]} by {worst[1]:.3g} times the limit."
             )
-            hint = "Leave this module to PyTorch, or give verify=False to use it all the same."
+            hint = "Leave this module to PyTorch, or pass verify=False to use the build anyway."
             raise EngineError("engine", message, worst[0], hint)
         self.verified.add(wanted)
 
@@ -431,8 +432,8 @@ class _Mode:
         theirs: dict[str, torch.Tensor],
         least: Mapping[str, float] = MappingProxyType({}),
     ) -> tuple[str, float]:
-        """The tensor that differs most from the module's own run, and by how many limits; beyond
-        one, the module in float64 decides, as its own rounding is no error of ours. `least` are the
+        """The tensor that differs most from the module's own run, and by how many limits. Beyond
+        one, the module in float64 decides, because its rounding is not our error. `least` has the
         least scales by name."""
         scales = {n: max(scale_of(t), least.get(n, 0.0)) for n, t in theirs.items()}
         ours = self._results(inputs, wanted, None)
@@ -450,9 +451,8 @@ class _Mode:
         wanted: frozenset[str],
         module: torch.nn.Module | None,
     ) -> dict[str, torch.Tensor]:
-        """Outputs, buffers, the generator's state and gradients of one run: of a module's own
-        forward, the dispatched one's or a copy's in float64, or without a module of what was
-        built."""
+        """Outputs, buffers, the generator's state and gradients of one run: of the own forward of
+        `module` (the dispatched one, or its copy in float64), or of the build where it is None."""
         owner, route = module or self.route.module, self.route
         double = module is not None and module is not route.module
         values = {
@@ -493,8 +493,8 @@ def _worst(
     scales: dict[str, float],
     exact: dict[str, torch.Tensor],
 ) -> tuple[str, float]:
-    """The tensor that differs most, and by how many limits: of its scale, beyond what `exact`,
-    `theirs` in float64, is off where known."""
+    """The tensor that differs most, and by how many limits. Errors are relative to its scale; the
+    rounding of `theirs` is subtracted where `exact`, the same in float64, is known."""
     floor = gradient_floor(s for n, s in scales.items() if n.startswith("gradient"))
     worst = "", 0.0
     for name in dict.fromkeys((*theirs, *ours)):
@@ -515,7 +515,7 @@ def _worst(
 def _gradients(
     tensors: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """Gradients of leaves, with those of outputs drawn; zeros where nothing depends on one."""
+    """Gradients of leaves for random ones of outputs; zeros for a leaf that no output uses."""
     drawn = torch.Generator().manual_seed(_WEIGHTS_SEED)
     # One for every tensor: which of them require a gradient may differ.
     weights = [(torch.rand(t.shape, generator=drawn).to(t.device) - 0.5).to(t) for t in tensors]
@@ -533,10 +533,9 @@ def _other_values(
 ) -> Iterator[tuple[str, tuple[torch.Tensor, ...]]]:
     """Inputs that differ from samples in kind, and their names.
 
-    Integers without a meaning (-100, and what submodules use for padding or ignored) at every
-    second place and everywhere; masks that hide one row, or all; all 0, small and negative, large
-    numbers. The module refuses what it does not take. With `ties`, the module may take any of equal
-    numbers."""
+    Special integers (-100, 0, and the submodules' padding and ignored labels) at every second place
+    and everywhere; masks that hide one row, or all; zeros, small negative and large numbers. A
+    module may refuse some. With `ties`, it may pick any of equal numbers, so zeros are left out."""
 
     def instead(kind: Callable[[torch.dtype], bool], change: Callable[[torch.Tensor], Any]) -> Any:
         return tuple(change(s) if kind(s.dtype) else s for s in samples)
@@ -557,7 +556,7 @@ def _other_values(
         yield "False everywhere", instead(lambda d: d == torch.bool, torch.zeros_like)
     if any(d.is_floating_point for d in kinds):
         zeros = () if ties else ((_ZEROS, 0.0),)
-        for name, factor in (*zeros, ("small negative numbers", -1e-6), ("large", 30.0)):
+        for name, factor in (*zeros, ("small negative numbers", -1e-6), ("large numbers", 30.0)):
             change = partial(torch.mul, other=factor)
             yield name, instead(lambda d: d.is_floating_point, change)
 
@@ -585,7 +584,7 @@ _TIED = [
     for n in ["sort", "argsort", "msort", "topk", "kthvalue", "mode", "median", "nanmedian"]
 ]
 _REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, AssertionError)
-"""What PyTorch's modules raise of values that they do not take."""
+"""What PyTorch's modules raise for values that they refuse."""
 _ZEROS = "zeros"
 _WEIGHTS_SEED = 0x5EED7E57
 """Of the gradients that outputs get in `verify`: nobody else's, and no normal numbers."""
@@ -619,7 +618,7 @@ class _TvmFunction(torch.autograd.Function):
         outputs = update(results)
         ctx.spent = {n: v for n, v in {**masks, **captures}.items() if n in step.read_by_backward}
         saved = {n: v for n, v in values.items() if n in step.read_by_backward - ctx.spent.keys()}
-        if _top_hooks(False) is not None:  # which are to see all that is saved
+        if _top_hooks(False) is not None:  # they must see all that is saved
             saved, ctx.spent = {**saved, **ctx.spent}, {}
         ctx.save_for_backward(*saved.values())
         ctx.step, ctx.name, ctx.names, ctx.saved = step, name, differentiated, tuple(saved)
@@ -635,7 +634,7 @@ class _TvmFunction(torch.autograd.Function):
         given = [g for g, floating in zip(grad_outs, ctx.floating, strict=True) if floating]
         values = dict(zip(ctx.saved, saved, strict=True))
         values.update(zip(step.grad_outs, given, strict=True))
-        # What nothing reads after this goes with its last reader.
+        # A tensor that nothing reads after this is freed with its last reader.
         spent = dict(ctx.spent) if _is_graph_kept() else ctx.spent
         with torch.no_grad():
             gradients = step.backward({**values, **ctx.redraw({**values, **spent})}, spent)
@@ -648,7 +647,7 @@ class _TvmFunction(torch.autograd.Function):
 
 
 class _NotTwice(torch.autograd.Function):
-    """Passes gradients on, and says what is wrong when they are differentiated themselves."""
+    """Passes gradients on, and raises EngineError when they are differentiated themselves."""
 
     @staticmethod
     def forward(ctx: Any, name: str, skipped: int, *tensors: torch.Tensor) -> Any:
@@ -699,7 +698,7 @@ def _must_fall_back() -> bool:
 
 @contextmanager
 def _own_run(module: torch.nn.Module) -> Iterator[None]:
-    """Where a module runs as it is by itself; what it changes is put back."""
+    """Run a module without dispatch; what it changes is restored afterwards."""
     with _own_forwards(module), kept_buffers(module), seeded(0):
         yield
 

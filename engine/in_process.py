@@ -28,7 +28,7 @@ from relascope.passes.pipeline import Pipeline
 
 def load_engine(ir: str) -> Backend:
     """The engine of one IR, in this process. Raises EngineError of kind "engine" where its TVM is
-    not here, or another is imported already."""
+    not installed, or another is imported already."""
     if ir == "relay":
         from relascope.engine.relay.session import RelayBackend
 
@@ -77,7 +77,7 @@ class LiveProgram:
 
     def joint(self) -> Any:
         """The program with all its gradients. Raises EngineError of kind "pass" where an operator
-        has no gradient in this engine, and "operator" where none can be taken that is PyTorch's."""
+        has no gradient in this engine, and "operator" where PyTorch's cannot be reproduced."""
         if self._no_gradient is not None:
             raise self._no_gradient
         if self._joint is None:
@@ -94,7 +94,7 @@ class LiveProgram:
             seen = Joint(graph, forward_kernels(self._backend, joint, graph, exprs))
             strategy, budget = self._captures
             where, hint = f"captures={strategy!r}, {budget=}", "Give another budget or strategy."
-            with refusing("usage", "The captures cannot be picked so: {}.", where, hint):
+            with refusing("usage", "The captures cannot be chosen: {}.", where, hint):
                 captures = cut(seen, strategy, budget).ids
             split = self._backend.split(joint, graph, exprs, captures)
             self._steps[key] = self._backend.build(joint, split, self._target)

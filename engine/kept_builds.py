@@ -1,8 +1,8 @@
-"""What TVM built, kept on disk as shared objects, so that the next process need not build it.
+"""TVM's builds, kept on disk as shared objects, so that the next process need not build again.
 
-They are code. Engines only read, each from the folder (its shelf) of the strangers' files that it
-has opened; the app's process writes what they hand over, so a file's reader that is taken over can
-harm builds of that file alone. No TVM in here.
+They are code. Engines only read them, each from the folder (its shelf) for the strangers' files
+that it has opened. The app's process writes what engines hand over, so a reader that a file takes
+over can harm only that file's builds. No TVM in here.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ VARIABLE = "RELASCOPE_BUILDS"
 """Environment variable: the folder of builds, or "off" to keep none."""
 
 LARGEST = 256 << 20
-"""Bytes of a build, and of a program's text, that are kept at most."""
+"""The most bytes of a build, or of a program's text, that are kept."""
 
-_MOST = 1 << 30  # bytes of all builds; those used longest ago go
+_MOST = 1 << 30  # bytes of all builds; beyond it, the least recently used are removed
 _SUM = hashlib.sha256().digest_size
 
 
 def root() -> Path | None:
-    """The folder, made if need be; None if none are kept, or where others could write to it."""
+    """The folder, created if missing; None if no builds are kept, or others could write there."""
     named = os.environ.get(VARIABLE, "")
     if named == "off" or sys.platform != "linux":
         return None
@@ -45,7 +45,7 @@ def root() -> Path | None:
 
 
 def strangers(source: ModelSource) -> frozenset[str]:
-    """Digests of the strangers' files that a source opens, "" for any that has none."""
+    """Digests of the strangers' files that a source opens, with "" for those without one."""
     files = {path: digest for path, digest in source.tensors}
     if source.digest:
         files[source.model] = source.digest
@@ -54,14 +54,14 @@ def strangers(source: ModelSource) -> frozenset[str]:
 
 
 def shelf(opened: Iterable[str]) -> str:
-    """The name of the folder for what an engine builds that has opened strangers' files, by their
-    digests; "" where it keeps nothing."""
+    """The name of the folder for builds of an engine that has opened strangers' files with these
+    digests; "" where it keeps none."""
     digests = sorted(opened)
     return "" if "" in digests else hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def keep(name: str, key: object, data: object) -> None:
-    """Keep a build that an engine hands over; without data, note that it was used. `name` is of the
+    """Keep a build that an engine hands over; without data, note that it was used. `name` is the
     engine's shelf."""
     place = root()
     if not (isinstance(key, str) and re.fullmatch("[0-9a-f]{64}", key) and isinstance(data, bytes)):
@@ -81,7 +81,7 @@ def keep(name: str, key: object, data: object) -> None:
 
 
 def _clear(place: Path) -> None:
-    """Remove builds used longest ago, as far as all take more than they may."""
+    """Remove the least recently used builds until the rest fit."""
     found = [(p, p.stat()) for p in place.glob("*/*")]
     over = sum(about.st_size for _, about in found) - _MOST
     for path, about in sorted(found, key=lambda one: one[1].st_mtime):
@@ -93,8 +93,8 @@ def _clear(place: Path) -> None:
 
 @dataclass
 class Shelf:
-    """This process's part; a script keeps nothing. `name` is of its folder, "" keeps nothing;
-    `hand` is called with a key, and a build's bytes or none, as of `keep`; `taken` counts the
+    """This process's shelf; a script keeps nothing. `name` is its folder, "" to keep nothing;
+    `hand` is called with a key and a build's bytes, or none as for `keep`; `taken` counts the
     builds that were found."""
 
     name: str = ""

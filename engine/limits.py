@@ -1,8 +1,8 @@
-"""Limits of what passes, builds, files and calls may take; crossing one is an error like others.
+"""Limits of passes, builds, files and calls; crossing one is an error like others.
 
 An engine reports when a unit (a pass, a build, opening a file) begins and ends (`limited`).
 `engine.supervisor` measures it from outside and ends the process if it crosses a limit. A final
-unit fails the call; else a new process is asked the same, and raises at that unit.
+unit fails the call; else a new process gets the same request, and raises at that unit.
 """
 
 import os
@@ -19,10 +19,10 @@ CALLS, IDLE = "RELASCOPE_LIMIT_CALLS", "RELASCOPE_IDLE_SECONDS"
 """Environment variables with the page's limits; `CALLS` as "import=60,build=600"."""
 
 KINDS = {"start": 180.0, "import": 900.0, "passes": 3600.0, "build": 7200.0, "tune": 0.0}
-"""Kinds of calls, and the seconds that each may take where the page is not told otherwise."""
+"""Kinds of calls, and the default limit of each on the page in seconds; 0 is none."""
 
 _IDLE = 60.0  # s
-_PATIENCE = 10.0  # times its limit, that a unit may wait for a processor
+_PATIENCE = 10.0  # times its limit that a unit may wait for a processor
 
 _PASSES = (
     "describe target example pass_tests overlays step graph_after text split kernels torch_saved "
@@ -46,16 +46,16 @@ def calls_of(text: str) -> dict[str, float]:
     for part in filter(None, text.split(",")):
         kind, _, seconds = part.strip().partition("=")
         if kind not in KINDS or not 0 <= float(seconds) < float("inf"):
-            raise ValueError(f"{part} is not KIND=SECONDS with one of {', '.join(KINDS)}")
+            raise ValueError(f"{part} is not KIND=SECONDS, with KIND one of {', '.join(KINDS)}")
         found[kind] = float(seconds)
     return found
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A pass or a build under way. `what` it is stands at the head of a sentence; `kind` is of the
-    error where it crosses a limit. `seconds` of processor time, and bytes of `memory`, it may take
-    whatever the limits; with 0 they alone count. `final` says whether the call fails with it."""
+    """A pass or a build under way. `what` begins the message, and `kind` is the kind, of the error
+    where it crosses a limit. `seconds` of processor time and bytes of `memory` are limits of its
+    own, beside the others; 0 is none. `final` says whether the call fails with it."""
 
     what: str
     where: str
@@ -68,8 +68,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process and its children have used: seconds of wall clock and of all processors, and
-    bytes."""
+    """Seconds of wall clock and of all processors, and bytes, that a process and its children have
+    used."""
 
     wall: float = 0.0
     processor: float = 0.0
@@ -86,9 +86,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one unit may take; 0 is no limit. `seconds` are of wall clock, `memory` is MiB of the
-    process's own (not a GPU's) beyond what it had at the unit's begin; `calls` has seconds of a
-    whole call by its kind, `idle` those without a request after which an engine rests."""
+    """Limits of one unit; 0 is none. `seconds` is wall-clock time, `memory` is MiB of the process
+    (not of a GPU) beyond what it had when the unit began; `calls` has the seconds of a whole call
+    by its kind, `idle` those without a request after which an engine rests."""
 
     seconds: float = 0.0
     memory: float = 0.0
@@ -98,7 +98,7 @@ class Limits:
     def crossed(self, unit: Unit, used: Usage) -> EngineError | None:
         """The error of a unit that has used too much, else None.
 
-        A unit's own seconds are counted by the clock while the process gets a processor, and by
+        A unit's own seconds count wall-clock time while the process gets a processor, and
         processor time while it waits for one, up to `_PATIENCE` times as long.
         """
         seconds = max(min(used.wall, used.processor), used.wall / _PATIENCE)
@@ -114,7 +114,7 @@ class Limits:
             option = "--limit-memory"
         else:
             return None
-        hint = f"Look for what does not end in it, or give another limit: {option}."
+        hint = f"Find what takes so much, or raise the limit: {option}."
         message = f"{unit.what} {reason}, the limit, and was stopped."
         return EngineError(unit.kind, message, unit.where, hint)
 
@@ -124,7 +124,7 @@ class Limits:
         if not 0 < most < seconds:
             return None
         message = f"{method} took longer than {most:g} s, the limit of {kind}, and was stopped."
-        hint = f"Give another limit: under Limits on the page, or --limit-calls {kind}=SECONDS."
+        hint = f"Raise the limit: under Limits on the page, or by --limit-calls {kind}=SECONDS."
         return EngineError("engine", message, method, hint)
 
 
@@ -141,8 +141,7 @@ def limit_crossed(error: EngineError) -> str:
 @dataclass
 class Watched:
     """Who watches this process; nobody does in a script. `tell` is called with a unit that begins,
-    and with None where it ends; `pause` with why nothing counts now, and with "" where it does
-    again."""
+    and with None when it ends; `pause` with why counting stops, and with "" when it goes on."""
 
     tell: Callable[[Unit | None], None] = lambda unit: None
     pause: Callable[[str], None] = lambda why: None
@@ -162,8 +161,8 @@ def limited(
     memory: int = 0,
     final: bool = False,
 ) -> Iterator[None]:
-    """Run a unit within limits. The arguments are as of `Unit`, and `about` is plain data that
-    identifies the unit. Raises EngineError of its kind where it crossed a limit before."""
+    """Run a unit within limits. The arguments are those of `Unit`, and `about` is plain data that
+    identifies the unit. Raises EngineError of its kind if it crossed a limit before."""
     unit = Unit(what, where, kind, repr(about), seconds, memory, final)
     if unit in WATCHED.crossed:
         raise EngineError(*WATCHED.crossed[unit].__reduce__()[1])
@@ -186,10 +185,10 @@ def uncounted(why: str) -> Iterator[None]:
 
 def of_page() -> Limits:
     """The page's limits: by default a quarter of an hour and three quarters of the machine's memory
-    for a unit, and `KINDS`. Raises EngineError of kind "usage" where a setting is no limit."""
+    for a unit, and `KINDS`. Raises EngineError of kind "usage" if a setting is not a limit."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / MIB
     names = ", ".join((SECONDS, MEMORY, CALLS, IDLE))
-    with refusing("usage", "a limit cannot be read: {}.", names, "Start the page with another."):
+    with refusing("usage", "a limit cannot be read: {}.", names, "Set another, and start again."):
         given = (float(os.environ.get(name) or 0) for name in (SECONDS, MEMORY, IDLE))
         seconds, memory, idle = given
         calls = {**KINDS, **calls_of(os.environ.get(CALLS, ""))}

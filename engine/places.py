@@ -1,6 +1,6 @@
-"""How many engines there may be at once in this process, for each takes most of a gigabyte.
+"""How many engines this process may run at once, because each takes most of a gigabyte.
 
-A new one takes the place of the engine idle the longest, which restarts when asked.
+A new one takes the place of the engine idle the longest, which restarts at its next request.
 """
 
 import os
@@ -12,21 +12,21 @@ from typing import Protocol
 from relascope.core.errors import refusing
 
 MOST = "RELASCOPE_ENGINES"
-"""Names how many engines the page may have at once."""
+"""Environment variable: how many engines the page may run at once."""
 
-_ENGINE_BYTES = 1.5 * 2**30  # that one takes, with a model and what was built of it
-_LOOK = 0.2  # s; how often who waits looks for an idle engine
-_PAUSE = 3.0  # s; one that was idle for less is in use
+_ENGINE_BYTES = 1.5 * 2**30  # of one, with a model and its builds
+_LOOK = 0.2  # s; how often a waiting engine looks for an idle one
+_PAUSE = 3.0  # s; an engine idle for less counts as in use
 
 
 class Holder(Protocol):
     """An engine that has a place, or wants one."""
 
     def idle(self) -> float | None:
-        """Seconds since its last request was done; None while there is one."""
+        """Seconds since its last request finished; None while it has one."""
 
     def rest(self, busy: bool) -> bool:
-        """End its process; whether it did. `busy` also gives up what it is doing."""
+        """End its process; return whether it did. `busy` also cancels its requests."""
 
 
 class Places:
@@ -38,7 +38,7 @@ class Places:
     def take(
         self, holder: Holder, given_up: Callable[[], bool], say: Callable[[str], None]
     ) -> bool:
-        """Wait for a place; False when that was given up. `say` is called with why it waits."""
+        """Wait for a place; False if the wait was given up. `say` is called with why it waits."""
         with self._changed:
             while holder not in self._held and not given_up():
                 if not self.most or len(self._held) < self.most:
@@ -57,7 +57,7 @@ class Places:
 
     def _make_room(self) -> None:
         idle = [(seconds, h) for h in self._held if (seconds := h.idle()) is not None]
-        # Its lock comes before ours (it leaves while it holds it), so ours is let go meanwhile.
+        # Its lock comes before ours (it leaves while holding it), so ours is released meanwhile.
         self._changed.release()
         try:
             seconds, longest = max(idle, key=itemgetter(0), default=(0.0, None))
@@ -68,10 +68,10 @@ class Places:
 
 
 def most_of_page() -> int:
-    """By default, as many engines as two thirds of the machine's memory hold. Raises EngineError of
-    kind "usage" where the setting is no number."""
+    """How many engines the page may run: by default as many as fit in two thirds of the machine's
+    memory. Raises EngineError of kind "usage" if the setting is not a number."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with refusing("usage", "the number of engines cannot be read: {}.", MOST, "Give another."):
+    with refusing("usage", "the number of engines cannot be read: {}.", MOST, "Set a number."):
         return int(os.environ.get(MOST) or max(2, 2 * whole / 3 // _ENGINE_BYTES))
 
 

@@ -1,4 +1,4 @@
-"""The process of an engine, from the app's side: started, asked, measured from outside, ended.
+"""The process of an engine, from the app's side: start, ask, measure from outside, end.
 
 Nothing here imports a TVM or torch.
 """
@@ -45,8 +45,8 @@ _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
 
 @dataclass(frozen=True)
 class Wants:
-    """What a request needs beyond the engine's sandbox. `folders` it may write to; `files`, folders
-    among them, or `EVERYTHING` it may read; `opened` is what `kept_builds.strangers` says of all
+    """What a request needs beyond the engine's sandbox: `folders` to write to, and `files` to read,
+    folders among them, or `EVERYTHING`. `opened` is what `kept_builds.strangers` gives for all
     sources."""
 
     folders: frozenset[str] = frozenset()
@@ -54,9 +54,9 @@ class Wants:
     opened: frozenset[str] = field(default=frozenset(), compare=False)
 
     def with_(self, method: str, arguments: Iterable[Any]) -> "Wants":
-        """And what a request needs: a folder to leave files in, models' files.
+        """These, and what a request needs: a folder for the files that it writes, models' files.
 
-        A person's own code may read everything, as no stranger's file is opened beside it.
+        The user's own code may read everything, because no stranger's file is opened beside it.
         """
         given = tuple(arguments)
         named = {a for a in given if method == "compile" and isinstance(a, str) and a}
@@ -68,10 +68,10 @@ class Wants:
         return Wants(self.folders | named, _allowed(files, sources), opened)
 
     def access(self, folder: str) -> Access:
-        """Of the process's sandbox; the folders are made where they can be. `folder` is the
-        process's own."""
+        """The access of the process's sandbox. Creates the folders where that is possible; `folder`
+        is the process's own."""
         with contextlib.suppress(RuntimeError, OSError):  # a user without a home
-            records.root().mkdir(parents=True, exist_ok=True)  # what is not there is not readable
+            records.root().mkdir(parents=True, exist_ok=True)  # a sandbox needs it to exist
         kept_builds.root()
         for named in self.folders:
             with contextlib.suppress(OSError):  # the writer reports it
@@ -87,7 +87,7 @@ def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[s
 
 
 def _allowed(files: Iterable[str], sources: Iterable[ModelSource]) -> frozenset[str]:
-    """What of some files an engine is to be let read."""
+    """Which of some files an engine may read."""
     wanted = frozenset(f for f in files if not _granted(f))
     if EVERYTHING not in wanted:
         return wanted
@@ -99,13 +99,13 @@ def _allowed(files: Iterable[str], sources: Iterable[ModelSource]) -> frozenset[
 
 
 def _granted(file: str) -> bool:
-    """Whether the user lets every engine read a file, so that none is started anew for it."""
+    """Whether the user lets every engine read a file, so that it needs no new process."""
     folders = filter(None, os.environ.get(READABLE, "").split(os.pathsep))
     return any(Path(file).is_relative_to(os.path.realpath(f)) for f in folders)
 
 
 def _identities(files: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Device and inode of each file that is there: a sandbox allows these, and not the names."""
+    """Device and inode of each existing file: a sandbox allows these, not the names."""
     found = {}
     for file in files:
         with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class TooLarge(Exception):
 
 
 class ForkServer:
-    """A process that has imported what the engines of an IR do, and forks theirs.
+    """A process that has imported what the engines of an IR need, and forks their processes.
 
     It ends when nothing refers to it.
     """
@@ -152,19 +152,19 @@ class ForkServer:
         weakref.finalize(self, _end_server, self._conn, self._process, folder)
 
     def usable(self) -> bool:
-        """Whether it is there, and could import what it is to; what failed may be mended since."""
+        """Whether it runs, and its imports succeeded; the cause of a failure may be gone."""
         return self.imported and self._process.poll() is None
 
     def start(self, access: Access, files: Sequence[int]) -> None:
-        """Have a process start in a sandbox with open files: its socket, its log, where it is said
-        how it ends, and what `engine.turns` shares."""
+        """Start a process in a sandbox with open files: its socket, its log, the pipe for its exit
+        status, and the file that `engine.turns` shares."""
         with self._lock:
             self._conn.send((access, len(files)))
             for file in files:
                 send_handle(self._conn, file, self._process.pid)
 
     def reap(self, pid: int) -> None:
-        """Forget a process that has ended: its number may be another's."""
+        """Forget a process that has ended: another may get its number."""
         with self._lock, contextlib.suppress(OSError):
             self._conn.send(pid)
 
@@ -177,7 +177,7 @@ def _end_server(conn: Connection, process: subprocess.Popen[bytes], folder: Scra
 
 
 _PASSING = "PYTEST_CURRENT_TEST"
-"""A variable that is another in each test, and that no import reads."""
+"""A variable that differs in each test, and that no import reads."""
 
 _servers: Memo[ForkServer] = Memo(4)
 
@@ -228,11 +228,11 @@ class EngineProcess:
             status.close()
 
     def serves(self, wants: Wants) -> bool:
-        """Whether its sandbox allows what a request needs, also of files that were replaced."""
+        """Whether its sandbox allows what a request needs, also after a file was replaced."""
         return self.wants == wants and self.readable == _identities(wants.files)
 
     def _look(self, seconds: float = 0.0) -> None:
-        """Take what the fork server says of it, waiting so long at most."""
+        """Read what the fork server says about it, waiting at most `seconds`."""
         with self._known:
             while self._code is None and self._status.poll(seconds):
                 try:
@@ -248,12 +248,12 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """0 while it is not known."""
+        """0 while unknown."""
         self._look()
         return self._pid
 
     def running(self) -> bool:
-        """Whether it is; its number stays its own until `end`."""
+        """Whether it runs; it keeps its process number until `end`."""
         self._look()
         return self._code is None and not (self._killed and not self._pid)
 
@@ -263,7 +263,7 @@ class EngineProcess:
             self._kill()
 
     def _kill(self) -> None:
-        """End it with what it started, if its number is known."""
+        """Kill it and its children, if its number is known."""
         for kill in (os.killpg, os.kill) if self._pid else ():  # it may have no group yet
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self._pid, signal.SIGKILL)
@@ -276,14 +276,14 @@ class EngineProcess:
         crossed: Mapping[Unit, EngineError],
         shelf: str,
     ) -> None:
-        """Ask it something, as `engine.worker` says. Raises OSError where it has ended."""
+        """Send a request, as `engine.worker` describes it. Raises OSError if it has ended."""
         self.had_run_out = out_of_memory()
         self.conn.send((number, method, payload, dict(crossed), shelf))
 
     def receive(self, seconds: float) -> tuple[Any, ...] | None:
-        """Its next message, as of `engine.worker`; None if none came in this time. A malformed one
-        comes as an error with None for the request's number. Raises EOFError or OSError where it
-        has ended, and TooLarge where the message is."""
+        """Its next message, as `engine.worker` describes it; None if none came in time. A malformed
+        one becomes an error with None for the request's number. Raises EOFError or OSError if the
+        process has ended, and TooLarge for a message that is too large."""
         if not wait_for([self.conn], seconds):
             # A process that it started may hold its socket open after its death.
             if not self.running() and not self.conn.poll():
@@ -313,7 +313,7 @@ class EngineProcess:
         return data.decode(errors="replace")
 
     def end(self) -> tuple[int, str, bool]:
-        """Wait for its end, or make it. Returns the exit status, the last output, and whether the
+        """Wait for its end, or kill it. Returns the exit status, the last output, and whether the
         kernel ran out of memory meanwhile."""
         self.conn.close()
         deadline = time.monotonic() + _GRACE
@@ -353,7 +353,7 @@ def usage(pid: int) -> Usage:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and, on Linux, all that it started, as far as those are not orphans."""
+    """A process and, on Linux, all its descendants except orphans."""
     todo = [pid]
     while todo:
         yield (member := todo.pop())
@@ -365,7 +365,7 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def out_of_memory() -> int:
-    """How many processes the kernel has ended because memory ran out; 0 where it does not say."""
+    """How many processes the kernel has ended because memory ran out; 0 where unknown."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:
@@ -394,24 +394,24 @@ def _cause(status: int, output: str, ran_out: bool) -> tuple[str, str]:
     if any(words in output for words in _NO_MEMORY):
         return "it could get no more memory", f"{_SMALLER}, or give it more."
     if -status in _OUTSIDE:
-        return "the signal came from outside", "Ask again: the request is not known to be at fault."
-    return "", "The same request would probably end the same."
+        return "the signal came from outside", "Try again: the request is probably not at fault."
+    return "", "The same request would probably end the same way."
 
 
 def death(
     ir: str, method: str, status: int, output: str, ran_out: bool, file: str = ""
 ) -> EngineError:
-    """The error of a request over which a process ended, as `EngineProcess.end` says how; `file`
-    was being opened: others' readers crash on damaged ones."""
+    """The error of a request during which a process ended, with what `EngineProcess.end` returned.
+    `file` was being opened: a damaged one can crash its reader."""
     if file and -status in _CRASHES:
-        message = f"{file} cannot be read: its reader crashes over it ({ending(status)})."
-        hint = "Get it again, or save it again, if it is damaged."
+        message = f"{file} cannot be read: it crashes its reader ({ending(status)})."
+        hint = "It may be damaged: download it again, or save it again."
         return EngineError("reader", message, file, hint)
     words, (cause, hint) = _last_words(output), _cause(status, output, ran_out)
     message = f"The {ir} engine's process {fate(status)} during {method}"
     message += f": {cause}." if cause else "."
     if words:
-        message += "\nThe last it said:\n" + "\n".join(words)
+        message += "\nIts last output:\n" + "\n".join(words)
     return EngineError("engine", message, where=method, hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Which engines there are, and what differs by the engine. Nothing of theirs is imported here."""
+"""The engines, and what differs between them. Imports none of them."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ class EngineEntry:
     """One engine; its classes are in the module `engine.<ir>.session`, by its title.
 
     `needs` says what a report of a fault needs, in a sentence with a place for each package. `live`
-    are the passes of a live module's inference, None of which binds parameters, as they change from
-    step to step. `masks` is the pass that makes dropout masks arguments, "" where importing makes
-    them so."""
+    are the passes for inference of a live module; none binds parameters, because they change from
+    step to step. `masks` is the pass that makes dropout masks arguments, "" where the import
+    does."""
 
     title: str
     packages: tuple[str, ...]

@@ -3,7 +3,7 @@
 Landlock lets it read its environment and the files that it is to open, and write to its own folder.
 User namespaces, if allowed, take away the network, give it a `/dev/shm`, and mount all other file
 systems read-only, which protects modes, times and attributes. seccomp refuses calls beyond those.
-What the system refuses is left out; `required` says what strangers' files need.
+What the system refuses is left out; `require` checks what strangers' files need.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ def enter(access: Access) -> None:
         read_only = apart and _mount(writable)
         if apart:
             restricted.append("no network")
-            # Only in a user namespace are a process's children counted by themselves.
+            # Only in a user namespace does this limit count the children of this process alone.
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             if soft == resource.RLIM_INFINITY or soft > _PROCESSES:
                 resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, hard))
@@ -97,7 +97,7 @@ def restrictions() -> tuple[str, ...]:
 
 def require(name: str) -> None:
     """Refuse (kind "file") to open an untrusted file in an engine whose sandbox does not restrict
-    reading and writing. Scripts are free."""
+    reading and writing. Scripts may open it."""
     if _ACTIVE not in os.environ or os.environ.get(TRUST) == "1":
         return
     if {READS, WRITES} <= set(restrictions()):
@@ -105,11 +105,11 @@ def require(name: str) -> None:
     if switched_off():
         why = f"the sandbox is switched off ({SETTING}=off)"
     elif sys.platform != "linux":
-        why = f"{platform.system()} gives relascope no sandbox"
+        why = f"relascope has no sandbox on {platform.system()}"
     else:
         why = "this system does not let relascope restrict files (Landlock, Linux 6.2 or newer)"
-    message = f"{name} is not opened, because {why}: a flaw in a reader could reach your files."
-    hint = f"If you trust whoever made it, pass --trust-files, or set {TRUST}=1 for the page."
+    message = f"{name} is not opened, because {why}: a flaw in its reader could expose your files."
+    hint = f"If you trust its author, pass --trust-files, or set {TRUST}=1 for the page."
     raise EngineError("file", message, name, hint)
 
 
@@ -122,7 +122,7 @@ _FILES_OF_OTHERS = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 
 
 def _unshare() -> bool:
-    """Move to namespaces of its own, as the same user; whether that is allowed."""
+    """Move to new namespaces as the same user; return whether that is allowed."""
     user, group = os.getuid(), os.getgid()
     if len(os.listdir("/proc/self/task")) > 1:
         return False
@@ -135,7 +135,7 @@ def _unshare() -> bool:
 
 
 def _mount(writable: Iterable[Path]) -> bool:
-    """Mount everything read-only but some folders, and a new /dev/shm; whether that is done."""
+    """Mount everything but some folders read-only, and a new /dev/shm; return whether it worked."""
     places = [os.fsencode(p) for p in writable]
     return (
         _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_PRIVATE_REC), None) == 0
@@ -165,8 +165,8 @@ def _set_read_only(place: bytes, on: bool) -> bool:
 
 
 def _drop_capabilities() -> None:
-    """Give up root's rights, also those in new namespaces, with which mounts could be changed, but
-    for access to files of other owners, such as a model's."""
+    """Give up root's capabilities, also those in new namespaces, which could change mounts. Keep
+    access to files of other owners, such as a model's."""
     header, data = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0)), bytearray(24)
     buffer = (ctypes.c_char * 24).from_buffer(data)
     _libc.capget(header, buffer)
@@ -192,7 +192,7 @@ _DEVICES = ["null", "zero", "full", "random", "urandom", "dri", "kfd"]
 
 
 def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: bool) -> Iterator[str]:
-    """Restrict what this process reads and writes; say what is restricted."""
+    """Restrict what this process reads and writes; yield what is restricted."""
     version = _libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
     if version < 1:
         return
@@ -218,7 +218,7 @@ def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: boo
     os.close(rules)
     if done:
         return
-    if version >= 3 or read_only:  # before, any file could be cut short
+    if version >= 3 or read_only:  # older ones let any file be truncated
         yield WRITES
     if not everything:
         yield READS
@@ -282,7 +282,7 @@ def environment() -> Iterator[Path]:
 
 
 def _private() -> Iterator[Path]:
-    """Folders that are never readable as a whole, whatever a variable names."""
+    """Folders that are never readable as a whole, even if a variable names them."""
     yield Path(tempfile.gettempdir())
     yield Path("/tmp")
     with contextlib.suppress(RuntimeError):
@@ -323,7 +323,7 @@ _DOMAINS = (2, 10, 16)  # IPv4, IPv6 and netlink, which a network namespace keep
 
 
 def _filter_calls(apart: bool, read_only: bool) -> bool:
-    """Refuse system calls that reach beyond the sandbox in other ways; whether that is done.
+    """Refuse system calls that reach beyond the sandbox in other ways; return whether it worked.
 
     Mounts do not hide other programs' sockets (ssh-agent, D-Bus, Docker). Keys of the kernel and,
     without namespaces, System V memory outlast a process. Landlock ignores modes, owners and times.
@@ -336,8 +336,8 @@ def _filter_calls(apart: bool, read_only: bool) -> bool:
 
 
 def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
-    """Have the kernel refuse system calls to this process and its children; whether it will.
-    `sockets` is the number of `socket`, for kinds that a network namespace does not separate."""
+    """Have the kernel refuse system calls to this process and its children; return whether it will.
+    `sockets` has the number of `socket`, refused for kinds that a network namespace shares."""
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x54, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
     # Each instruction is (code, jump if true, jump if false, value); 4 is the architecture's place.
@@ -354,8 +354,8 @@ def refuse_calls(numbers: Iterable[int], sockets: Iterable[int] = ()) -> bool:
         for domain in _DOMAINS:
             checks += [(equal, 0, 1, domain), (give, 0, 0, allow)]
         if _has_nvidia():
-            # CUDA makes one as it starts. It connects to its kind alone: not to a desktop's bus, an
-            # agent of keys, or Docker.
+            # CUDA opens one as it starts. It connects only to its own kind: not to D-Bus,
+            # ssh-agent or Docker.
             checks += [(equal, 0, 4, 1), (load, 0, 0, 24), (bits, 0, 0, 0xF)]
             checks += [(equal, 0, 1, 5), (give, 0, 0, allow)]  # AF_UNIX, SOCK_SEQPACKET
         checks += [(give, 0, 0, refuse)]

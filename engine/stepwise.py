@@ -38,7 +38,7 @@ class Stepwise:
 
     def do(self, name: str, **parameters: object) -> StepRecord:
         """Run one pass. Raises EngineError where there is no such pass, its parameters are wrong,
-        or it failed; the program then stays."""
+        or it failed; the program then stays as it was."""
         given = tuple((k, _text(v)) for k, v in parameters.items())
         step = Step(name, True, given)
         entry = entry_of(self._session.ir, step)
@@ -56,7 +56,7 @@ class Stepwise:
 
     @property
     def mod(self) -> Any:
-        """TVM's module as it is now (tvm.IRModule, of the IR's TVM), what is looked at included."""
+        """TVM's module now (tvm.IRModule of the IR's TVM), after passes only for looking, too."""
         return self._session.program_after(self.source, self.pipeline, shown=True).mod
 
     @property
@@ -65,10 +65,10 @@ class Stepwise:
         return self._session.graph_after(self.source, self.pipeline, last, progress=silent)
 
     def check(self, target: str | None = None) -> bool:
-        """Build what there is now, run it, and compare every output and gradient with PyTorch.
+        """Build the program, run it, and compare every output and gradient with PyTorch.
 
         As in any build, passes that are only for looking are left out. Raises EngineError where it
-        cannot be built or run. The target is a TVM target, or else the best one that runs here.
+        cannot be built or run. The target is a TVM target; None takes the best one that runs here.
         True where all is within the limits of the accuracy report (`engine.jobs.accuracy`)."""
         if target is None:
             target = self._session.describe(progress=silent).best
@@ -79,8 +79,8 @@ class Stepwise:
         tensors = f"{len(found)} tensors" if len(found) > 1 else "one tensor"
         self._say(
             f"{'right' if right else 'WRONG'}: {tensors} against PyTorch in "
-            f"{worst.dtype} on {target}; farthest {worst.name}, {worst.max_abs:.1e} at most and "
-            f"{worst.spread.mean_abs:.1e} in the mean, {worst.max_rel:.1e} of its scale "
+            f"{worst.dtype} on {target}; worst is {worst.name}, off by {worst.max_abs:.1e} at most "
+            f"and {worst.spread.mean_abs:.1e} on average, {worst.max_rel:.1e} of its scale "
             f"(limit {limits.of(worst.name):.0e})"
         )
         return right

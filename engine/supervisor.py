@@ -1,4 +1,4 @@
-"""The requests of one engine: a queue, and the thread that puts them to its process.
+"""The requests of one engine: a queue, and the thread that sends them to its process.
 
 A process that was cancelled, was stopped or died is replaced by a new one at the next request.
 """
@@ -32,8 +32,8 @@ _JOIN = 3.0  # s; for the thread to see that it is over
 class Job:
     """One request to an engine. Safe to use from any thread.
 
-    It does not keep its client alive: when that is closed or collected, it fails with kind
-    "cancelled".
+    It does not keep its client alive: it fails with kind "cancelled" when that is closed or
+    collected.
     """
 
     def __init__(self, supervisor: "Supervisor", number: int, method: str, payload: bytes) -> None:
@@ -60,13 +60,13 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Time since it was submitted, or that it took until it was done, waiting included."""
+        """Seconds since it was submitted, up to its end if it is done; waiting counts."""
         return (self._ended if self._done else time.monotonic()) - self._begun
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result. Raises EngineError where the request failed or was cancelled, or the
-        engine's process died, and TimeoutError where there is none after `timeout` seconds; the
-        request goes on."""
+        engine's process died, and TimeoutError after `timeout` seconds; the request then goes
+        on."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._done, timeout):
                 raise TimeoutError(f"{self.method} is not done after {timeout} s")
@@ -76,8 +76,8 @@ class Job:
         return self._value
 
     def cancel(self) -> None:
-        """Give it up: drop a waiting request, end the process of a running one; nothing if it is
-        done."""
+        """Drop a waiting request, or end the process of a running one; a request that is done
+        stays."""
         self._supervisor.cancel(self)
 
     def _follow(self, on_progress: Callable[[float, str], None]) -> None:
@@ -99,7 +99,7 @@ class Job:
             self._changed.notify_all()
 
     def _finish(self, value: Any = None, error: EngineError | None = None) -> bool:
-        """Settle it, once: whoever comes first. Returns whether that was us."""
+        """Settle it, unless it is settled already. Returns whether this call did."""
         with self._changed:
             if self._done:
                 return False
@@ -118,7 +118,7 @@ class _Stopped(Exception):
 
 
 class _Exchange:
-    """One request put to a process, watched until it is answered."""
+    """One request sent to a process, watched until it is answered."""
 
     def __init__(
         self,
@@ -170,19 +170,19 @@ class _Exchange:
         return None
 
     def _add(self, asked: tuple[Any, ...]) -> EngineError | None:
-        """Add records for the engine; why that is not done, if it is not."""
+        """Add records for the engine; return the error if that fails."""
         try:
             if self._job.method != "tune":
-                raise EngineError("file", "The engine adds records where nothing is tuned.")
+                raise EngineError("file", "The engine may add records only while it tunes.")
             self._records.do(*asked)
         except EngineError as error:
             return error
         except (TypeError, AttributeError, RecursionError) as wrong:  # no request of ours is such
-            return EngineError("file", f"The engine adds no records: {wrong}.")
+            return EngineError("file", f"The engine's records cannot be added: {wrong}.")
         return None
 
     def _pause(self, why: str) -> None:
-        """What is used while it waits for others does not count."""
+        """Count nothing that is used while it waits for others; `why` is "" when it goes on."""
         used = self._process.usage()
         if self._paused is not None:
             meanwhile = used - self._paused
@@ -283,12 +283,12 @@ class Supervisor:
             job._finish(error=EngineError("cancelled", f"{job.method}: the engine was closed."))
 
     def join(self) -> None:
-        """Wait until the thread has seen that it is over, and the process is reaped."""
+        """Wait until the thread has ended and the process is reaped."""
         if self.thread is not None and self.thread is not threading.current_thread():
             self.thread.join(_JOIN)
 
     def idle(self) -> float | None:
-        """As of the client; takes no lock."""
+        """As `EngineClient.idle`; takes no lock."""
         busy = self.running is not None or self.waiting
         return None if busy else time.monotonic() - self.idle_since
 
@@ -323,20 +323,20 @@ class Supervisor:
             return self.running
 
     def run(self, job: Job) -> None:
-        """Serve one request; where the process dies before it has begun, in another one."""
+        """Serve one request; if the process dies before beginning it, ask another one, once."""
         lost, failure = False, None
         try:
             lost = not self.converse(job)
             if lost and not self.begun and not self.cancelled and not self.closed:
                 with self.changed:
                     status, output, _ = self.drop_process()
-                words = "the %s engine's process %s before %s had begun, which is asked again\n%s"
+                words = "the %s engine's process %s before %s began; asking again\n%s"
                 _log.warning(words, self.ir, fate(status), job.method, output)
                 lost = not self.converse(job)
         except Exception as error:  # the conversation has its own errors in hand
             _log.exception("starting the %s engine", self.ir)
             message = f"The {self.ir} engine's process could not be started: {error}"
-            hint = "Check that this Python can be run, and that memory is not used up."
+            hint = "Check that this Python runs, and that memory is free."
             failure = EngineError("engine", message, sys.executable, hint)
         with self.changed:
             cancelled, self.running = self.cancelled, None
@@ -352,7 +352,7 @@ class Supervisor:
         job._finish(error=failure)
 
     def converse(self, job: Job) -> bool:
-        """Put a request to the process until it is settled; False when the process died over it."""
+        """Send a request to the process until it is settled; False if the process died over it."""
         while (process := self.ready_process(job)) is not None:
             self.exchange = _Exchange(job, process, lambda: self.limits, job._report)
             try:
@@ -382,8 +382,8 @@ class Supervisor:
             job._finish(error=value)
 
     def stop(self, process: EngineProcess, job: Job, stopped: _Stopped) -> bool:
-        """End a process that crossed a limit; whether the request ends with it, which is reported
-        first, as a process with much memory ends slowly."""
+        """End a process that crossed a limit; return whether the request ends with it. Its end is
+        reported first, because a process with much memory ends slowly."""
         _log.warning("%s", stopped.error.message)
         unit = stopped.unit
         if unit is not None:

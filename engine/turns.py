@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 
 SETTING = "RELASCOPE_ALONE"
-"""0 to time while other engines work."""
+"""Environment variable: "0" to time while other engines work."""
 
 _GATE, _ROOM = range(2)  # bytes of the file
 
 
 @dataclass
 class Turns:
-    """This process's part; a script takes no turns, and has no file with locks (-1). `tell` is
-    called with what is waited for, then with ""."""
+    """This process's turns; a script takes none, and has no file with locks (-1). `tell` is called
+    with what it waits for, then with ""."""
 
     file: int = -1
     tell: Callable[[str], None] = lambda text: None
@@ -37,7 +37,7 @@ class Turns:
             self.tell("")
 
     def enter(self, kind: int, why: str) -> None:
-        """Enter the room behind all who came before."""
+        """Enter the room after all who came earlier."""
         self.take(_GATE, fcntl.LOCK_EX, why)
         self.take(_ROOM, kind, why)
         fcntl.lockf(self.file, fcntl.LOCK_UN, 1, _GATE)
@@ -48,7 +48,7 @@ TURNS = Turns()
 
 @contextmanager
 def beside() -> Iterator[None]:
-    """Work while nobody runs alone, who is waited for."""
+    """Work while no engine runs alone; wait for one that does."""
     if TURNS.file < 0:
         yield
         return
@@ -65,7 +65,7 @@ def alone() -> Iterator[None]:
     if TURNS.file < 0 or TURNS.alone:
         yield
         return
-    fcntl.lockf(TURNS.file, fcntl.LOCK_UN, 1, _ROOM)  # of two who wait for each other, one goes on
+    fcntl.lockf(TURNS.file, fcntl.LOCK_UN, 1, _ROOM)  # else two could wait for each other
     TURNS.enter(fcntl.LOCK_EX, "waiting until other engines are done: timing runs alone")
     TURNS.alone = True
     try:

@@ -1,7 +1,7 @@
 """What an engine sends, as bytes: plain values, and dataclasses, enumerations and errors of ours.
 
 An engine may have opened an untrusted file, so its messages are not trusted either. `loads` finds
-no class, only functions that make one of ours by its fields.
+no classes, only functions that make ours from their fields.
 """
 
 import importlib
@@ -36,8 +36,8 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value that `dumps` was given. Raises pickle.UnpicklingError where it holds something of a
-    type that is not plain; other exceptions where the bytes are no pickle at all."""
+    """The value that `dumps` was given. Raises pickle.UnpicklingError for a value of a type that is
+    not plain, and other exceptions for bytes that are not a pickle."""
     return _Unpickler(io.BytesIO(data)).load()
 
 
@@ -69,4 +69,4 @@ def _plain(module: str, name: str) -> Callable[..., Any]:
         own = isinstance(kind, type) and kind.__module__ == module
         if own and (is_dataclass(kind) or issubclass(kind, Enum | EngineError)):
             return kind
-    raise pickle.UnpicklingError(f"it holds a {module}.{name}")
+    raise pickle.UnpicklingError(f"it contains a {module}.{name}")

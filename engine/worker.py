@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--ir", required=True)
     parser.add_argument("--fd", required=True, type=int)
     parser.add_argument("--session", default="", help="module:Class, instead of the IR's own")
-    parser.add_argument("--folder", required=True, help="for what it leaves")
+    parser.add_argument("--folder", required=True, help="for temporary files")
     options = parser.parse_args()
     os.set_inheritable(options.fd, False)
     session = options.session or REGISTRY[options.ir].session
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _leave_in(folder: str, before: str = "") -> None:
-    """Have this process and what it imports leave files in a folder, in place of the one before."""
+    """Make this process and its imports leave files in a folder, in place of the one before."""
     tempfile.tempdir = os.environ["TMPDIR"] = folder
     for name in ("TEST_DATA_ROOT_PATH", "TRITON_HOME"):  # TVM and Triton write at home, else
         os.environ.setdefault(name, folder)
@@ -144,8 +144,8 @@ class _ForkServer:
 
 
 def _ended(child: int) -> int | None:
-    """The exit status of a process, or below 0 its signal; None while it runs. It keeps its number
-    until it is reaped, but on macOS before Python 3.13."""
+    """The exit status of a process, or minus its signal; None while it runs. It keeps its number
+    until it is reaped, except on macOS before Python 3.13."""
     if not hasattr(os, "waitid"):
         ended, status = os.waitpid(child, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if ended else None
@@ -154,15 +154,15 @@ def _ended(child: int) -> int | None:
 
 
 def _imported(session: str) -> bool:
-    """Import a session's module to fork with; where that fails, or may not be forked, engines'
-    processes do, each by itself."""
+    """Import a session's module before forking; return whether that was done. Where it fails, or
+    forking is not safe, each engine's process imports it itself."""
     if sys.platform != "linux":
         return False
     try:
         importlib.import_module(session.partition(":")[0])
     except BaseException:
         return False
-    # What is there now is neither looked at nor, which would copy it, written to.
+    # The collector then leaves what exists now alone; to write to its pages would copy them.
     gc.collect()
     gc.freeze()
     return True
@@ -173,8 +173,8 @@ def _begin(session: str, access: sandbox.Access, answers: int, turns: int = -1) 
     os.setsid()
     _leave_in(str(access.folder), tempfile.gettempdir())
     sandbox.enter(access)
-    os.chdir(access.folder)  # TVM makes another where it is
-    # Torch and TVM are a million objects, which would be looked at again and again.
+    os.chdir(access.folder)  # TVM makes a folder in the current one
+    # Torch and TVM are a million objects, which would be scanned again and again.
     gc.set_threshold(50_000, 20, 20)
     # Processes that we start (a compiler, a tuner's) must not keep the socket open.
     os.set_inheritable(answers, False)
@@ -231,8 +231,8 @@ class _Worker:
                     what, value = self.answer(call, method, payload)
                 self.send(what, call, value)
                 if what == "gone":
-                    # A half-made import cannot be mended from within; the next request gets a new
-                    # process, which may find things put right.
+                    # A half-done import cannot be repaired here; the next request gets a new
+                    # process, where the cause may be gone.
                     os._exit(0)
         except BaseException:
             # The parent waits for an answer that will not come: let it see us go.
@@ -262,7 +262,7 @@ class _Worker:
             if error.__cause__ is not None:
                 traceback.print_exc()
             return failed, error
-        except BaseException as error:  # also SystemExit: the session has no say in our end
+        except BaseException as error:  # also SystemExit: a session must not end the process
             explained = explain(error, method)
             if self.session is None:
                 explained.hint = "The engine could not start; its log has the details."

@@ -435,8 +435,8 @@ def test_captures_are_by_strategy(net, options):
     [
         ((sample(),), {"engine": "xla"}, "xla"),
         ((sample(),), {"captures": "guess"}, "guess"),
-        ((sample(),), {"captures": "min_cut", "budget": 0.5}, "no budget of 0.5"),
-        ((sample(),), {"captures": "budget", "budget": -1}, "no budget of -1"),
+        ((sample(),), {"captures": "min_cut", "budget": 0.5}, "not take a budget of 0.5"),
+        ((sample(),), {"captures": "budget", "budget": -1}, "not take a budget of -1"),
         (({"x": sample()},), {}, "are a dict"),
         (((sample(),) * 3,), {}, "too many positional arguments"),
         (((), {"y": sample()}), {}, "'x'"),

@@ -320,7 +320,7 @@ def test_a_death_before_work_began_is_not_told_and_one_over_a_file_is_the_files(
         os.kill(client.pid, signal.SIGKILL)
         assert client.call("count") == 1
     error = failure(lambda: client.call("crash_over", "model.pt"))
-    message = "model.pt cannot be read: its reader crashes over it (SIGSEGV)."
+    message = "model.pt cannot be read: it crashes its reader (SIGSEGV)."
     assert (error.kind, error.message, error.where) == ("reader", message, "model.pt")
     assert client.call("count") == 1
 

@@ -231,7 +231,7 @@ def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
         )
 
     path = changed(tmp_path, nowhere)
-    told = refused("reader", where=path.name, says="its reader crashes over it (SIGSEGV)")
+    told = refused("reader", where=path.name, says="it crashes its reader (SIGSEGV)")
     with EngineClient("relay") as client, told:
         client.call("load", source_from_file(path))
 
