@@ -1,1 +1,1 @@
-"""What travels between an engine and who asks it: plain data, without torch or a TVM."""
+"""What an engine and its callers send each other: plain data, without torch or a TVM."""

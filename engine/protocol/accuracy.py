@@ -1,13 +1,13 @@
-"""How far tensors of ours are from PyTorch's."""
+"""How far our tensors are from PyTorch's."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The errors within one tensor; relative ones to what its largest error is relative to. Means
-    and medians are over its elements; `nans` and `infinities` are how many of its elements are so
-    where PyTorch's are not."""
+    """The errors within one tensor; relative ones use the same scale as its largest error. Means
+    and medians are over its elements; `nans` and `infinities` count its elements that are so where
+    PyTorch's are not."""
 
     mean_abs: float = 0.0
     mean_rel: float = 0.0
@@ -22,8 +22,8 @@ class Comparison:
     """One tensor of ours against PyTorch's. `name` is "output 0", "gradient of" an input or
     parameter, or "updated" and a buffer that a run of the model changes, such as a running mean.
     `max_abs` is the largest absolute difference, and `max_rel` that over the tensor's scale, for a
-    gradient at least a thousandth of the largest one's: that of an attention key's bias is nothing
-    but rounding. `scale` is the largest magnitude in PyTorch's tensor."""
+    gradient at least a thousandth of the largest one's: the gradient of an attention key's bias is
+    only rounding. `scale` is the largest magnitude in PyTorch's tensor."""
 
     name: str
     max_abs: float
@@ -35,7 +35,7 @@ class Comparison:
 
 WHOLE = "the function built whole"
 """The counterpart of a node of a split program that has none in PyTorch: the joint program's own.
-That they are equal says that splitting changed nothing, not that they are right."""
+Equal values say that splitting changed nothing, not that they are right."""
 
 AS_IMPORTED = ", as imported"
 """Ends the counterparts of a program that came without PyTorch: nodes of its own."""
@@ -43,7 +43,7 @@ AS_IMPORTED = ", as imported"
 
 @dataclass(frozen=True)
 class NodeError:
-    """One node's tensor against what it is in PyTorch. `max_abs` and `max_rel` are as of a
+    """One node's tensor against its counterpart in PyTorch. `max_abs` and `max_rel` are as in a
     `Comparison`. `counterpart` is what it was compared with: "aten::linear in
     encoder.layer.0.output.dense", "gradient of" an input, parameter or operator's result, or
     `WHOLE`; of a program that came without PyTorch "nn.relu, as imported" or "output 0, as

@@ -7,10 +7,10 @@ from relascope.engine.protocol.targets import Target
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU runs one function of a kernel. `blocks` are of the grid, `threads` of each block,
-    and `shared_bytes` per block; `schedule` is the rule that made its schedule, or "". `registers`
-    are of a thread, `spilled_bytes` those of its own memory beside them, arrays included; None
-    where it was not compiled."""
+    """How a GPU runs one function of a kernel: `blocks` in the grid, `threads` and `shared_bytes`
+    in each block; `schedule` is the rule that made its schedule, or "". `registers` and
+    `spilled_bytes` of local memory, arrays included, are per thread; None where it was not
+    compiled."""
 
     name: str
     blocks: int
@@ -23,9 +23,9 @@ class Launch:
 
 @dataclass(frozen=True)
 class KernelCode:
-    """One kernel of what was built. `name` is its symbol, which several calls of equal kernels
-    share; `bytes` are of machine code, None of source; `code` has (language, text), the nearest to
-    the program first: "CUDA", "PTX", "LLVM IR", "assembly"."""
+    """One kernel of a build. `name` is its symbol, which calls of equal kernels share; `bytes` is
+    the size of its machine code, None for source; `code` has (language, text), the nearest to the
+    program first: "CUDA", "PTX", "LLVM IR", "assembly"."""
 
     name: str
     phase: str
@@ -36,10 +36,10 @@ class KernelCode:
 
 @dataclass(frozen=True)
 class Artefact:
-    """What building for a target made. `kernels` are in the library's order, the forward's first.
-    `library_bytes` are of the object files, constants included, None where TVM cannot write them;
-    `build_seconds` are without taking it apart. `notes` are for people: why it cannot be timed
-    here, what was not compiled."""
+    """A build for a target. `kernels` are in the library's order, the forward's first.
+    `library_bytes` is the size of the object files, constants included, None where TVM cannot write
+    them; `build_seconds` excludes disassembly. `notes` are for people: why it cannot be timed here,
+    what was not compiled."""
 
     target: Target
     kernels: tuple[KernelCode, ...]
@@ -66,5 +66,5 @@ _EXTENSIONS = {
 
 
 def extension(language: str) -> str:
-    """What a file with code of a language ends in."""
+    """The extension of a file with code of a language."""
     return _EXTENSIONS.get(language, "txt")

@@ -7,9 +7,9 @@ from relascope.core.graph import Graph
 from relascope.passes.pipeline import Pipeline
 
 OF_PASS = ("long", "memory")
-"""Kinds of faults that are of the passes themselves, and not of the program that they make."""
+"""Kinds of faults of the passes themselves, not of the program that they make."""
 OF_TEST = "bad"
-"""The kind of what a person's own test calls bad."""
+"""The kind of fault that the user's own test finds."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class ModuleFiles:
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """A run of a person's own test; its exit status is None where it was stopped at its limit of
-    time."""
+    """A run of the user's own test; its exit status is None where the time limit stopped it."""
 
     status: int | None
     seconds: float
@@ -38,7 +37,7 @@ class ScriptRun:
 
     @property
     def verdict(self) -> str:
-        """What it says of the module: "good", "bad" or "cannot be run", which is 125."""
+        """What it says about the module: "good" (0), "cannot be run" (125), or else "bad"."""
         return {0: "good", 125: "cannot be run"}.get(self.status, OF_TEST)  # type: ignore[arg-type]
 
     @property
@@ -58,15 +57,15 @@ class Where:
     Args:
         pipeline: ends with the fault.
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
-            than the limit) or "memory" (more bytes stay); "bad" by a person's own test.
+            than the limit) or "memory" (more bytes stay); "bad" by the user's own test.
         limit: least difference that is wrong, relative to scale; least ratio of times that is slow.
         tail: the steps after the last suspect run, too, with and without suspects: the fault needs
             them.
-        building: compile and run it; a pass that crashes by itself needs neither.
-        absolute: what differs by no more is not wrong.
-        runs: looks at a piece; one is enough to show the fault.
-        plain: build operator by operator, as TVM's default may crash in the same way without the
-            suspects.
+        building: compile and run it; not needed where a pass itself crashes.
+        absolute: a difference up to this is not wrong.
+        runs: how often to look at a piece; one that shows the fault is enough.
+        plain: build operator by operator, because TVM's default may crash in the same way without
+            the suspects.
     """
 
     pipeline: Pipeline
@@ -93,9 +92,9 @@ class Suspects:
 @dataclass(frozen=True)
 class Shown:
     """What a piece of a program shows. `outcome` is "good", a kind of `Where`, "refused" (by a pass
-    of the catalogue), "bad before" (by a person's own test, without the passes too) or "cannot be
-    run"; `outputs` are ids of those that are wrong, the worst first, and `crash` is as of
-    `engine.faults.show.Fault`. `seconds` and `kept_bytes` are of the passes themselves, as of
+    of the catalogue), "bad before" (the user's own test fails without the passes, too) or "cannot
+    be run"; `outputs` are ids of wrong outputs, the worst first, and `crash` is as in
+    `engine.faults.show.Fault`. `seconds` and `kept_bytes` are of the passes themselves, as in
     `StepRecord`."""
 
     outcome: str
@@ -112,10 +111,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Account:
-    """What a report says of how it came about. `model` is its name without a folder; `minimal` says
-    whether the fault goes away without any one of its nodes; `seconds` and `memory` are limits, as
-    of `engine.limits.Limits`; `test` is a person's own in the report, or ""; `bisected` is what
-    bisection said; `command` was run, or would do the same."""
+    """How a report came about. `model` is its name without a folder; `minimal` says whether the
+    fault goes away without any one of its nodes; `seconds` and `memory` are limits, as in
+    `engine.limits.Limits`; `test` is the user's own test in the report, or ""; `bisected` is the
+    result of bisection; `command` was run, or would do the same."""
 
     model: str
     shown: Shown
@@ -130,10 +129,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Passage:
-    """A part of a report's text: words, code and a table, each of them or none. `title` is of the
-    section that it begins, "" where it goes on; `words` are sentences, or a list of them in lines,
-    with names in backticks; `file` is where all of the code is written to if it is too long, "" for
-    what is never cut."""
+    """A part of a report's text: words, code and a table, each of them optional. `title` is that of
+    the section that it begins, "" where it continues one; `words` are sentences, or a list of them
+    in lines, with names in backticks; `file` gets the whole code if that is too long, "" for code
+    that is never cut."""
 
     title: str = ""
     words: str = ""
@@ -145,11 +144,11 @@ class Passage:
 
 @dataclass(frozen=True)
 class Report:
-    """A report that runs by itself. `before` and `after` are the IR's text around the suspected
-    passes, "" where they crash, and `graph_before` and `graph_after` the same as graphs, whose
-    nodes that the passes left keep their ids. `files` are contents by relative path, with slashes,
-    of which "report.py" is to be run, unless a person's own test decides; `passages` are the text
-    of its README.md."""
+    """A report that runs on its own. `before` and `after` are the IR's text around the suspected
+    passes, "" where they crash, and `graph_before` and `graph_after` the same as graphs; nodes that
+    the passes left keep their ids. `files` are contents by relative path, with slashes; "report.py"
+    is the one to run, unless the user's own test decides. `passages` are the text of its
+    README.md."""
 
     title: str
     before: str

@@ -1,18 +1,17 @@
-"""What each kernel of a program took, and what it put out: plain data."""
+"""The time and output of each kernel of a program: plain data."""
 
 from dataclasses import dataclass
 
 from relascope.engine.protocol.accuracy import Comparison
 
 _IN_CACHE = 1.2
-"""So many times memory's rate is a cache's."""
+"""A rate above this many times memory's is a cache's."""
 
 
 @dataclass(frozen=True)
 class Output:
     """One tensor that a kernel wrote. `minimum`, `maximum` and `mean` are over its finite elements,
-    None where there are none; `nans` and `infinities` count elements that are no number, or
-    infinite."""
+    None where there are none; `nans` and `infinities` count NaN and infinite elements."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -25,9 +24,9 @@ class Output:
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a machine does at best, measured by PyTorch (`engine.measure.peaks`). `flops` has
-    FLOP/s of a large matrix product by dtype; `bandwidth` is pairs of a working set's bytes and
-    bytes a second, from the smallest to one beyond any cache, never faster than the one before."""
+    """A machine's best rates, measured by PyTorch (`engine.measure.peaks`). `flops` has FLOP/s of a
+    large matrix product by dtype; `bandwidth` is pairs of a working set's bytes and bytes a second,
+    from the smallest to one beyond any cache, never faster than the one before."""
 
     device: str
     threads: int
@@ -42,11 +41,11 @@ class Peaks:
 
     @property
     def cache(self) -> float:
-        """Bytes a second from and to the quickest cache that was measured."""
+        """Bytes a second from and to the fastest cache that was measured."""
         return self.bandwidth[0][1]
 
     def rate(self, working_set: int) -> float:
-        """Bytes a second where so many bytes are used again and again."""
+        """Bytes a second for a working set of so many bytes."""
         return next((rate for size, rate in self.bandwidth if size >= working_set), self.memory)
 
     def peak(self, dtype: str) -> float | None:
@@ -57,8 +56,8 @@ class Peaks:
 @dataclass(frozen=True)
 class Roof:
     """The least time that the machine allows a kernel (Williams, Waterman and Patterson,
-    "Roofline", CACM 2009). `name` is what sets it, "compute", "memory" or "cache"; `least_ms` that
-    time, in milliseconds."""
+    "Roofline", CACM 2009). `name` is what sets it: "compute", "memory" or "cache"; `least_ms` is
+    that time in milliseconds."""
 
     name: str
     least_ms: float
@@ -66,12 +65,12 @@ class Roof:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One call of a kernel; times in milliseconds. `name` is its symbol in what was built, which
-    calls of equal kernels share. `nodes` are ids of those that it computes, in graph order, of the
-    joint graph if split; empty where unknown, or for a layout that the build made up. `share` is of
-    the time of all phases from end to end; `flops` are of its nodes by `passes.cost`, or of its
-    loops by TVM, None where neither knows. `unread` is the part of `bytes_in` that it skips, such
-    as other rows of a table, and `weights` the part that is parameters and constants."""
+    """One call of a kernel; times in milliseconds. `name` is its symbol in the build, which calls
+    of equal kernels share. `nodes` are ids of those that it computes, in graph order, of the joint
+    graph if split; empty where unknown, or for a layout change that the build added. `share` is the
+    fraction of all phases' time from end to end; `flops` are by `passes.cost` for its nodes, or by
+    TVM for its loops, None where neither knows. `unread` is the part of `bytes_in` that it skips,
+    such as other rows of a table, and `weights` the part that is parameters and constants."""
 
     name: str
     phase: str
@@ -87,12 +86,12 @@ class Kernel:
 
     @property
     def moved(self) -> int:
-        """Bytes that it really reads and writes."""
+        """Bytes that it reads and writes, skipped ones left out."""
         return max(self.bytes_in - self.unread, 0) + self.bytes_out
 
     @property
     def flops_per_second(self) -> float | None:
-        """What it achieves; None where its FLOPs are not known."""
+        """The rate that it achieves; None where its FLOPs are not known."""
         return None if self.flops is None else self.flops / (1e-3 * self.median_ms)
 
     @property
@@ -110,9 +109,9 @@ class Kernel:
         return next((o.dtype for o in self.outputs if "float" in o.dtype), "")
 
     def roof(self, peaks: Peaks, working_set: int) -> Roof | None:
-        """What the machine allows; None where FLOPs are not known, or the peak in this type.
-        `working_set` is how many bytes a call of the program uses: weights come from where these
-        fit, what a kernel wrote before from where this kernel's bytes fit."""
+        """What the machine allows; None where FLOPs, or the peak in this type, are not known.
+        `working_set` is how many bytes a call of the program uses: weights are read from the memory
+        where these fit, earlier kernels' results from the one where this kernel's bytes fit."""
         if self.flops is None or not self.moved:
             return None
         peak = peaks.peak(self.dtype)
@@ -138,10 +137,10 @@ class Kernel:
 @dataclass(frozen=True)
 class Phase:
     """The forward, or the backward, from end to end; times in milliseconds. `median_ms` is of
-    unwatched runs, copies in and out included, and `unmapped_ms` the part of that in kernels
-    without nodes. `memory_bytes` are distinct memory that its kernels wrote in one call,
-    `estimated_bytes` of the same by `passes.peak_memory`, from the graph and the kernels' nodes,
-    and `result_bytes` the part of the estimate that the call returns."""
+    runs that are not profiled, copies in and out included, and `unmapped_ms` the part in kernels
+    without nodes. `memory_bytes` is the distinct memory that its kernels wrote in one call,
+    `estimated_bytes` the estimate of it by `passes.peak_memory`, from the graph and the kernels'
+    nodes, and `result_bytes` the part of the estimate that the call returns."""
 
     name: str
     median_ms: float
@@ -161,16 +160,16 @@ class Phase:
 
     @property
     def unexplained_ms(self) -> float:
-        """Time outside kernels: allocation, copies, calls; below zero where watching cost more."""
+        """Time outside kernels: allocation, copies, calls; below zero where profiling cost more."""
         return self.median_ms - self.kernels_ms
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What every kernel of a program took on one machine. `kernels` are in order of execution;
-    `peaks` are of the machine, with as many threads, None where they were not measured;
-    `working_set` are bytes of parameters, constants and what the kernels write, `mask_bytes` of the
-    dropout masks, which are held over the whole step."""
+    """The times of every kernel of a program on one machine. `kernels` are in order of execution;
+    `peaks` are the machine's with as many threads, None where they were not measured; `working_set`
+    is bytes of parameters, constants and kernels' results, `mask_bytes` of the dropout masks, which
+    live for the whole step."""
 
     machine: str
     target: str
@@ -186,7 +185,7 @@ class Profile:
     mask_bytes: int = 0
 
     def roof(self, kernel: Kernel) -> Roof | None:
-        """What the machine allows a kernel of it; None where that is not known."""
+        """What the machine allows one of its kernels; None where that is not known."""
         return None if self.peaks is None else kernel.roof(self.peaks, self.working_set)
 
     def least_ms(self, phase: str) -> tuple[float, float]:
@@ -212,12 +211,12 @@ class Profile:
 
     @property
     def first_bad(self) -> int | None:
-        """Index of the first kernel whose output holds NaN or infinity; None where none does."""
+        """Index of the first kernel whose output has a NaN or infinity; None where none does."""
         return next((i for i, k in enumerate(self.kernels) if k.bad), None)
 
 
 def _peak(phases: list[tuple[int, int]]) -> int:
-    """From each phase's memory, and how much of it its results are."""
+    """The peak, from each phase's memory and the part of it that is results."""
     held, most = 0, 0
     for taken, results in phases:
         most = max(most, held + taken)

@@ -2,7 +2,7 @@
 
 A folder per IR, TVM version and target (options, threads) has `curve.jsonl`, a line per trial,
 `rivals.jsonl`, a line per measurement without records, and per task a folder of TVM's own records.
-Lines are only added; a last one that was cut short is skipped and noted.
+Lines are only added; an incomplete last one is skipped and noted.
 
 An engine, which opens strangers' files, only reads; the app's process adds (`KEEPER`). Lines are
 checked both times.
@@ -26,29 +26,29 @@ from relascope.core.place import cache_folder
 from relascope.engine.protocol.tuning import Trial, Tuned
 
 VARIABLE = "RELASCOPE_RECORDS"
-"""Names the folder of all records; without it they are in the user's cache folder."""
+"""Environment variable: the folder of all records; else they are in the user's cache folder."""
 
 CURVE = "curve.jsonl"
 RIVALS = "rivals.jsonl"
 
 AUTOTVM, OPERATOR = "autotvm.json", "operator.json"
-"""In a task's folder, of Relay: AutoTVM's records, and which builds they are for."""
+"""In a task's folder for Relay: AutoTVM's records, and the builds that they are for."""
 
 WORKLOAD, SCHEDULES = "database_workload.json", "database_tuning_record.json"
-"""In a task's folder, of Relax: the files of TVM's `JSONDatabase`."""
+"""In a task's folder for Relax: the files of TVM's `JSONDatabase`."""
 
 _MOST_BYTES = 256 << 20
-"""That one request may add."""
+"""The most that one request may add."""
 
 _NOT_THE_KERNELS = ("-libs=", "-records=")
-"""Options of a target that say which kernels there are, and nothing about a kernel."""
+"""Options of a target that choose between kernels, and change none."""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A kernel measured as it is built without records. `run` is the call of `tune` that it was
-    measured in, `trial` the task's last before it (0 where there was none), and `ours_ms` of the
-    best record of that time, measured in turn with it (None without one)."""
+    """A kernel measured as built without records. `run` is the call of `tune` that measured it,
+    `trial` the task's last trial before it (0 where there was none), and `ours_ms` the time of the
+    best record then, measured in turn with it (None without one)."""
 
     task: str
     run: str
@@ -59,7 +59,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Book:
-    """What a folder of records says. `notes` are sentences on what could not be read."""
+    """The records of a folder. `notes` are sentences about lines that could not be read."""
 
     trials: tuple[Trial, ...]
     rivals: tuple[Rival, ...]
@@ -75,18 +75,18 @@ class Book:
         return min((t.ms for t in self.of(task) if t.ms is not None), default=None)
 
     def before_ms(self, task: str) -> float | None:
-        """The last time of a task as it is built without records."""
+        """A task's last time as built without records."""
         rival = self._rival(task)
         return None if rival is None else rival.ms
 
     def takes(self, task: str) -> bool:
-        """Whether a build takes the best record: if it beats what else is known, in turns if
-        measured so."""
+        """Whether a build takes the best record: whether that is faster than everything else known,
+        by times measured in turn where there are some."""
         ours, before = self.with_record_ms(task), self.before_ms(task)
         return ours is not None and (before is None or ours < before)
 
     def with_record_ms(self, task: str) -> float | None:
-        """A task's time with its best record: measured in turn with the rival, where it was."""
+        """A task's time with its best record, by preference one measured in turn with the rival."""
         best, rival = self.best_ms(task), self._rival(task)
         if best is None or rival is None or rival.ours_ms is None:
             return best
@@ -110,8 +110,8 @@ def root() -> Path:
 
 
 def folder(ir: str, version: str, target: str, threads: int) -> Path:
-    """Where the records of a target are; it need not be there yet. Options of the target that
-    change no kernel do not count, nor does their order."""
+    """The folder of a target's records, which need not exist yet. Options of the target that change
+    no kernel do not count, nor does their order."""
     kind, *options = target.split()
     options = sorted(o for o in options if not o.startswith(_NOT_THE_KERNELS))
     count = threads or len(os.sched_getaffinity(0))
@@ -124,8 +124,8 @@ def folder(ir: str, version: str, target: str, threads: int) -> Path:
 
 
 def read(place: Path) -> Book:
-    """What is in a folder; nothing where there is none. Malformed lines are left out and noted.
-    Raises EngineError of kind "file" where a file is there and cannot be read."""
+    """A folder's records; none without the folder. Malformed lines are left out and noted. Raises
+    EngineError of kind "file" where a file cannot be read."""
     notes: list[str] = []
     trials = list(_lines(place / CURVE, Trial, notes))
     rivals = list(_lines(place / RIVALS, Rival, notes))
@@ -139,7 +139,7 @@ def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Rival]) -> Non
 
 
 def append(path: Path, text: str) -> None:
-    """Add whole lines to a file, behind whole lines; they are on disk when this returns. Raises
+    """Add whole lines to a file, after whole lines; they are on disk when this returns. Raises
     EngineError of kind "file" where it cannot be written."""
     if KEEPER.ask is not None:
         KEEPER.ask("append", str(path), text)
@@ -158,12 +158,12 @@ def append(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Keep other processes from tuning in a folder; it ends with the process, however that ends.
-    Raises EngineError of kind "file" where another process is tuning there, or the folder cannot be
-    made."""
+    """Keep other processes from tuning in a folder; the lock ends with the process, however that
+    ends. Raises EngineError of kind "file" where another process is tuning there, or the folder
+    cannot be created."""
     if KEEPER.ask is not None:
         KEEPER.ask("hold", str(place), "")
-        yield  # let go of when the request is answered
+        yield  # released when the request is answered
         return
     lock = FileLock(place / "lock", timeout=0)
     try:
@@ -171,7 +171,7 @@ def locked(place: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as wrong:
         message = "Another process is tuning for this target."
-        hint = "Wait until it is done, or stop it: two at once would disturb each other's times."
+        hint = "Wait until it ends, or stop it: two at once would disturb each other's times."
         raise EngineError("file", message, str(place), hint) from wrong
     except OSError as wrong:
         raise _unusable(place, wrong) from wrong
@@ -182,7 +182,7 @@ def locked(place: Path) -> Iterator[None]:
 
 
 def stamp(place: Path) -> str:
-    """Changes when a folder's records do."""
+    """A text that changes when a folder's records do."""
     files = [place / name for name in (CURVE, RIVALS) if (place / name).exists()]
     return ", ".join([str(place), *(f"{f.name} {f.stat().st_size}" for f in files)])
 
@@ -197,8 +197,8 @@ def _lines(path: Path, kind: type[Any], notes: list[str]) -> Iterable[Any]:
     if len(bad) == 1:
         notes.append(f"{path.name}: line {bad[0]} cannot be read and is left out.")
     elif bad:
-        which = f"{len(bad)} lines, the first of them {bad[0]}, cannot be read"
-        notes.append(f"{path.name}: {which} and are left out.")
+        many = f"{len(bad)} lines cannot be read and are left out (first: line {bad[0]})."
+        notes.append(f"{path.name}: {many}")
 
 
 def _lines_of(path: Path) -> list[str]:
@@ -211,7 +211,7 @@ def _lines_of(path: Path) -> list[str]:
 
 
 def _unusable(place: Path, wrong: OSError) -> EngineError:
-    message = f"The records cannot be kept there: {wrong.strerror or wrong}."
+    message = f"The tuning records cannot be read or written: {wrong.strerror or wrong}."
     return EngineError("file", message, str(place), f"Name another folder in {VARIABLE}.")
 
 
@@ -228,37 +228,38 @@ KEEPER = Keeper()
 
 
 class Adding(contextlib.ExitStack):
-    """Adds an engine's records for it, as long as a request of tuning lasts."""
+    """Adds an engine's records for it, for the time of one tuning request."""
 
     _bytes = 0
 
     def do(self, action: str, path: str, text: str) -> None:
-        """What `Keeper.ask` asks. Raises EngineError of kind "file" where it cannot be done, or is
-        not what an engine adds."""
+        """Do what `Keeper.ask` asks. Raises EngineError of kind "file" where that fails, or is
+        nothing that an engine adds."""
         about = os.path.relpath(path, root()).split(os.sep)
         plain = all(re.fullmatch(r"\w[\w.+-]*", part) for part in about)
         self._bytes += len(text)
         if action == "hold" and plain and len(about) == 2:
             self.enter_context(locked(Path(path)))
         elif action == "append" and plain and len(about) in (3, 4) and self._bytes < _MOST_BYTES:
-            with refusing("file", "The engine adds no records: {}.", path):
+            with refusing("file", "The engine's records cannot be added: {}.", path):
                 for line in text.splitlines():
                     check(about[-1], json.loads(line))
             append(Path(path), text)
         else:
-            raise EngineError("file", f"The engine adds no records: {action} {path[:200]}.")
+            message = f"The engine's records cannot be added: {action} {path[:200]} is not allowed."
+            raise EngineError("file", message)
 
 
 def checked(path: Path) -> Iterator[Any]:
-    """The lines of a task's file, for TVM's reader, without unfinished ones; none without the file.
-    Raises EngineError of kind "file" where a line is not such as an engine writes."""
+    """The lines of a task's file, for TVM's reader, without incomplete ones; none without the file.
+    Raises EngineError of kind "file" for a line that no engine writes."""
     for number, line in enumerate(_lines_of(path), 1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        hint = f"Take the folder {path.parent} away, and tune the kernel anew."
-        with refusing("file", f"Line {number} is no record: {{}}.", str(path), hint):
+        hint = f"Remove the folder {path.parent}, and tune the kernel again."
+        with refusing("file", f"Line {number} is not a record: {{}}.", str(path), hint):
             try:
                 check(path.name, found)
             except RecursionError as wrong:
@@ -267,8 +268,8 @@ def checked(path: Path) -> Iterator[Any]:
 
 
 def check(name: str, found: Any) -> None:
-    """Check what an engine is to write as a line of the file `name`. Raises ValueError, which says
-    what is wrong with it."""
+    """Check a line that an engine writes to the file `name`. Raises ValueError, which says what is
+    wrong with it."""
     if name in (CURVE, RIVALS):
         _typed(Trial if name == CURVE else Rival, found)
         return
@@ -292,7 +293,7 @@ def check(name: str, found: Any) -> None:
         ),
     }
     if name not in forms:
-        raise ValueError(f"no file of records is called {name[:80]!r}")
+        raise ValueError(f"{name[:80]!r} is not the name of a file of records")
     _check(found, forms[name], name)
     if name == SCHEDULES:
         for instruction, _, attributes, _ in found[1][0][0]:
@@ -310,7 +311,7 @@ _INSTRUCTION = re.compile(
     "FuseReductionEpilogue|DecomposeReduction|RFactor|StorageAlign|SetScope|Blockize|Tensorize|"
     "Annotate|Unannotate|Transform(S?Block)?Layout|DecomposePadding|PadEinsum|EnterPostproc"
 )
-"""Steps of a schedule that change how a kernel computes and never what."""
+"""Steps of a schedule that change how a kernel computes, but never its results."""
 _ANNOTATION = re.compile(
     r"meta_schedule\.\w+|pragma_(auto_unroll_max_step|unroll_explicit)|software_pipeline_\w+|"
     r"double_buffer_\w+|warp_execution|auto_copy|local_stage|layout_free_\w+"
@@ -346,7 +347,7 @@ def _is_leaf(found: Any, form: Any) -> bool:
 
 
 def _is_short(found: Any) -> bool:
-    """Whether no text in it is of 64 KiB or more."""
+    """Whether no text in it is longer than 64 KiB."""
     if isinstance(found, dict | list):
         return all(map(_is_short, found.values() if isinstance(found, dict) else found))
     return not isinstance(found, str) or len(found) <= 1 << 16
@@ -355,7 +356,7 @@ def _is_short(found: Any) -> bool:
 def _typed(kind: type[Any], found: Any) -> Any:
     hints = get_type_hints(kind)
     if not isinstance(found, dict) or not set(found) <= set(hints):
-        raise ValueError(f"it is no {kind.__name__}")
+        raise ValueError(f"it is not a {kind.__name__}")
     for name, value in found.items():
         if value is not None or hints[name] in (str, int, float):
             _check(value, float if hints[name] == float | None else hints[name], name)

@@ -1,4 +1,4 @@
-"""What is to be built, and how it is run."""
+"""What to build, and how to run it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from relascope.passes.pipeline import Pipeline
 class BuildRequest:
     """A program to build: whole, or split into a forward and a backward. `target` is TVM's text,
     with options of ours; `threads` are for TVM and PyTorch alike, and 0 means as many as the
-    machine has cores; `repeats` are rounds of what is timed. `captures` are ids of the joint
-    graph's nodes that the forward saves where `split` splits it there, and the backward recomputes
-    the rest; else it is built as it is: inference, or forward and gradients in one. `runs` are of a
-    check: passes, build and program, each time."""
+    machine has cores; `repeats` counts the rounds of timing. With `split`, the forward saves the
+    nodes of the joint graph whose ids are `captures`, and the backward recomputes the rest; else it
+    is built whole: inference, or forward and gradients in one. `runs` counts those of a check,
+    each with passes, build and program."""
 
     source: ModelSource
     pipeline: Pipeline

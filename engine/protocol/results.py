@@ -1,4 +1,4 @@
-"""A loaded model, the steps of a pipeline, a split, and a pass shown on a small program."""
+"""A loaded model, the steps of a pipeline, a split, and a pass on a small example."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,9 +11,9 @@ from relascope.engine.protocol.source import ModelSource
 @dataclass(frozen=True)
 class ImportChange:
     """Something that an import did beside writing each operator as TVM's. `kind` is in `KINDS`:
-    "externalised" is what became an argument or result; `operator` is PyTorch's, or the name of the
-    first tensor, and `count` is of those. `nodes` are ids of the imported graph's that came of it
-    or stand in its place; `became` says how often each operator came of it."""
+    "externalised" means that it became an argument or result; `operator` is PyTorch's, or the name
+    of the first tensor, and `count` says how many there are. `nodes` are ids in the imported graph
+    that came from it or stand in its place; `became` counts each operator that came from it."""
 
     KINDS: ClassVar[tuple[str, ...]] = ("changed", "dropped", "externalised")
 
@@ -27,20 +27,20 @@ class ImportChange:
 
 
 PYTORCH = "PyTorch"
-"""What numbers are compared with where a model is PyTorch's."""
+"""What the numbers of a PyTorch model are compared with."""
 IMPORTED = "the imported program"
-"""The same where a program came without PyTorch, and without a runtime."""
+"""The same for a program that came without PyTorch, and without a runtime."""
 PYTORCHS_OPERATORS = "PyTorch, operator by operator"
 """The same where PyTorch has a counterpart of each operator."""
 UNBUILT = "TVM cannot build this"
-"""How the error of a failed build begins, kind "target"."""
+"""The beginning of a failed build's error, kind "target"."""
 
 
 @dataclass(frozen=True)
 class Branches:
     """What decides each `if` of a program that came without PyTorch. `inputs` and `computed` are
-    names of the inputs, and of the computed values, that decide one; `looped` counts others, in
-    functions that call themselves, of which neither side is forced."""
+    names of the inputs, and of the computed values, that decide one; `looped` counts the others, in
+    recursive functions, where neither side can be forced."""
 
     inputs: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
@@ -57,10 +57,10 @@ class ModelInfo:
             order.
         seconds: of tracing and importing.
         notes: for people: what the import changed or left out.
-        calls: of a submodule, how often the whole model calls it.
+        calls: how often the whole model calls it, if it is a submodule.
         against: what its numbers are compared with, after "against": PyTorch, or without it the
-            imported program or a judge, who may not be one if that was not asked.
-        unjudged: why nobody outside TVM judges its numbers, a sentence, or "".
+            imported program or a judge; whether that can judge it is known only if asked.
+        unjudged: a sentence that says why nothing outside TVM judges its numbers, or "".
     """
 
     source: ModelSource
@@ -80,7 +80,7 @@ class ModelInfo:
 @dataclass(frozen=True)
 class OpenSize:
     """A size that an exported program leaves open. `size` is the example's, or the chosen one;
-    `least` and `most` are what the program takes, None where it has no end; `places` are dimensions
+    `least` and `most` bound what the program takes, None for no bound; `places` are the dimensions
     of inputs that have it: "x.0", or "x.0 = 2*s77"."""
 
     symbol: str
@@ -92,9 +92,9 @@ class OpenSize:
 
 @dataclass(frozen=True)
 class ModelInputs:
-    """What a model's inputs are, without importing it. `inputs` are as of
-    `engine.protocol.source.parse_inputs`, with the range drawn for integers; `says` tells where
-    each has its values from, `sizes` are those that an exported program leaves open."""
+    """A model's inputs, without importing it. `inputs` are as `engine.protocol.source.parse_inputs`
+    reads them, with the range drawn for integers; `says` tells where each gets its values, `sizes`
+    are those that an exported program leaves open."""
 
     inputs: tuple[str, ...]
     says: tuple[str, ...]
@@ -103,10 +103,10 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """A module of a model, as one run of the whole sees it. `path` is "" of the whole; `parameters`
-    counts elements, those of its submodules included; `calls` says how often it runs, 0 where
-    nothing calls its forward(). `inputs` and `outputs` are types of the tensors of its first call;
-    `seconds` are of all its calls together, its submodules included, None where there is none."""
+    """A module of a model, in one run of the whole. `path` is "" for the whole; `parameters` counts
+    elements, its submodules' included; `calls` says how often it runs, 0 where nothing calls its
+    forward(). `inputs` and `outputs` are types of the tensors of its first call; `seconds` is the
+    time of all its calls, its submodules' included, None where there is none."""
 
     path: str
     kind: str
@@ -119,7 +119,7 @@ class ModuleRow:
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model that can be opened by its name. `name` is as `ModelSource.model` has it, `kind` its
+    """A model that can be opened by its name. `name` is as in `ModelSource.model`, `kind` its
     class, or the library that makes it, and `parameters` the number of their elements, None where
     they were not or cannot be counted."""
 
@@ -132,10 +132,10 @@ class NamedModel:
 @dataclass(frozen=True)
 class StepRecord:
     """What one step of a pipeline did. Fields `pass_name` to `seconds` are the command line's.
-    `seconds` are wall time of the pass alone, 0.0 where it did not run; `added`, `removed` and
+    `seconds` is wall time of the pass alone, 0.0 where it did not run; `added`, `removed` and
     `changed` count nodes against the step before (see `core.identity`), `operators` how often each
     is called after it. `error` says why it failed; the next step then starts from the program
-    before it. `kept_bytes` are of the process after the pass, the allocator's included, new
+    before it. `kept_bytes` is what the process keeps after the pass, the allocator's included, new
     constants of the program left out."""
 
     pass_name: str
@@ -153,9 +153,9 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class ExampleRun:
-    """An example of a person's own pass, run as a test. `name` is of the function that makes the
-    program before the pass; `said` is what is wrong, a sentence each, and empty where it passed;
-    `diff` is of the expected text and the pass's, "" where they agree, or nothing is expected.
+    """An example of the user's own pass, run as a test. `name` is that of the function that makes
+    the program before the pass; `said` is what is wrong, a sentence each, empty where it passed;
+    `diff` is between the expected text and the pass's, "" where they agree, or nothing is expected.
     `max_rel` is the largest difference of a result, relative to its scale, None where numbers were
     not compared."""
 
@@ -171,8 +171,8 @@ class ExampleRun:
 @dataclass(frozen=True)
 class Application:
     """A place where a pass on our rewriters replaced something, in order. `id` is in the graph
-    before the pass, "" for what the pass made itself; `title`, `scope` and `source` are of the
-    node, as far as known."""
+    before the pass, "" for a node that the pass made itself; `title`, `scope` and `source` are the
+    node's, as far as known."""
 
     id: str
     title: str
@@ -201,8 +201,8 @@ class SplitResult:
 class PassExample:
     """What a pass does to a program small enough to read. `arguments` are (name, type) of the
     program before the pass. `before` and `after` are the IR's text, shortened by
-    `engine.server.examples`, and `graph_before` and `graph_after` the same as graphs, whose nodes
-    that the pass left keep their ids. `differs` says why the results differ on purpose, or ""."""
+    `engine.server.examples`, and `graph_before` and `graph_after` the same as graphs; nodes that
+    the pass left keep their ids. `differs` says why the results differ on purpose, or ""."""
 
     step: str
     arguments: tuple[tuple[str, TensorType], ...]

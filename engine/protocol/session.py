@@ -1,14 +1,14 @@
-"""What asking an engine and its progress look like.
+"""The types of a call to an engine and of its progress.
 
-Every call (`engine.server.session.PipelineSession` lists them) is complete: nothing depends on what
-an engine remembers.
+Every call (`engine.server.session.PipelineSession` lists them) is self-contained: nothing depends
+on what an engine remembers.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 Progress = Callable[[float, str], None]
-"""Called with how much is done (0 to 1) and what is being done, in a few words."""
+"""Called with how much is done (0 to 1) and with what is going on, in a few words."""
 
 
 def part(progress: Progress, low: float, high: float) -> Progress:
@@ -17,7 +17,7 @@ def part(progress: Progress, low: float, high: float) -> Progress:
 
 
 def silent(fraction: float, text: str) -> None:
-    """A progress that nobody watches."""
+    """A progress that reports to nobody."""
 
 
 Ask = Callable[..., Any]

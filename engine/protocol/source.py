@@ -32,9 +32,9 @@ INPUTS = (
 """Kinds of values that a model's inputs may have: the sample's own, or others of its types."""
 EXAMPLE = "1x14x768:float32, 1x1x1x14"
 CODE = "python"
-"""Where a model's name begins so, a person's own code makes it, which is run as theirs."""
+"""The library in the name of a model that the user's own code makes."""
 EVERYTHING = "/"
-"""As what an engine may read: all that the user may."""
+"""Among what an engine may read: all that the user may."""
 _LIBRARY = re.compile(r"(hf|torchvision|timm):")
 _LINKED = re.compile(
     r"(hf|torchvision|timm):[A-Za-z0-9][\w-]*(\.[\w-]+)*(/\w[\w-]*(\.[\w-]+)*)?(\?[\w.=&,\[\]-]*)?"
@@ -42,12 +42,12 @@ _LINKED = re.compile(
 
 
 def by_name(model: str) -> bool:
-    """Whether a model that is no sample has a name, such as `hf:bert`, and is no file."""
+    """Whether a model, not a sample, is given by a name such as `hf:bert`, and not by a file."""
     return bool(_LIBRARY.match(model)) or model.startswith(f"{CODE}:")
 
 
 def linkable(model: str) -> bool:
-    """Whether it is a name that a link or a session may say: neither a path nor anybody's code."""
+    """Whether it is a name that a link or a session may have: no path, and nobody's code."""
     return bool(_LINKED.fullmatch(model))
 
 
@@ -64,7 +64,7 @@ class InputType(TensorType):
 
 def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     """Read the types of a model's inputs. Raises EngineError of kind "input" where an item cannot
-    be read, or a name stands twice.
+    be read, or a name occurs twice.
 
     The text has one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
     and dtype (float32) are optional. A shape is sizes joined by `x`, or `scalar`: `ids=1x14:int64,
@@ -74,17 +74,18 @@ def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
     for item in _items(text):
         match = _INPUT.fullmatch(item)
         if match is None:
-            hint = f"Write one shape an input, such as {EXAMPLE} or hidden=1x14x768:float32."
+            hint = f"Write one shape per input, such as {EXAMPLE} or hidden=1x14x768:float32."
             raise EngineError("input", f"Cannot read the input type {item!r}.", item, hint)
         dtype = match["dtype"] or "float32"
         if dtype not in _DTYPES.split(", "):
-            message = f"{dtype!r} is no dtype of an input."
+            message = f"{dtype!r} is not a dtype of an input."
             raise EngineError("input", message, item, f"Use one of {_DTYPES}.")
         shape = match["shape"]
         sizes = () if shape == "scalar" else tuple(int(s) for s in shape.split("x"))
         name = match["name"] or ""
         if name and any(name == other for other, _ in result):
-            raise EngineError("input", f"Two inputs are called {name!r}.", item, "Name each once.")
+            hint = "Give each its own name."
+            raise EngineError("input", f"Two inputs are called {name!r}.", item, hint)
         kind = TensorType(sizes, dtype)
         if match["least"]:
             kind = _ranged(kind, int(match["least"]), int(match["most"]), item)
@@ -99,27 +100,27 @@ def _items(text: str) -> Iterator[str]:
 def _ranged(kind: TensorType, least: int, most: int, item: str) -> InputType:
     bits = re.search(r"\d+$", kind.dtype) if "int" in kind.dtype else None
     if bits is None:
-        raise EngineError("input", f"{kind.dtype} is no integer: it has no range.", item)
+        raise EngineError("input", f"{kind.dtype} takes no range: only integers do.", item)
     half = 2 ** (int(bits[0]) - 1)
     low, high = (0, 255) if kind.dtype == "uint8" else (-half, half - 1)
-    high -= kind.dtype == "int64"  # one past it is drawn to
+    high -= kind.dtype == "int64"  # drawing needs one past the greatest
     if not low <= least <= most <= high:
-        message = f"{least}..{most} is no range of {kind.dtype}."
-        raise EngineError("input", message, item, f"{low}..{high} is the widest.")
+        message = f"{least}..{most} is not a range of {kind.dtype}."
+        raise EngineError("input", message, item, f"The widest is {low}..{high}.")
     return InputType(kind.shape, kind.dtype, least, most)
 
 
 def input_text(name: str, kind: TensorType) -> str:
-    """An input's type as `parse_inputs` reads it; unknown dimensions stand as they are called."""
+    """An input's type as `parse_inputs` reads it, with the names of unknown dimensions."""
     shape = "x".join(map(str, kind.shape)) or "scalar"
     drawn = f":{kind.least}..{kind.most}" if isinstance(kind, InputType) else ""
     return f"{name}{'=' if name else ''}{shape}:{kind.dtype}{drawn}"
 
 
 def parse_pins(text: str) -> tuple[tuple[str, int], ...]:
-    """Read the sizes of dimensions that a program leaves open. The text is `s77=4` of a symbol or
-    `x.0=4` of an input's dimension, separated by commas, semicolons or line ends. Raises
-    EngineError of kind "input" where an item cannot be read, or a name stands twice."""
+    """Read the sizes of dimensions that a program leaves open. The text is `s77=4` for a symbol or
+    `x.0=4` for an input's dimension, separated by commas, semicolons or line ends. Raises
+    EngineError of kind "input" where an item cannot be read, or a name occurs twice."""
     found: dict[str, int] = {}
     for item in _items(text):
         match = _PIN.fullmatch(item)
@@ -155,7 +156,7 @@ def with_tensors(source: "ModelSource", paths: Iterable[str | Path]) -> "ModelSo
     files = [Path(p) for p in paths]
     if missing := [f for f in files if not f.is_file()]:
         message = f"There is no file {str(missing[0])!r}."
-        hint = "Give one written by numpy.save, numpy.savez, safetensors or torch.save."
+        hint = "Name a file from numpy.save, numpy.savez, safetensors or torch.save."
         raise EngineError("file", message, str(missing[0]), hint)
     return replace(source, tensors=tuple((str(f.resolve()), file_digest(f)) for f in files))
 
@@ -175,15 +176,15 @@ def source_from_file(
     be read."""
     file = Path(path)
     if not file.is_file():
-        hint = "Give a sample's name, or the path of a trace written by torch.jit.save."
+        hint = "Give a sample's name, or a file from torch.jit.save or torch.export.save."
         raise EngineError("file", f"There is no file {str(path)!r}.", str(path), hint)
     about = seed, training, dtype, parse_inputs(inputs_text), file_digest(file)
     return ModelSource(str(file.resolve()), None, None, *about, pins=parse_pins(pins))
 
 
 def bundled(paths: Sequence[str | Path], folder: str | Path) -> Path:
-    """One archive of a program's file and the file of its parameters, which is opened as one.
-    Raises EngineError of kind "file" where one is not there, or cannot be read."""
+    """One archive of a program's file and the file of its parameters, to be opened together.
+    Raises EngineError of kind "file" where one is missing, or cannot be read."""
     made = Path(folder) / f"{Path(paths[0]).name}.tar"
     with tarfile.open(made, "w") as archive:
         for index, path in enumerate(map(Path, paths)):
@@ -209,29 +210,28 @@ def file_digest(path: Path) -> str:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Which model, with which inputs: everything needed to load it again from nothing.
+    """Which model, with which inputs: everything needed to load it again from scratch.
 
     Args:
-        model: a sample's name; a file's path; or as of `by_name`, `hf:NAME` (a type, class or
-            cached name of transformers, or a folder's path; then settings such as
-            `?num_hidden_layers=2`), `torchvision:NAME`, `timm:NAME` or `python:PATH:FUNCTION`.
+        model: a sample's name; a file's path; or by name, `hf:NAME` (a type, class or cached name
+            of transformers, or a folder's path; then settings such as `?num_hidden_layers=2`),
+            `torchvision:NAME`, `timm:NAME` or `python:PATH:FUNCTION`.
         batch, tokens: sizes of inputs; None is the model's default.
         seed: seeds the random weights, the inputs, the dropout masks and grad_out.
         training: train mode, with dropout, and with gradients.
         dtype: "float32" or "float64", of the parameters and the floating inputs.
         inputs: for a file, (name or "", type) of inputs that it does not record.
-        digest: for a file, a hash of its bytes, by `source_from_file`.
+        digest: for a file, a hash of its bytes, from `source_from_file`.
         gradient: in training: "tvm" takes it by passes over the forward; "pytorch" imports forward
             and backward as autograd records them.
         values: in `kinds_of_inputs`; changes the inputs of a run, not import or build.
-        module: path of the submodule to look at alone, on the inputs that it gets in the whole; or
-            "".
-        call: which of its calls, 1 the first.
-        weights: of a model by name: "" for those on this machine, or "random".
+        module: path of the submodule to open alone, on its inputs in the whole model; or "".
+        call: which of the submodule's calls, from 1.
+        weights: for a model by name: "" for those on this machine, or "random".
         pins: open sizes of an exported program, by symbol or dimension (`x.0`), if not the
             example's.
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
-        run: open sizes by name, and inputs that decide a branch, for a run; as `values`.
+        run: open sizes by name, and inputs that decide a branch, for a run, like `values`.
         sides: the side to import of each `if` that a computed value decides, by the value's name.
         kernels: run kernels of a module's file, which are code. Never stored.
     """
@@ -257,7 +257,7 @@ class ModelSource:
 
     @property
     def files(self) -> frozenset[str]:
-        """What is read to load it: files, folders, or `EVERYTHING` for a person's own code."""
+        """What loading it reads: files, folders, or `EVERYTHING` for the user's own code."""
         library, _, name = self.model.partition(":")
         if library == CODE:
             return frozenset({EVERYTHING})
@@ -273,8 +273,8 @@ class ModelSource:
 def weights_beside(path: str, stamp: object) -> frozenset[str]:
     """The files in an ONNX model's folder that it names as places of its weights.
 
-    Found as protobuf writes them, the key "location" and a text. A chance match in other bytes is
-    of a file that the model could have named as well. `stamp` changes with the file.
+    Searches for what protobuf writes, the key "location" and a text. A chance match in other bytes
+    names a file that the model could have named as well. `stamp` changes with the file.
     """
     folder = Path(path).resolve().parent
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from relascope.core.errors import EngineError
 
 GPU = "gpu"
-"""The option that says which of several GPUs is meant, the first by 0."""
+"""The option that chooses one of several GPUs, from 0."""
 
 _TEXTS = frozenset(
     ["mcpu", "mtriple", "arch", "model", "device", "host", "tag", "mabi", "mfloat-abi", "jit"]
@@ -18,11 +18,11 @@ Value = str | int | bool | list[str]
 
 
 def split(target: str) -> tuple[str, dict[str, str]]:
-    """The kind, and the text of each option by its name; a name by itself is "true". Raises
-    EngineError of kind "target" where the text is of another form."""
+    """The kind, and the text of each option by its name; "true" for a name alone. Raises
+    EngineError of kind "target" for a text of another form."""
     kind, *options = target.split() or [""]
     if not re.fullmatch(r"[\w/.-]+", kind) or kind.startswith("-"):
-        raise EngineError("target", "A target begins with its kind.", target, _HINT)
+        raise EngineError("target", "The target does not begin with its kind.", target, _HINT)
     found: dict[str, str] = {}
     for option in options:
         name, equals, value = option.lstrip("-").partition("=")
@@ -35,7 +35,7 @@ def split(target: str) -> tuple[str, dict[str, str]]:
 
 
 def typed(options: dict[str, str]) -> dict[str, Value]:
-    """Options with the types that TVM wants of them: text, a list, a whole number, a switch."""
+    """Options with the types that TVM expects: text, list, whole number, switch."""
     return {name: _typed(name, text) for name, text in options.items()}
 
 
@@ -50,7 +50,7 @@ def _typed(name: str, text: str) -> Value:
 
 
 def without(target: str, ours: Collection[str]) -> str:
-    """A target's text without options of `ours` that are not TVM's, each with its value
+    """A target's text without the options in `ours`, which are not TVM's, each given with its value
     ("-schedules=relascope") or as a bare name ("gpu")."""
 
     def is_ours(part: str) -> bool:
@@ -60,8 +60,8 @@ def without(target: str, ours: Collection[str]) -> str:
 
 
 def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]]) -> None:
-    """Refuse (kind "target") an option of ours that is not for a target's kind. `ours` has by
-    option, such as "-graphs=cuda", the kinds that it is for, and what others are told."""
+    """Refuse (kind "target") an option of ours that is not for a target's kind. `ours` has, by
+    option, such as "-graphs=cuda", the kinds that it is for, and the message for others."""
     kind, *options = target.split()
     for option, (kinds, why) in ours.items():
         if option in options and kind not in kinds:
@@ -69,19 +69,18 @@ def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]
 
 
 def library(target: str, ours: Collection[str]) -> str:
-    """Our library of those in `ours`, such as "-libs=blas", that does a target's matrix products,
-    or ""; TVM's own, such as cudnn, do not count."""
+    """The library among `ours`, such as "-libs=blas", that computes a target's matrix products, or
+    ""; TVM's own, such as cudnn, do not count."""
     return next((part.partition("=")[2] for part in target.split() if part in ours), "")
 
 
 def gpu_index(target: str) -> int:
-    """Which of several GPUs a target is for. Raises EngineError of kind "target" where it is no
-    number."""
+    """Which of several GPUs a target is for. Raises EngineError of kind "target" where that is not
+    a number."""
     text = split(target)[1].get(GPU, "0")
     if not text.isdigit():
-        raise EngineError(
-            "target", f"-{GPU}={text} does not say which GPU.", target, f"Write -{GPU}=1, say."
-        )
+        message, hint = f"-{GPU}={text} is not the number of a GPU.", f"Write such as -{GPU}=1."
+        raise EngineError("target", message, target, hint)
     return int(text)
 
 
@@ -90,5 +89,5 @@ def refused(error: Exception, target: str) -> EngineError:
     reason = re.sub(r"^.*?Check failed: .*?(?:false|\)) ?: ", "", text.strip().rpartition("\n")[2])
     while re.match(r"\w*Error: ?", reason):
         reason = reason.partition(":")[2].strip()
-    message = f"TVM refuses this target: {reason.rstrip('.') or 'it does not say why'}."
+    message = f"TVM refuses this target: {reason.rstrip('.') or 'it gives no reason'}."
     return EngineError("target", message, target, _HINT)

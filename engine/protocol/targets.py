@@ -1,4 +1,4 @@
-"""What can be compiled for, and by which TVM."""
+"""Targets to compile for, and the TVM that compiles."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,8 @@ from relascope.core.errors import EngineError
 @dataclass(frozen=True)
 class Target:
     """Something to compile for. `name` is the TVM target string, `device` such as "NVIDIA H200" or
-    "the CPU, AVX-512". `runs_here` says whether this machine can run, and time, builds for it,
-    `missing` what stands in the way where not. `kernels` says whose it takes ("OpenBLAS, our
-    schedules"), or ""."""
+    "the CPU, AVX-512". `runs_here` says whether this machine can run, and time, builds for it, and
+    `missing` why not. `kernels` says whose kernels it uses ("OpenBLAS, our schedules"), or ""."""
 
     name: str
     device: str
@@ -25,8 +24,8 @@ class Target:
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """Which TVM this is, where it came from, and what it can compile for, the best first. `machine`
-    is the processor in words; `sandbox` says what its process is kept from, each in a few words."""
+    """The TVM, where it came from, and its targets, the best first. `machine` is the processor in
+    words; `sandbox` has the restrictions of its process, each in a few words."""
 
     ir: str
     version: str
@@ -37,7 +36,7 @@ class EngineInfo:
 
     @property
     def best(self) -> str:
-        """The best target that runs here; where there is none, an EngineError of kind "target"."""
+        """The best target that runs here. Raises EngineError of kind "target" without one."""
         found = next((t.name for t in self.targets if t.runs_here), None)
         if found is None:
             raise EngineError("target", "This machine can run none of the engine's targets.")

@@ -1,4 +1,4 @@
-"""A timing: its rows, what is timed beside ours, and what PyTorch keeps."""
+"""A timing: its rows, the baselines beside our build, and what PyTorch keeps."""
 
 from dataclasses import dataclass
 
@@ -25,11 +25,12 @@ class TimeRow:
         peak_bytes: the most memory of a run at one time, without inputs and parameters: PyTorch's
             allocator, measured, and TVM's own. None where neither counts it.
         kept_bytes: what TVM, and dropout masks, keep between runs; None where that is not counted.
-        ours_over: of another compiler, the median ratio of our time to its; below 1 ours is faster.
+        ours_over: for another compiler, the median ratio of our time to its; below 1 ours is
+            faster.
         ratio_of_minima: our best run over eager's best.
-        ratio_q1, ratio_q3: the quartiles of the ratios whose median `ratio_to_eager` is.
-        build_seconds: what building, or compiling, took.
-        target: what it was built for; "" of PyTorch's own.
+        ratio_q1, ratio_q3: the quartiles of the ratios whose median is `ratio_to_eager`.
+        build_seconds: the time of building, or compiling.
+        target: what it was built for; "" for PyTorch's own.
         capture_bytes: captures and dropout masks, where there is a backward.
     """
 
@@ -53,8 +54,8 @@ class TimeRow:
 
     @property
     def steady(self) -> bool:
-        """Whether nothing else ran: quartiles within 30 % of the median, the median at most twice
-        the best."""
+        """Whether the times are steady: quartiles within 30 % of the median, the median at most
+        twice the best."""
         best = min(self.samples_ms, default=self.median_ms)
         return self.q3_ms - self.q1_ms <= 0.3 * self.median_ms and self.median_ms <= 2 * best
 
@@ -70,8 +71,8 @@ class Variant:
 @dataclass(frozen=True)
 class TimeResult:
     """A timing: the machine, the rows, and each comparison behind their errors. `notes` are
-    sentences to be read before the figures (a machine that is busy); `against` is who the
-    comparisons are with; see `ModelInfo`."""
+    sentences to read before the figures (a busy machine); `against` is what the comparisons are
+    with, see `ModelInfo`."""
 
     machine: str
     target: str
@@ -85,11 +86,11 @@ class TimeResult:
 
 @dataclass(frozen=True)
 class CompileTimes:
-    """What compiling a program takes, run after run, in turns; all times in seconds. `passes` has
-    of each enabled step its index and what each run took, without drawing its graph; `build` is
-    each build of what the passes leave; `yardstick` the same work in Python each time: how fast the
-    machine was meanwhile. `own_bytes` is the most that a run holds beside PyTorch's tensors, None
-    where unknown."""
+    """The time of compiling a program, run after run, in turns; all times in seconds. `passes` has
+    the index of each enabled step and its time in each run, without drawing its graph; `build` has
+    each build of the program after the passes; `yardstick` times the same work in Python each run,
+    which shows how fast the machine was. `own_bytes` is the most that a run holds beside PyTorch's
+    tensors, None where unknown."""
 
     passes: tuple[tuple[int, tuple[float, ...]], ...]
     build: tuple[float, ...]
@@ -107,11 +108,11 @@ class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
 
     Bytes count as in a cut: each storage once, inputs and parameters for nothing. Dropout masks
-    count as they are held: by autograd on a CPU in the activations' dtype, by the partitioner in a
-    byte an element.
+    count as they are stored: by autograd on a CPU in the activations' dtype, by the partitioner in
+    a byte an element.
 
-    `eager_bytes` are what autograd saves, `min_cut_bytes` what torch.compile's min-cut partitioner
-    does by default, None if it fails, for which `note` says why, and `best_bytes` the same at
+    `eager_bytes` is what autograd saves, `min_cut_bytes` what torch.compile's min-cut partitioner
+    saves by default, None if it fails (`note` says why), and `best_bytes` the same at
     `BEST_BUDGET`."""
 
     eager_bytes: int

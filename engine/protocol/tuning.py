@@ -1,4 +1,4 @@
-"""What tuning is about, as plain data: tasks, machines, and results.
+"""Tuning as plain data: tasks, measurements and results.
 
 A task is a kernel with its shapes; equal kernels of all programs are one. Every measurement of a
 schedule is kept (`engine.protocol.records`), and a build for a target with `RECORDS` uses the best.
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 from relascope.core.graph import TensorType
 
 RECORDS = "-records=relascope"
-"""What a target says to have kernels built with their best record; the option is ours."""
+"""The option of a target, ours, that builds kernels with their best record."""
 
 
 @dataclass(frozen=True)
 class TuneTask:
-    """A kernel that can be tuned, and what is known of it.
+    """A kernel that can be tuned, and what is known about it.
 
     Args:
         key: names the task, in every program and on every target; a file's name too.
         name: the kernel's symbol, for people.
         arguments: what it reads and writes, in order.
-        nodes: ids of nodes that all its calls compute, in graph order, of the joint graph if split.
+        nodes: ids of the nodes that its calls compute, in graph order, of the joint graph if split.
         calls: how often the program calls it.
         flops: of one call, where TVM can count them.
-        share: of all kernels' time, with the present records; None where the program cannot run
-            here.
+        share: fraction of all kernels' time, with the present records; None where the program
+            cannot run here.
         before_ms: milliseconds of a call without records, measured in tuning or by running the
             program; None where neither is possible.
-        best_ms: with its best record, in turn with `before_ms` where possible; None without one.
+        best_ms: the same with its best record, measured in turn where possible; None without one.
         trials: measurements on disk, failed ones included.
         uses_record: whether a build with `RECORDS` takes the best record: nothing known is faster.
     """
@@ -48,10 +48,10 @@ class TuneTask:
 @dataclass(frozen=True)
 class Tuned:
     """What a call of `tune` did for one task; times in milliseconds of one call of the kernel.
-    `trials` were measured now, of which so many `failed`. `before_ms` is as built without records,
-    measured last, None where that cannot be done; `earlier_ms` with the best record that was there
-    before, and `best_ms` with the best that is there now, None without one. `uses_record` is as of
-    a `TuneTask`."""
+    `trials` counts the measurements of this call, `failed` those without a time. `before_ms` is the
+    last time without records, None where that cannot be measured; `earlier_ms` is with the best
+    record before this call, and `best_ms` with the best now, None without one. `uses_record` is as
+    in a `TuneTask`."""
 
     key: str
     name: str
@@ -65,9 +65,9 @@ class Tuned:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a call of `tune` did. `run` is the id under which its measurements are in the records,
-    `folder` where those of this target are, `threads` those that kernels were measured with;
-    `notes` are sentences a person should read."""
+    """What a call of `tune` did. `run` is the id of its measurements in the records, `folder` the
+    folder of this target's records, `threads` what kernels were measured with; `notes` are
+    sentences for people."""
 
     run: str
     folder: str
@@ -85,10 +85,10 @@ class Trial:
 
     Args:
         task: the task's key.
-        run: an id of the call of `tune` that it was made in.
+        run: an id of the call of `tune` that made it.
         trial: the task's count of measurements, over all runs; from 1.
         ms: of one call of the kernel; None where the schedule could not be built or run.
-        best_ms: the least so far, this one included; None while none succeeded.
+        best_ms: the least so far, with this one; None while none succeeded.
         seconds: wall time since the run began.
         candidate: names the schedule, so that it is not measured again.
         error: why there is no time.

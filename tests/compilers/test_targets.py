@@ -72,7 +72,7 @@ def test_the_processor_is_told_in_words_and_capped_on_request(tmp_path, monkeypa
 TRIPLES = ("nonsense", "armv99-linux-gnu", "x86_64-linux-gnu", "arm64-apple-ios", "armv7l-linux")
 BETTER = "llvm -mcpu=skylake-avx512"
 REFUSED = {
-    "": "begins with its kind",
+    "": "begin with its kind",
     "foo": "foo",
     "llvm haswell": "'haswell'",
     "llvm -mcpu=": "'-mcpu='",
@@ -191,7 +191,7 @@ def test_options_have_the_types_that_tvm_wants():
 def test_which_gpu_a_target_is_for():
     assert [gpu_index(t) for t in ("cuda", "cuda -gpu=3")] == [0, 3]
     assert [torch_device(t) for t in ("cuda", "cuda -gpu=1", "llvm")] == ["cuda", "cuda:1", "cpu"]
-    with pytest.raises(EngineError, match="which GPU"):
+    with pytest.raises(EngineError, match="not the number of a GPU"):
         gpu_index("cuda -gpu=first")
     found = tuple(Target(n, "a GPU", True) for n in ("cuda", "cuda -gpu=1", "llvm", "llvm -libs=b"))
     assert default_target(found, torch.device("cuda", 1)) == "cuda -gpu=1"

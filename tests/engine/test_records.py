@@ -59,7 +59,7 @@ def test_a_line_of_something_else_is_left_out_and_the_stamp_changes_with_the_oth
     book = records.read(tmp_path)
     assert [t.trial for t in book.trials] == [1, 2]
     (note,) = book.notes
-    assert note.startswith("curve.jsonl: 2 lines, the first of them 2,")
+    assert note.startswith("curve.jsonl: 2 lines cannot be read and are left out (first")
     stamps = {records.stamp(tmp_path / "apart")}
     records.add(tmp_path / "apart", records.CURVE, [trial(1, 0.5)])
     stamps.add(records.stamp(tmp_path / "apart"))
@@ -184,7 +184,7 @@ TASK = "relax-0.27/llvm-1-threads/0123456789abcdef"
 def test_a_line_that_no_engine_writes_is_neither_added_nor_read(tmp_path, monkeypatch, name, line):
     monkeypatch.setenv(records.VARIABLE, str(tmp_path))
     path = tmp_path / TASK / name
-    with records.Adding() as adding, pytest.raises(EngineError, match="adds no records"):
+    with records.Adding() as adding, pytest.raises(EngineError, match="records cannot be added"):
         adding.do("append", str(path), json.dumps(line) + "\n")
     assert not path.exists()
     path.parent.mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_a_line_that_no_engine_writes_is_neither_added_nor_read(tmp_path, monkey
         path.rename(path.parent / records.CURVE)
         assert records.read(path.parent).notes
     else:
-        with pytest.raises(EngineError, match="Line 1 is no record"):
+        with pytest.raises(EngineError, match="Line 1 is not a record"):
             list(records.checked(path))
 
 
@@ -205,7 +205,7 @@ def test_records_are_added_nowhere_else(tmp_path, monkeypatch, path):
     monkeypatch.setenv(records.VARIABLE, str(root))
     line = json.dumps(dataclasses.asdict(trial(1, 0.5)))
     with records.Adding() as adding:
-        with pytest.raises(EngineError, match="adds no records"):
+        with pytest.raises(EngineError, match="records cannot be added"):
             adding.do("append", f"{root}/{path}", line)
         adding.do("append", str(root / "relax-0.27" / "llvm" / records.CURVE), line + "\n")
     assert [p.name for p in tmp_path.rglob("*.jsonl")] == [records.CURVE]

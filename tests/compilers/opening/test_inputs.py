@@ -124,13 +124,13 @@ def test_a_type_is_read_as_it_is_written():
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (parse_inputs, "x=2:float32:0..3", "no integer"),
-        (parse_inputs, "x=2:int8:0..128", "0..128 is no range of int8"),
-        (parse_inputs, "x=2:int64:5..4", "5..4 is no range"),
-        (parse_inputs, "x=2:int64:0..9999999999999999999", "is no range"),
+        (parse_inputs, "x=2:float32:0..3", "only integers"),
+        (parse_inputs, "x=2:int8:0..128", "0..128 is not a range of int8"),
+        (parse_inputs, "x=2:int64:5..4", "5..4 is not a range"),
+        (parse_inputs, "x=2:int64:0..9999999999999999999", "is not a range"),
         (parse_inputs, f"x={'9' * 5000}", "Cannot read"),
         *((parse_inputs, text, "Cannot read") for text in ("axb", "1x-2", "1 2")),
-        (parse_inputs, "1x14:float31", "is no dtype"),
+        (parse_inputs, "1x14:float31", "is not a dtype"),
         (parse_inputs, "x=1,x=2", "Two"),
         (parse_pins, "x.0=-4", "Cannot read the size"),
         (parse_pins, "x.0=4, x.0=4", "Two sizes"),
