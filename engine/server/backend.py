@@ -1,4 +1,4 @@
-"""What an IR supplies so that `engine.server.session` can serve it."""
+"""What an IR implements so that `engine.server.session` can serve it."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -28,10 +28,10 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
     """What a `PipelineSession` needs of an IR."""
 
     def describe(self) -> EngineInfo:
-        """Which TVM runs and what it can compile for."""
+        """The TVM that runs, and what it can compile for."""
 
     def target(self, text: str) -> Target:
-        """What a target's text is for, and whether that can be run here."""
+        """The device that a target's text is for, and whether it can run here."""
 
     def pipelines(self, target: str) -> TvmPipelines:
         """TVM's own pipelines, for a target."""
@@ -40,50 +40,49 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         """Convert a traced model."""
 
     def read_program(self, path: Path, source: ModelSource, progress: Progress) -> Imported:
-        """Read a file that `engine.files.formats` says is a program. Raises EngineError of kind
+        """Read a file that is a program by `engine.files.formats`. Raises EngineError of kind
         "file", or of kind "input" where the file leaves types open that the source does not
         give."""
 
     def check_formed(self, program: Program) -> None:
-        """Raise what TVM says of a program that is not well-formed, whatever its type."""
+        """Raise TVM's error, of any type, for a program that is not well-formed."""
 
     def problems(self, program: Program) -> Iterator[str]:
-        """What is wrong with a program beside its numbers, a sentence each."""
+        """What is wrong with a program apart from its numbers, a sentence each."""
 
     def split(
         self, program: Program, graph: Graph, exprs: dict[str, Any], captures: tuple[str, ...]
     ) -> SplitProgram:
-        """Saw a joint program into two."""
+        """Split a joint program into a forward and a backward."""
 
     def library(self, function: Function, phase: str, target: str) -> Library:
-        """Build one function of a program for a target that need not be here. Raises EngineError of
-        kind "target" where TVM could not build it, and gives TVM's reason."""
+        """Build one function of a program for a target, whose device need not be here. Raises
+        EngineError of kind "target", with TVM's reason, where TVM cannot build it."""
 
     def compiler_for(self, target: str) -> Compile:
-        """What compiles a GPU's source for a target."""
+        """The compiler of a GPU's source code for a target."""
 
     def profile(self, function: Function, target: str) -> Profiled:
         """Build one function of a program to be profiled, kernel by kernel."""
 
     def tunable(self, function: Function, target: str, profiled: Any) -> Tunable:
         """The kernels of one function of a program. The target is without `RECORDS`; `profiled` is
-        of `profile` for the same target, None where only the workloads and calls are wanted. Raises
-        EngineError of kind "target": what is built for it cannot be tuned."""
+        from `profile` for the same target, None where only workloads and calls are wanted. Raises
+        EngineError of kind "target" where builds for it cannot be tuned."""
 
     def tuner(self, target: str, threads: int) -> AbstractContextManager[Tuner]:
-        """What measures schedules; ends what it started when it is left. The target is without
-        `RECORDS`, and runs here; `threads`, at least 1, are those that the kernels are to run with.
-        """
+        """What measures schedules; ends what it started on exit. The target is without `RECORDS`,
+        and runs here; the kernels run with `threads`, at least 1."""
 
     def version(self) -> str:
-        """Of TVM, which records are kept by."""
+        """TVM's version; records are kept for each."""
 
     def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of one of its functions, by id, that TVM's FuseOps makes one kernel each."""
+        """The nodes of a function, by id, that TVM's FuseOps makes one kernel each."""
 
     def same(self, left: Any, right: Any) -> bool:
-        """Whether two modules are the same but for their variables' names."""
+        """Whether two modules are the same except for their variables' names."""
 
     def ordinal(self, program: Program, expr: Any) -> int | None:
         """The place in PyTorch's order of execution of the operator that an expression came from;
-        None where unknown, and in a gradient; -1 - n for what a pass made of operator n."""
+        -1 - n where a pass made it from operator n, None where unknown, and in a gradient."""

@@ -1,4 +1,4 @@
-"""What is built of programs: libraries, times, profiles."""
+"""Builds of programs: libraries, times, profiles."""
 
 import time
 from dataclasses import replace
@@ -30,7 +30,7 @@ from relascope.engine.server.unbuilt import Unbuilt, building, check_runs_here
 
 
 class Builds:
-    """Builds programs and times them; methods as of `Programs`."""
+    """Builds programs and times them; methods as in `Programs`."""
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
@@ -45,10 +45,10 @@ class Builds:
         *,
         progress: Progress,
     ) -> TimeResult:
-        """Build, compare, and time against PyTorch eager, interleaved; of a split program, forward
-        and forward+backward. `baselines`, names in `BASELINES`, are timed with them, and so are
-        `variants`, on the same device; one that fails is left out, and a note says why. Raises
-        EngineError of kind "usage" where a joint graph is not split."""
+        """Build, compare, and time interleaved with PyTorch eager: the forward, and
+        forward+backward of a split program. `baselines`, names in `BASELINES`, and `variants`, on
+        the same device, are timed with them; one that fails is left out, and a note says why.
+        Raises EngineError of kind "usage" where a joint graph is not split."""
         own, share = f"{self._programs.ir}, {request.target}", 0.5 / (1 + len(variants))
         _, built = self.built(request, part(progress, 0.0, share), "timed")
         contenders, notes = [Contender(own, request.target, built)], []
@@ -58,19 +58,19 @@ class Builds:
             target = one.request.target
             try:
                 if torch_device(target) != torch_device(request.target):
-                    raise EngineError("target", "It runs on another device.", target)
+                    raise EngineError("target", "it runs on another device.", target)
                 step = part(progress, share * index, share * (index + 1))
                 _, built = self.built(one.request, step)
                 contenders.append(Contender(f"{self._programs.ir}, {one.name}", target, built))
             except EngineError as error:
-                notes.append(f"{one.name} is not timed: {error.message}")
+                notes.append(f"{one.name} was not timed: {error.message}")
         result = measure(contenders, request.repeats, part(progress, 0.5, 1.0), baselines)
         notes += [f"{c.what}: {c.built.note}" for c in contenders if c.built.note]
         return replace(result, notes=(*notes, *result.notes))
 
     def compile(self, request: BuildRequest, folder: str = "", *, progress: Progress) -> Artefact:
-        """Build for a target that need not be here; the library's size, and each kernel's code.
-        Object files and code are left in `folder`, if it is given."""
+        """Build for a target, whose device need not be here; return the library's size and each
+        kernel's code. Writes object files and code to `folder`, if given."""
         known = self._programs.backend.target(request.target)
         functions = self._programs.unbuilt(request, part(progress, 0.0, 0.3), "compiled").functions
         place, seconds = Path(folder).absolute() if folder else None, 0.0
@@ -97,8 +97,8 @@ class Builds:
     def compile_times(
         self, request: BuildRequest, rounds: int, seconds: float, *, progress: Progress
     ) -> CompileTimes:
-        """Time every pass and the build in turns, for at most `rounds`, at least two, of which none
-        begins after `seconds`."""
+        """Time every pass and the build in turns, for two to `rounds` rounds; none begins after
+        `seconds`."""
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3))
         steps = [(i, s) for i, s in enumerate(request.pipeline) if s.enabled]
         entries = [(i, entry_of(self._programs.ir, s), s) for i, s in steps]
@@ -116,9 +116,9 @@ class Builds:
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3), "profiled")
-        progress(0.3, "building it to be profiled")
+        progress(0.3, "building for the profile")
         target, functions = request.target, unbuilt.functions
-        with building("Building it to be profiled", request):
+        with building("Building for the profile", request):
             profiled = {
                 phase: self._programs.backend.profile(f, target) for phase, f in functions.items()
             }
@@ -136,8 +136,8 @@ class Builds:
         *,
         progress: Progress,
     ) -> Peaks:
-        """What the device of a target does at best; see `engine.measure.peaks`. Turn 0 measures
-        once, for profiles; another number measures anew."""
+        """The best rates of a target's device; see `engine.measure.peaks`. Turn 0 measures once,
+        for profiles; another number measures again."""
         set_threads(threads)
         progress(0.0, "measuring what the machine does at best")
         return self._peaks_of(target, dtypes, turn)
@@ -162,7 +162,7 @@ class Builds:
             with building(f"Building for {request.target}", own):
                 return self._build(unbuilt, request.target)
 
-        # Only what is sure to be run again, on other inputs, is worth the memory.
+        # Only a build that is sure to run again, on other inputs, is worth the memory.
         step = make() if own == request else self._executables.get(own, make)
         seconds = time.perf_counter() - began
         model = model.on(torch_device(request.target))

@@ -1,8 +1,8 @@
 """Runs a pass on its example, and shortens the text that shows what it did.
 
-Each engine's `example_text` leaves out types and attributes that are not set. Left out here are the
-head of "main", where that is the only function and keeps its arguments, and kernels that the pass
-does not change.
+Each engine's `example_text` leaves out types and attributes that are not set. This module leaves
+out the head of "main", where that is the only function and keeps its arguments, and kernels that
+the pass does not change.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ Make = Callable[..., Any]
 @dataclass(frozen=True)
 class FunctionText:
     """The shortened text of one function. `head` is its first line, which names its arguments,
-    `lines` are of its body, without common indentation, and `tail` ends it, or is "". `kernel` is a
-    loop nest, shown only where a pass makes or changes it; `indent` are blanks before each line of
-    the body."""
+    `lines` are its body's, without common indentation, and `tail` ends it, or is "". A `kernel` is
+    a loop nest, shown only where a pass makes or changes it; `indent` counts the blanks before each
+    line of the body."""
 
     name: str
     head: str
@@ -42,13 +42,13 @@ class FunctionText:
 
 
 class ExampleBackend(Protocol):
-    """What running examples needs of an IR."""
+    """What running examples needs from an IR."""
 
     def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
         """Draw one function of a program; also the IR's expression of each node by id."""
 
     def example(self, name: str, dtype: str) -> Example | None:
-        """The small program that a pass is shown on; None where it has none."""
+        """The small program that shows a pass; None where it has none."""
 
     def example_text(self, program: Any) -> tuple[FunctionText, ...]:
         """The text of a small program, shortened for reading."""
@@ -59,7 +59,7 @@ class ExampleBackend(Protocol):
 
 
 def run_example(backend: ExampleBackend, entry: PassInfo) -> PassExample | None:
-    """Run a pass on its example, or on the first of a person's own; None where it has none."""
+    """Run a pass on its example, the user's own pass on its first; None where it has none."""
     example = None if entry.own_file else backend.example(entry.name, "float32")
     for before, _ in user.examples(entry).values():
         example = example_of(backend, before, "float32")
@@ -76,7 +76,7 @@ def run_example(backend: ExampleBackend, entry: PassInfo) -> PassExample | None:
 
 
 def shortened(before: Sequence[FunctionText], after: Sequence[FunctionText]) -> tuple[str, str]:
-    """The text before and after a pass, without what says nothing of it; see the module."""
+    """The text before and after a pass, shortened as the module's docstring says."""
     heads = {f.name: f.head for f in before}
     same = heads.get("main") == {f.name: f.head for f in after}.get("main")
     return _side(before, after, same), _side(after, before, same)
@@ -90,8 +90,8 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
 
 
 def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
-    """What a person's function makes: an example, a program, a module, or what "main" computes.
-    Raises EngineError of kind "pass" where it makes something else."""
+    """The example of what the user's function returns: an example, a program, a module, or what
+    "main" computes. Raises EngineError of kind "pass" where it returns None."""
     parts: Any = backend.parts(dtype)
     made = make(parts)
     if isinstance(made, Example):
@@ -102,6 +102,6 @@ def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
         return Example(parts.of_module(made))
     if made is None:
         message = f"{getattr(make, '__name__', 'The function')} returns nothing."
-        hint = "Return what the program computes, a module, or new.example(…)."
+        hint = "Return the values that the program computes, a module, or new.example(…)."
         raise EngineError("pass", message, "", hint)
     return Example(parts.program(made))

@@ -1,4 +1,4 @@
-"""Pieces of programs in which passes go wrong, and reports of them."""
+"""Pieces of programs in which passes go wrong, and reports on them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ from relascope.passes.search.reduce import Piece
 
 
 class Faults:
-    """Narrows a fault to nodes; methods as of `Programs`."""
+    """Narrows a fault to nodes; methods as in `Programs`."""
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
@@ -43,8 +43,8 @@ class Faults:
         after = self._programs.end(
             source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8)
         )
-        progress(0.8, "looking where values first differ")
-        with limited("Building what is inside after the passes", "suspects", "engine", where):
+        progress(0.8, "looking for the first values that differ")
+        with limited("Building the program after the passes", "suspects", "engine", where):
             later = self._recorded(source, after.program, after.base, after.exprs, where.target)
         return narrow.suspects(start, after.base, later, where.limit)
 
@@ -57,8 +57,8 @@ class Faults:
         *,
         progress: Progress,
     ) -> Shown:
-        """What the suspected passes do to a piece of the program before them; a failure is an
-        answer, too, unless the process ends."""
+        """What the suspected passes do to a piece of the program before them; a failure is also an
+        answer, unless the process ends."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"looking at {len(piece.nodes)} of {len(start.graph)} nodes")
         about = source, where, piece, bare
@@ -73,7 +73,7 @@ class Faults:
     def written_piece(
         self, source: ModelSource, where: Where, piece: Piece, *, progress: Progress
     ) -> dict[str, ModuleFiles]:
-        """A piece as files, "before" the suspected passes and, as "module", after them. Raises
+        """A piece as files: "before" the suspected passes, and "module" after them. Raises
         EngineError where the piece cannot be cut out, or a pass fails on it."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, f"writing {len(piece.nodes)} of {len(start.graph)} nodes")
@@ -95,7 +95,7 @@ class Faults:
         *,
         progress: Progress,
     ) -> Report:
-        """Make a report of such a piece, which runs by itself."""
+        """Make a report on such a piece, which runs on its own."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
         return report.report(self._programs.backend, start, where, piece, account)
@@ -111,10 +111,10 @@ class Faults:
                 graph, exprs = self._programs.backend.to_graph(program)
             recorded: Values = {}
             if where.building:
-                progress(0.5, "recording what is inside the program")
-                with limited("Building what is inside before the passes", "", "engine", where):
+                progress(0.5, "recording the values inside the program")
+                with limited("Building the program before the passes", "", "engine", where):
                     recorded = self._recorded(source, program, graph, exprs, where.target)
-            # Against this scale, just what differs by more is over the limit.
+            # With this least scale, only a difference above `absolute` is over the limit.
             least = where.absolute / where.limit if where.absolute else 0.0
             made = Start(program, graph, exprs, steps, tail, recorded, least)
             if not any(s.name == recorded_pass.NAME for s, _ in steps):
@@ -138,7 +138,7 @@ class Faults:
         exprs: Mapping[str, Any],
         target: str,
     ) -> Values:
-        """The values of a program's nodes by their ids, arguments included."""
+        """The values of a program's nodes by their ids, with arguments."""
         check_runs_here(self._programs.backend.target(target))
         model = self._programs.loaded(source, silent).model.on(torch_device(target))
         masks = masks_for(program, source, model)
@@ -146,7 +146,7 @@ class Faults:
         whole = Intermediates(function, masks, {}, program.gradients)
         try:
             inside = values_inside(self._programs.backend, model, whole, target)
-        except EngineError:  # a form that cannot be built so; what has no value gets a random one
+        except EngineError:  # it cannot be built so; nodes without a value get a random one
             inside = {}
         given = {**values_for(model, program), **masks}
         named = {n.id: given[n.name] for n in graph if n.name in given}

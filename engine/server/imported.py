@@ -1,5 +1,5 @@
-"""What an import did to a model beside writing each operator as TVM's: changed, dropped, moved
-out."""
+"""What an import did to a model beside writing each operator as TVM's: changed, dropped, made an
+argument or result."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from relascope.engine.pytorch.in_place import changes_in_place
 from relascope.engine.pytorch.model import Model
 from relascope.engine.server.backend import Backend, Program
 
-_MOST = 200  # modules that are named
+_MOST = 200  # modules that are listed
 
 
 def changes(
@@ -34,13 +34,13 @@ def changes(
             continue
         kind = "changed"
         if changes_in_place(origin.operator):
-            what = "Changes a tensor in place in PyTorch; is a pure operator here"
+            what = "Changes a tensor in place in PyTorch; a pure operator here"
         elif origin.ordinal in model.composed:
-            what = "Written with other operators: TVM's importer has none for it as it is used"
+            what = "Written with other operators: TVM's importer does not support this use of it"
         elif own or (origin.scope, origin.operator) in placed:
             continue
         else:
-            kind, what = "dropped", "Worked out at the import: it depends on shapes alone"
+            kind, what = "dropped", "Computed at the import: it depends only on shapes"
             alike = (v for v in node.inputs() if node.outputsSize() == 1)
             if like := next((v for v in alike if _alike(v, node.output())), None):
                 what = "Left out: its result is its argument"
@@ -73,9 +73,9 @@ def _of_tensors(model: Model, program: Program, graph: Graph) -> Iterator[Import
     drawn = [m.name for m in program.masks]
     for kind, what, names, at in (
         ("dropped", "A parameter that nothing reads", model.unread, ()),
-        ("externalised", "A parameter, which is an argument", parameters, ()),
-        ("externalised", "A buffer, which is an argument", program.buffers, ()),
-        ("externalised", "Random numbers, which are an argument", drawn, ()),
+        ("externalised", "A parameter, now an argument", parameters, ()),
+        ("externalised", "A buffer, now an argument", program.buffers, ()),
+        ("externalised", "Random numbers, now an argument", drawn, ()),
         ("externalised", "A buffer whose new value is a result", program.updates, results),
     ):
         if names:

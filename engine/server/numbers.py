@@ -1,4 +1,4 @@
-"""Results beside PyTorch's: of a whole program, and of every node inside it."""
+"""Results compared with PyTorch's: of a whole program, and of every node inside it."""
 
 import itertools
 from dataclasses import replace
@@ -34,7 +34,7 @@ from relascope.engine.server.unbuilt import building, check_runs_here
 
 
 class Numbers:
-    """Compares what an engine computes with PyTorch; methods as of `Programs`."""
+    """Compares what an engine computes with PyTorch; methods as in `Programs`."""
 
     def __init__(self, programs: Programs, builds: Builds) -> None:
         self._programs, self._builds = programs, builds
@@ -46,10 +46,10 @@ class Numbers:
         self, request: BuildRequest, captures: bool = False, *, progress: Progress
     ) -> tuple[Comparison, ...]:
         """Build and run; compare every output (and gradient) with PyTorch, for each of the
-        request's runs; with `captures` also what the forward saves, as far as PyTorch has it, as
-        "capture" and the node's id."""
+        request's runs. With `captures`, also compare what the forward saves, as far as PyTorch has
+        it, as "capture" and the node's id."""
         shares = enumerate(self._programs.anew(request.runs, progress), 1)
-        # The number tells a run's build from that of the run before, which is not asked for again.
+        # The number keeps a run's build apart from that of the run before, so it is built again.
         runs = (self._checked(replace(request, runs=n), captures, share) for n, share in shares)
         return tuple(itertools.chain.from_iterable(runs))
 
@@ -57,7 +57,7 @@ class Numbers:
         self, request: BuildRequest, captures: bool, progress: Progress
     ) -> tuple[Comparison, ...]:
         unbuilt, built = self._builds.built(request, part(progress, 0.0, 0.9))
-        with building("Running what was built", request):
+        with building("Running the build", request):
             comparisons = compare(built, part(progress, 0.9, 1.0))
         state, split = unbuilt.state, unbuilt.split
         if not captures or split is None:
@@ -73,24 +73,22 @@ class Numbers:
         Every node is kept, so less is fused than in `check`. `engine.measure.intermediates` says
         which nodes have counterparts; others are left out.
 
-        The errors are in graph order; of a split program, forward then backward, by ids of the
-        joint graph, with nodes that both compute twice."""
+        The errors are in graph order; for a split program, forward then backward, by ids of the
+        joint graph, and twice for nodes that both compute."""
         source, target = request.source, request.target
         check_runs_here(self._programs.backend.target(target))
         state = self._programs.end(source, request.pipeline, part(progress, 0.0, 0.2))
         if "gradient" in state.done and not state.program.gradients:
-            message = (
-                "Right after the gradient the program is let bindings: their inside is not seen."
-            )
-            hint = "Look at the next step, which makes a graph of it."
+            message = "Right after the gradient, the program is let bindings, not a graph of nodes."
+            hint = "Look at the next step, which makes it a graph."
             raise EngineError("pass", message, str(request.pipeline), hint)
         model = self._programs.loaded(source, progress).model.on(torch_device(target))
         reference = self._reference(source, state, part(progress, 0.2, 0.3))
         results = self._results(request, reference)
         masks, gradients = masks_for(state.program, source, model), state.program.gradients
         whole = Intermediates(state.function, masks, {}, gradients)
-        progress(0.3, "building the program to return what is inside")
-        with building("Building what is inside", request):
+        progress(0.3, "building the program to return every node")
+        with building("Building the program to return every node", request):
             values = values_inside(self._programs.backend, model, whole, target)
         if not request.split:
             return compare_inside(whole, values, results, reference, {})
@@ -101,9 +99,9 @@ class Numbers:
         given = {name: values[ident] for ident, name in saved.items() if ident in values}
         found: list[NodeError] = []
         for name, function in unbuilt.functions.items():
-            progress(0.5 if name == "forward" else 0.75, f"building the {name} so too")
+            progress(0.5 if name == "forward" else 0.75, f"building the {name} the same way")
             half = Intermediates(function, masks, given, gradients if name == "backward" else ())
-            with building(f"Building what is inside of the {name}", request):
+            with building(f"Building the {name} to return every node", request):
                 inside = values_inside(self._programs.backend, model, half, target)
             if name == "forward":
                 given.update((saved[i], value) for i, value in inside.items() if i in saved)
@@ -114,14 +112,14 @@ class Numbers:
         """Measure what PyTorch keeps for the backward of a model in training."""
         model = self._programs.loaded(source, part(progress, 0.0, 0.5)).model
         if isinstance(model, ProgramModel):
-            raise no_pytorch(source, "has nothing that PyTorch keeps")
+            raise no_pytorch(source, "so PyTorch keeps nothing for it")
         progress(0.5, "asking PyTorch what it keeps")
         inputs = model.own_inputs(model.inputs)
         return self._torch_saved.get(source, lambda: torch_saved(model.module, inputs))
 
     def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
         """PyTorch's results of operators, by node id at the pipeline's end; a node that lost its
-        operator has the one that it had before."""
+        operator keeps its last one."""
         states = self._programs.states(request.source, request.pipeline, silent)
         if isinstance(self._programs.loaded(request.source, silent).model, ProgramModel):
             program = states[-1].program
@@ -144,7 +142,7 @@ class Numbers:
         return self._references.get(key, lambda: run_inside(model, gradients))
 
     def _imported_run(self, source: ModelSource, gradients: bool) -> ImportedRun:
-        """What is inside the imported program, run without optimisation."""
+        """The values inside the imported program, run without optimisation."""
 
         def make() -> ImportedRun:
             state = self._programs.least(source, gradients)

@@ -1,4 +1,4 @@
-"""An ONNX file as a program: read, made plain, imported, and compared with ONNX Runtime."""
+"""An ONNX file as a program: read, simplify, import, and compare with ONNX Runtime."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -23,8 +23,8 @@ def read_program(
     known: Collection[str],
     convert: Callable[[OnnxModel, str], Any],
 ) -> Imported:
-    """An ONNX file as an engine's program. `convert` imports a plain model, of a file of that name.
-    Raises EngineErrors (kind "file", "input", "operator")."""
+    """An ONNX file as an engine's program. `convert` imports a simplified model, given the file's
+    name. Raises EngineErrors (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")
     model = prepare(read_onnx(path), known, ir, path.name, source.inputs)
     progress(0.3, "converting operators")
@@ -38,7 +38,7 @@ def read_program(
             against = onnx_runtime.NAME
         except Exception as wrong:  # its errors have no common base
             said = (lines_of(wrong) or [type(wrong).__name__])[0][:200]
-            notes.append(f"ONNX Runtime does not take the model: {said}")
+            notes.append(f"ONNX Runtime refuses the model: {said}")
     return Imported(
         program=program,
         inputs=model.inputs,

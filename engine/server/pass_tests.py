@@ -1,4 +1,4 @@
-"""Running the examples in a person's pass file as tests."""
+"""Running the examples in the user's pass file as tests."""
 
 import difflib
 import math
@@ -20,8 +20,8 @@ from relascope.passes.pipeline import Step
 
 
 def run_tests(backend: Backend, entry: PassInfo) -> tuple[ExampleRun, ...]:
-    """Run a person's own pass on each of its examples; compare the module with the file's, but for
-    variables' names, and results with those before the pass, in two precisions."""
+    """Run the user's own pass on each of its examples; compare the module with the file's, except
+    for variables' names, and results with those before the pass, in two precisions."""
     found = user.examples(entry).items()
     return tuple(_tested(backend, entry, name, *made) for name, made in found)
 
@@ -41,7 +41,7 @@ def _tested(
             expected = None if after is None else example_of(backend, after, dtype).program
             other = expected is not None and not backend.same(expected.mod, result.mod)
             if other and not run.diff:
-                said.append("what the pass makes is not what the file says")
+                said.append("the pass does not make the program that the file expects")
                 run = replace(run, diff=_diff(backend, expected, result))
             if not example.differs:
                 error, kind = _error(backend, example.program, result)
@@ -66,14 +66,14 @@ def _diff(backend: Backend, expected: Any, made: Any) -> str:
         [line for f in backend.example_text(p) if not f.kernel for line in f.whole]
         for p in (expected, made)
     )
-    names = "after, as the file says", "after the pass"
+    names = "after, as the file expects", "after the pass"
     lines = list(difflib.unified_diff(was, now, *names, lineterm=""))
-    return "\n".join(lines) or "Types, attributes or kernels differ that the short text leaves out."
+    return "\n".join(lines) or "The difference is in types, attributes or kernels, not shown here."
 
 
 def _error(backend: Backend, before: Any, after: Any) -> tuple[float, str]:
-    """The largest difference of results relative to their scale, infinite if there are more; its
-    dtype."""
+    """The largest difference of results relative to their scale, infinite if their number differs;
+    and its dtype."""
     arrays = {n: v.numpy() for n, v in {**after.params, **before.params}.items()}
     graphs = [backend.to_graph(p)[0] for p in (before, after)]
     for node in (n for g in graphs for n in g if n.id in g.inputs):

@@ -1,4 +1,4 @@
-"""A program that came without PyTorch, as the model that its numbers are compared with."""
+"""A program that came without PyTorch, as the model to compare its numbers with."""
 
 import atexit
 import contextlib
@@ -31,7 +31,7 @@ Run = Callable[[], Collection[np.ndarray]]
 
 
 def calling_themselves(calls: Mapping[str, Collection[str]]) -> list[str]:
-    """Functions that call themselves, also by way of others; `calls` has whom each one calls."""
+    """Recursive functions, also by way of others; `calls` has the functions that each one calls."""
     import networkx  # slow to import
 
     reached = networkx.transitive_closure(networkx.DiGraph({n: [*c] for n, c in calls.items()}))
@@ -40,10 +40,10 @@ def calling_themselves(calls: Mapping[str, Collection[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who says what the outputs of a program are to be. Gradients are the imported program's.
-    `name` stands after "against". `run` gives outputs for inputs by name, and raises
-    NotImplementedError with what has no counterpart for them; `lacks` says what of the program has
-    no counterpart, or "", and takes seconds."""
+    """What decides the right outputs of a program; gradients are the imported program's. `name`
+    stands after "against". `run` gives outputs for inputs by name, and raises NotImplementedError
+    with what has no counterpart for them; `lacks` names what in the program has no counterpart, or
+    is "", and takes seconds."""
 
     name: str
     run: Callable[[Arrays], Collection[np.ndarray]]
@@ -52,7 +52,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Imported:
-    """A program as a file brought it.
+    """A program as read from a file.
 
     Args:
         program: the engine's own; has no masks, updates or gradients yet.
@@ -60,8 +60,8 @@ class Imported:
         tensors: by name; floating ones are parameters, others buffers.
         outputs: types of what it returns, flat.
         run: outputs for inputs by name; None runs the import without optimisation.
-        against: who `run` is, after "against".
-        judge: who decides the outputs, if not `run`.
+        against: what `run` is, after "against".
+        judge: what decides the outputs, if not `run`.
         branches: what decides each of its `if`.
     """
 
@@ -78,7 +78,7 @@ class Imported:
 
 @dataclass
 class ProgramModel(Model):
-    """An imported program as a model. It is run on the CPU alone; only its tensors move. `plain`
+    """An imported program as a model. It runs only on the CPU; only its tensors move. `plain`
     builds it without optimisation for values of its arguments; with True, also its gradients, which
     follow the outputs, and whose names it returns. It draws masks and grad_outs itself."""
 
@@ -100,7 +100,7 @@ class ProgramModel(Model):
         judge = self.imported.judge
         if judge is None or not (lacks := judge.lacks()):
             return ""
-        return f"Nothing outside TVM judges its numbers, for PyTorch has no counterpart of {lacks}."
+        return f"Only TVM can judge its numbers, because PyTorch has no counterpart of {lacks}."
 
     @property
     def _judge(self) -> Judge | None:
@@ -130,7 +130,7 @@ class ProgramModel(Model):
                 made = run(_arrays(dict(zip(self.input_names, self.inputs, strict=True))))
             except NotImplementedError as other:
                 who = judge.name if judge else self.imported.against
-                message = f"{who} has no counterpart of {other}, which these inputs need."
+                message = f"{who} has no counterpart of {other}, and these inputs need it."
                 raise EngineError("input", message, self.source.model) from other
         else:
             made = self._run(False)[0]()
@@ -148,7 +148,8 @@ class ProgramModel(Model):
         self, backward: bool, module: Callable[..., Any] | None = None
     ) -> Callable[[], object]:
         if module is not None:
-            raise EngineError("usage", f"{self.source.model} is no model of PyTorch's.", "baseline")
+            message = f"{self.source.model} is not a PyTorch model."
+            raise EngineError("usage", message, "baseline")
         if self.imported.run is not None and not backward:
             given, run = dict(zip(self.input_names, self.inputs, strict=True)), self.imported.run
             arrays = _arrays(given)
@@ -183,9 +184,9 @@ def program_model(
     plain: Callable[[bool, Arrays], tuple[Run, tuple[str, ...]]],
 ) -> ProgramModel:
     """An imported program with random inputs of its types, drawn from the source's seed. Raises
-    EngineError of kind "usage" where the source asks for what a program has not."""
-    hint = "Leave it out: a program has the modules and dtypes that its file gives it."
-    for asked, text in ((source.module, "submodules"), (source.dtype != "float32", "--dtype")):
+    EngineError of kind "usage" where the source asks for something that a program lacks."""
+    hint = "Leave it out: the file alone decides a program's modules and dtypes."
+    for asked, text in ((source.module, "submodules"), (source.dtype != "float32", "dtype")):
         if asked:
             message = f"A program that came without PyTorch has no {text} to choose."
             raise EngineError("usage", message, source.model, hint)
@@ -210,8 +211,8 @@ def program_model(
     for text in imported.notes:
         model.note(text)
     unlike = "" if imported.run else ", built without optimisation"
-    unlike = ", where that has counterparts of all of it" if imported.judge else unlike
-    model.note(f"No model of PyTorch came with it: it is compared with {model.meant}{unlike}.")
+    unlike = ", if that has counterparts of all of it" if imported.judge else unlike
+    model.note(f"It has no PyTorch model: its numbers are compared with {model.meant}{unlike}.")
     return model
 
 
@@ -220,7 +221,7 @@ def _inputs(imported: Imported) -> tuple[Input, ...]:
 
 
 def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torch.Tensor, ...]:
-    """Random inputs of a program, of the sizes and truths that a source's run gives."""
+    """Random inputs of a program, with the sizes and truth values of a source's run."""
     given, open_types = dict(source.run), {graph.by_id[i].name: i for i in graph.inputs}
     known = {n: int(v) for n, v in given.items()}
     inputs = []
@@ -231,7 +232,7 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
             for s, k in zip(said.shape, kind.shape, strict=True)
         )
         if any(size < 0 for size in sizes):
-            message = f"{name} has no type {TensorType(sizes, kind.dtype)}."
+            message = f"{name} cannot have the type {TensorType(sizes, kind.dtype)}."
             raise EngineError("input", message, name)
         inputs.append(Input(name, TensorType(sizes, kind.dtype)))
     kinds = {one.name: one.type for one in inputs if one.type is not None}
@@ -241,7 +242,7 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
 
 
 class Beside:
-    """A process that holds the other TVM, and answers by `answering`; begun anew where it ended.
+    """A process with the other TVM, which answers by `answering`, and restarts if it ended.
     `module` is what it runs."""
 
     def __init__(self, module: str) -> None:
@@ -249,7 +250,7 @@ class Beside:
         self._running: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Have it ready for a question; raises as `ask`."""
+        """Start it, ready for a question; raises as `ask` does."""
         if self._running is None or self._running.poll() is not None:
             env = {**os.environ, "PYTHONPATH": with_import_root(os.environ.get("PYTHONPATH", ""))}
             pipe = subprocess.PIPE
@@ -260,7 +261,7 @@ class Beside:
     def ask(
         self, words: Mapping[str, Any], arrays: Collection[np.ndarray] = ()
     ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """What it answers. Raises OSError or ValueError where it has ended, or never began."""
+        """Its answer. Raises OSError or ValueError where it has ended, or never began."""
         self.start()
         assert self._running is not None
         into: Any = self._running.stdin
@@ -269,20 +270,20 @@ class Beside:
         return _heard(self._running.stdout)
 
     def end(self) -> str:
-        """End it where it has not; how it ended, in words."""
+        """End it if it runs; return how it ended, in words."""
         if self._running is None:
             return "it never began"
         self._running.kill()
         self._running.communicate()
         code = self._running.returncode
-        return signal.Signals(-code).name if code < 0 else "it does not say why"
+        return signal.Signals(-code).name if code < 0 else "it gave no reason"
 
 
 def answering(
     begin: Callable[[], Callable[..., tuple[Mapping[str, Any], Collection[np.ndarray]]]],
 ) -> None:
-    """Answer `Beside`, until nobody asks, by what `begin` gives: a function of the arrays and, by
-    name, of the words. What else is printed goes to the errors."""
+    """Answer `Beside`, until nobody asks, by the function that `begin` returns, of the arrays and,
+    by name, the words. Other output goes to standard error."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answer, said = begin(), _said({})
@@ -310,7 +311,7 @@ def _heard(stream: Any) -> tuple[dict[str, Any], list[np.ndarray]]:
 
 
 def input_words(model: Model) -> ModelInputs:
-    """What the inputs of a program are, for people."""
+    """A description of a program's inputs, for people."""
     assert isinstance(model, ProgramModel)
     inputs, source, saved = _inputs(model.imported), model.source, saved_in(model.source)
     return described(inputs, types_of(inputs, source, saved), source, saved, ())
@@ -319,14 +320,13 @@ def input_words(model: Model) -> ModelInputs:
 def argument_notes(
     inputs: Sequence[tuple[str, TensorType]], tensors: Mapping[str, torch.Tensor]
 ) -> tuple[str, ...]:
-    """What is to be said of where a program's arguments have their values from."""
+    """Notes on where a program's arguments get their values."""
     if tensors or len(inputs) < 2:
         return ()
-    text = f"No parameters came with it: all its {len(inputs)} arguments are inputs, with random "
-    return (f"{text}values.",)
+    return (f"It has no parameters: all {len(inputs)} arguments are inputs, with random values.",)
 
 
 def no_pytorch(source: ModelSource, what: str) -> EngineError:
     """The error of asking a program for something of PyTorch's; `what` follows "This program"."""
     message = f"This program came without PyTorch, and {what}."
-    return EngineError("usage", message, source.model, "Open the model of PyTorch's for that.")
+    return EngineError("usage", message, source.model, "Open the PyTorch model for that.")

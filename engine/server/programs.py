@@ -1,5 +1,5 @@
-"""Models and what passes make of them: imported, stepped, split, and remembered by what a call
-says."""
+"""Models, and what passes make of them: import, step and split, remembered by a call's
+arguments."""
 
 import io
 import sys
@@ -75,10 +75,10 @@ from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
 
 MOST_TEXT = 400_000
-"""A program's text is cut after so many characters: more is not read, and slow to compare."""
+"""A program's text is cut after so many characters: nobody reads more, and comparing it is slow."""
 
 _STATES, _UNBUILT = 96, 4  # how many are remembered, at least
-_OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a model that is refused
+_OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a refused model
 
 
 class Programs:
@@ -97,7 +97,7 @@ class Programs:
         self._offered: Memo[tuple[str, ...]] = Memo(_STATES)
 
     def load(self, source: ModelSource, judged: bool = False, *, progress: Progress) -> ModelInfo:
-        """Trace or read the model, import it, and return its graph; with `judged`, also who judges
+        """Trace or read the model, import it, and return its graph; with `judged`, also what judges
         a program that came without PyTorch."""
         loaded = self.loaded(source, progress)
         model, program = loaded.model, loaded.state.program
@@ -113,7 +113,7 @@ class Programs:
         return replace(found, against=model.against, unjudged=model.unjudged)
 
     def modules(self, source: ModelSource, *, progress: Progress) -> tuple[ModuleRow, ...]:
-        """Every module of the whole model, which is run for that, and not imported."""
+        """Every module of the whole model, from one run without an import."""
         progress(0.0, "running the whole model once")
         if _is_program(source):
             raise no_pytorch(source, "has no modules")
@@ -121,8 +121,8 @@ class Programs:
             return submodules.module_rows(self.opened(source, progress), source)
 
     def inputs(self, source: ModelSource, *, progress: Progress) -> ModelInputs:
-        """What the inputs of a file's model are, which is not imported. Raises EngineError as
-        `engine.pytorch.model.open_model`; of kind "usage" for a sample."""
+        """The inputs of a file's model, without an import. Raises EngineError as
+        `engine.pytorch.model.open_model` does; of kind "usage" for a sample."""
         if _is_program(source):
             return input_words(self.loaded(source, progress).model)
         with guarded(source):
@@ -134,8 +134,9 @@ class Programs:
     def step(
         self, source: ModelSource, pipeline: Pipeline, runs: int = 1, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
-        """Run the pipeline over the imported program, one record a step: those of a run in which a
-        step failed, else the last one's, with the most seconds and bytes of all `runs`."""
+        """Run the pipeline over the imported program, and return one record per step: those of a
+        run in which a step failed, else of the last, with the most seconds and bytes of all
+        `runs`."""
         most: tuple[StepRecord, ...] = ()
         for share in self.anew(runs, progress):
             states = self.states(source, pipeline, share)[1:]
@@ -153,7 +154,7 @@ class Programs:
         return most
 
     def anew(self, runs: int, progress: Progress) -> Iterator[Progress]:
-        """The progress of so many runs: each but the first begins with no step remembered."""
+        """The progress of each of several runs; all but the first forget earlier steps."""
         for run in range(runs):
             if run:
                 self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
@@ -171,8 +172,8 @@ class Programs:
         """The graph after step `index` of the pipeline; -1 is the imported program.
 
         After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of the
-        cut that keeps everything that crosses. If `built`, what is built there, without the passes
-        only for looking; that raises if a step failed.
+        cut that keeps everything that crosses. If `built`, it is the graph to build there, without
+        the passes only for looking; that raises if a step failed.
         """
         if built:
             return self.end(source, pipeline.upto(index), progress).base
@@ -186,15 +187,15 @@ class Programs:
     def verify(
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> tuple[str, ...]:
-        """What is wrong with the program after step `index` (-1 is the import) beside its numbers,
-        a sentence each: graph (`core.graph.Graph.validate`), memory plan, and `problems` of the
-        IR's `ir.inspection`."""
+        """What is wrong with the program after step `index` (-1 is the import) apart from its
+        numbers, a sentence each: from `core.graph.Graph.validate`, the memory plan, and `problems`
+        of the IR's `ir.inspection`."""
         state = self.state(source, pipeline.upto(index), progress)
         found: list[str] = []
         try:
             state.graph.validate()
         except ValueError as wrong:
-            found.append(f"its graph breaks a promise: {wrong}")
+            found.append(f"its graph is malformed: {wrong}")
         if (plan := memory_plan(state.graph)) is not None:
             found += findings(plan, state.graph)
         program = state.program if state.shown is None else state.shown
@@ -212,7 +213,7 @@ class Programs:
         self, source: ModelSource, pipeline: Pipeline, index: int, *, progress: Progress
     ) -> str:
         """The IR's text after step `index` (-1 is the import), without values of constants; a very
-        long one is cut short, and says so at the end."""
+        long one is cut, and says so at the end."""
         state = self.state(source, pipeline.upto(index), progress)
         text = self.backend.text(state.program if state.shown is None else state.shown)
         if len(text) <= MOST_TEXT:
@@ -225,9 +226,8 @@ class Programs:
         self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
     ) -> ModuleFiles:
         """The program at the pipeline's end, or what its passes for looking show, as files:
-        "module", or "before" without steps. `run` says which of several; each but the first runs
-        the passes again. Raises EngineError where a step failed, or the values are too large to
-        send."""
+        "module", or "before" without steps. A `run` other than 0 runs the passes again. Raises
+        EngineError where a step failed, or the values are too large to send."""
         if run:
             self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
         state = self.end(source, pipeline, part(progress, 0.0, 0.8))
@@ -246,7 +246,7 @@ class Programs:
         *,
         progress: Progress,
     ) -> SplitResult:
-        """Split the joint graph at the end of the pipeline; `captures` as of a `BuildRequest`."""
+        """Split the joint graph at the end of the pipeline; `captures` as in a `BuildRequest`."""
         began = time.perf_counter()
         request = BuildRequest(source, pipeline, "").split_at(captures)
         functions = self.unbuilt(request, progress).functions
@@ -256,10 +256,9 @@ class Programs:
     def kernels(
         self, source: ModelSource, pipeline: Pipeline, whole: bool = False, *, progress: Progress
     ) -> tuple[tuple[str, ...], ...] | None:
-        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each, which
-        decides what recomputing costs (`passes.cost`). Needs the gradient. None where fusion cannot
-        be followed. If `whole`, of the program as it is built instead, with a gradient or without,
-        not split."""
+        """The nodes of the forward alone, by id, that TVM's FuseOps makes one kernel each; they
+        decide what recomputing costs (`passes.cost`). Needs the gradient. None where fusion cannot
+        be followed. If `whole`, those of the whole program, with or without a gradient."""
         state = self.end(source, pipeline, progress)
         if whole:
             progress(0.9, "fusing")
@@ -307,9 +306,9 @@ class Programs:
                 program = imported.program
             else:
                 model, program = self._imported(source, first, part(progress, 0.5, 0.9))
-            progress(0.9, "drawing up the graph")
+            progress(0.9, "drawing the graph")
             graph, exprs = self.backend.to_graph(program)
-            if graph.forward_outputs is not None:  # it was imported with its gradient
+            if graph.forward_outputs is not None:  # imported with its gradient
                 graph = graph.with_roles(roles(graph))
             state = State(program, graph, graph, exprs)
             if isinstance(model, ProgramModel):  # nothing was converted
@@ -329,8 +328,8 @@ class Programs:
     def _that_open(
         self, source: ModelSource, paths: Sequence[str], progress: Progress
     ) -> tuple[str, ...]:
-        """The first submodules, of paths within the source's module, that import alone, or parts of
-        them."""
+        """The first submodules at `paths` in the source's module, or their parts, that import
+        alone."""
         inside = f"{source.module}." if source.module else ""
         rest, found = deque(inside + path for path in paths), list[str]()
         until = time.perf_counter() + _SECONDS_TO_OFFER
@@ -339,14 +338,14 @@ class Programs:
             progress(0.9, f"trying {path} alone")
             try:
                 self._imported(replace(source, module=path, call=1), silent, silent)
-            except Exception as error:  # whatever it raises, it is not offered
+            except Exception as error:  # it may raise anything, and is not offered
                 rest += (f"{path}.{p}" for p in getattr(error, "instead", None) or ())
             else:
                 found.append(path)
         return tuple(found)
 
     def _set(self, source: ModelSource, first: Model) -> tuple[torch.Tensor, ...]:
-        """The inputs of another set of saved ones than the first, of the same types."""
+        """The inputs of a saved set, which must have the types of the first."""
         number, sets = set_of(source.values), source.tensors
         if number > len(sets):
             message = f"There is no {source.values}: {len(sets)} sets of inputs are saved."
@@ -359,7 +358,7 @@ class Programs:
                 if one.shape != like.shape or one.dtype != like.dtype:
                     file, here = sets[number - 1][0].rpartition("/")[2], tensor_type(one)
                     message = f"{name} is {here} in {file}, and {tensor_type(like)} in the first "
-                    hint = "All sets are run by one program: open this one by itself."
+                    hint = "One program runs all sets: open this one alone."
                     raise EngineError("input", f"{message}set.", file, hint)
             return found
 
@@ -368,12 +367,12 @@ class Programs:
     def _plain(
         self, source: ModelSource, gradients: bool, arrays: Arrays
     ) -> tuple[Run, tuple[str, ...]]:
-        """The imported program without optimisation, in training after the passes of `least`."""
+        """The imported program without optimisation; in training, after the passes of `least`."""
         program = self.least(source, gradients).program
         return self.runner(source, program, arrays), program.gradients
 
     def least(self, source: ModelSource, gradients: bool) -> State:
-        """The imported program, in training after the passes that every way to the gradient has."""
+        """The imported program; in training, after the passes that every gradient needs."""
         whole = default_pipeline(self.ir, True) if source.training else Pipeline()
         steps = tuple(s for s in whole if entry_of(self.ir, s).required)
         names = [s.name for s in steps]
@@ -400,7 +399,7 @@ class Programs:
         return [*self._states_from(0, sampled(source), pipeline, progress)]
 
     def state(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
-        """The state at the end of the pipeline, from the last step on that is remembered."""
+        """The state at the end of the pipeline, computed from the last remembered step on."""
         source = sampled(source)
         steps = reversed(range(len(pipeline)))
         first = next((i for i in steps if (source, pipeline.upto(i)) in self._states), 0)
@@ -412,7 +411,7 @@ class Programs:
     ) -> Iterator[State]:
         """The imported state, and those after the steps from `first` on, which is 0 or follows a
         remembered one."""
-        # All of a long pipeline, or asking for one step after another would run them all each time.
+        # Room for all of a long pipeline, else asking step by step would run them all each time.
         self._states.size = max(_STATES, len(pipeline) + 1)
         state = self.loaded(source, part(progress, 0.0, 0.5)).state
         yield state
@@ -462,7 +461,7 @@ class Programs:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
             at = places_of(before, [counted.at] if counted.at is not None else [])
-            hint = " ".join([fault.hint, *(f"It looked at {a.words} then." for a in at)]).strip()
+            hint = " ".join([fault.hint, *(f"It was looking at {a.words}." for a in at)]).strip()
             kind = "type" if message else "pass"
             failure = EngineError(kind, message + fault.message, where, hint)
         places = places_of(before, counted.made)
@@ -486,7 +485,7 @@ class Programs:
         return State(program, graph, graph, exprs, record, done, applications=places)
 
     def _origins_of(self, operator: str, graph: Graph, source: ModelSource) -> str:
-        """Which operators of PyTorch a refused one came from, with their lines; "" if unknown."""
+        """The PyTorch operators that a refused one came from, with their lines; "" if unknown."""
         nodes = {(n.scope, n.source) for n in graph if n.op == operator and n.source}
         if not operator or not nodes or _is_program(source):
             return ""
@@ -497,7 +496,7 @@ class Programs:
         return f" from {' or '.join(known[:3])}{more}" if known else ""
 
     def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
-        """The module that a pass left in a recorded compile, read as any other file is."""
+        """The module that a pass left in a recorded compile, read like any other file."""
         path = Path(source.model).with_name(recorded_pass.file_of(step))
         read: Program = self.backend.read_program(path, source, silent).program
         done = (*start.tvm_passes, entry_of(self.ir, step).title)
@@ -511,13 +510,13 @@ class Programs:
         error: EngineError | None,
         printed: str = "",
     ) -> State:
-        """The state after a step that is switched off, or that failed: the program before it."""
+        """The state after a step that is off, or failed: the program before it."""
         counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
         record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error, printed)
         return replace(before, record=record, applications=())
 
     def end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:
-        """The state at the pipeline's end, for what needs the program: a failed step ends it."""
+        """The state at the pipeline's end; raises the error of a failed step."""
         states = self.states(source, pipeline, progress)
         for state in states:
             if state.record is not None and state.record.error is not None:
@@ -525,16 +524,15 @@ class Programs:
         return states[-1]
 
     def unbuilt(self, request: BuildRequest, progress: Progress, done: str = "") -> Unbuilt:
-        """What is to be built: the program at the pipeline's end, and its halves if it is split. An
-        unsplit joint graph that is to be `done`, such as "timed", is refused: it is as two
-        functions."""
+        """What to build: the program at the pipeline's end, and its halves if it is split. With
+        `done`, such as "timed", refuses an unsplit joint graph: that is done as two functions."""
         state = self.end(request.source, request.pipeline, progress)
         check_runs(state.program, request.source)
         joint = bool(state.program.gradients)
         if state.program.grad_outs and not joint:
-            message = "The pipeline ends on the way to the gradient, and what it has there is run "
-            hint = "Go on to the gradient and what needs it, or stop before root_grad_out."
-            raise EngineError("pass", f"{message}by nobody.", str(request.pipeline), hint)
+            message = "The pipeline ends between root_grad_out and the gradient: it cannot be run."
+            hint = "Go on to the gradient and the steps after it, or stop before root_grad_out."
+            raise EngineError("pass", message, str(request.pipeline), hint)
         key = sampled(request.source), request.pipeline
         if not request.split:
             if done and joint:
@@ -558,13 +556,13 @@ def sampled(source: ModelSource) -> ModelSource:
 
 
 def _drawn(source: ModelSource, loaded: Loaded) -> tuple[torch.Tensor, ...]:
-    """Inputs of the kind and run that a source names. Integers stay in range without PyTorch, for
-    nobody else would notice an index beyond a tensor."""
+    """Inputs of the kind and run that a source names. Without PyTorch, integers stay in range,
+    because nothing else would notice an index beyond a tensor."""
 
     def runs(inputs: tuple[torch.Tensor, ...]) -> bool:
         try:
             replace(model, inputs=inputs).forward()
-        except Exception:  # whatever PyTorch raises of values that a model does not take
+        except Exception:  # whatever PyTorch raises for values that a model refuses
             return False
         return True
 
@@ -579,7 +577,7 @@ def _drawn(source: ModelSource, loaded: Loaded) -> tuple[torch.Tensor, ...]:
 
 
 def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, Any]:
-    """Dropout masks as the model's trace draws them: on the CPU, whatever the model is on."""
+    """Dropout masks as the model's trace draws them: on the CPU, wherever the model is."""
     masks = draw_masks(program.masks, source.seed)
     return {name: mask.to(model.device) for name, mask in masks.items()}
 

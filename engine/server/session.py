@@ -57,19 +57,19 @@ class PipelineSession:
         self.written_piece = faults.written_piece
 
     def describe(self, *, progress: Progress) -> EngineInfo:
-        """Say which TVM runs and what it can compile for."""
+        """The TVM that runs, and what it can compile for."""
         progress(0.0, "looking for devices")
         about = self.backend.describe()
         return replace(about, machine=machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
-        """What a target's text is for, and whether that can be run here. Raises EngineError of kind
-        "target" where TVM refuses it, or cannot write code for it."""
+        """The device that a target's text is for, and whether it can run here. Raises EngineError
+        of kind "target" where TVM refuses it, or cannot write code for it."""
         progress(0.0, "looking at the target")
         return self.backend.target(text)
 
     def pipelines(self, target: str = "", *, progress: Progress) -> TvmPipelines:
-        """TVM's own pipelines for a target, without one for the CPU. Raises EngineError of kind
+        """TVM's own pipelines for a target, by default for the CPU. Raises EngineError of kind
         "target" where TVM refuses the target."""
         progress(0.0, "reading TVM's pipelines")
         kind = self.backend.target(target).name if target else "llvm"
@@ -78,7 +78,7 @@ class PipelineSession:
     def overlays(
         self, graph: Graph, file: str, text: str, *, progress: Progress
     ) -> dict[str, NodeValues]:
-        """What a person's own functions say of a graph; see `core.own_code.run_overlays`."""
+        """What the user's own functions say about a graph; see `core.own_code.run_overlays`."""
         progress(0.0, Path(file).name)
         with limited(f"The overlay {Path(file).name}", file, "usage", "overlays", final=True):
             return run_overlays(graph, file, text)
@@ -97,7 +97,7 @@ class PipelineSession:
         return run_example(self.backend, entry_of(self.ir, Step(name)))
 
     def pass_tests(self, name: str, *, progress: Progress) -> tuple[ExampleRun, ...]:
-        """Run a person's own pass on the examples in its file, and compare. Raises EngineError of
+        """Run the user's own pass on the examples in its file, and compare. Raises EngineError of
         kind "usage" where no pass has this name."""
         progress(0.0, name)
         return run_tests(self.backend, entry_of(self.ir, Step(name)))

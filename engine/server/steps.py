@@ -1,4 +1,4 @@
-"""Where a pipeline stands after a step, and which steps may stand where."""
+"""The state of a pipeline after a step, and which steps may stand where."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from relascope.passes.pipeline import Step
 
 @dataclass(frozen=True)
 class State:
-    """Where a pipeline stands after a step.
+    """The state of a pipeline after a step.
 
     Args:
-        program: what the next step, or the build, starts from.
-        graph: what is shown; after a pass only for looking, not `program`'s.
+        program: where the next step, or the build, starts.
+        graph: the graph to show; after a pass only for looking, not `program`'s.
         exprs: the IR's expression behind each id of `base`.
         base: graph of `program`, which the next step's nodes are matched against.
         done: names of the passes that ran.
         shown: after passes only for looking, the program of `graph`, from which the next such pass
             starts; else None.
-        applications: what the step replaced, also if it failed.
+        applications: what the step replaced, even if it failed.
     """
 
     program: Program
@@ -49,7 +49,7 @@ class State:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model, what it was imported to, the seconds that both took, and what the import did."""
+    """A model, its imported program, the seconds that both took, and what the import did."""
 
     model: Model
     state: State
@@ -64,52 +64,52 @@ def entry_of(ir: str, step: Step) -> PassInfo:
         return info(ir, step)
     except KeyError:
         message = f"There is no {ir} pass called {step.name!r}."
-        raise EngineError("usage", message, str(step), "`relascope passes` lists them.") from None
+        raise EngineError("usage", message, str(step), "See `relascope passes`.") from None
 
 
 def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bool) -> None:
     """Refuse a pass at a place in the pipeline where it cannot work. Raises EngineError of kind
-    "pass", which names what is missing before it, or what must not be there."""
+    "pass", which names what is missing before it, or what must not come before."""
     if entry.required and joint and "gradient" not in done:
-        text = "is a step of TVM's way to the gradient, and this program came with PyTorch's."
+        text = "is a step to TVM's gradient, and this program was imported with PyTorch's."
         hint = "Choose TVM's gradient, or leave this pass out."
         raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
     if entry.name == "root_grad_out" and not training:
-        text = "begins the way to a gradient, and the model was loaded for inference."
+        text = "is the first step to a gradient, and the model was loaded for inference."
         hint = "Load it for training (--training), or leave this pass out."
         raise EngineError("pass", f"{entry.title} {text}", entry.name, hint)
     if entry.name in done and entry.name in entry.excludes:
-        message = f"{entry.title} was done before, and cannot be done twice."
+        message = f"{entry.title} has run already, and cannot run twice."
         raise EngineError("pass", message, entry.name, "Leave the second one out.")
     if missing := ", ".join(n for n in entry.needs if n not in done):
-        hint = f"Switch {missing} on in front of it, or see why it failed."
+        hint = f"Switch {missing} on before it, or see why it failed."
         raise EngineError("pass", f"{entry.title} needs {missing} before it.", entry.name, hint)
     if wrong := ", ".join(n for n in entry.excludes if n in done):
-        hint = f"Switch {wrong} off, or move it behind the gradient's steps."
+        hint = f"Switch {wrong} off, or move it after the gradient's steps."
         raise EngineError("pass", f"{entry.title} cannot work after {wrong}.", entry.name, hint)
 
 
 def check_code(program: Program, source: ModelSource) -> None:
-    """Refuse to run what a file brings of code, where nobody said that it may run. Raises
-    EngineError of kind "code", which names it."""
+    """Refuse to run the code in a file where nobody has allowed it. Raises EngineError of kind
+    "code", which names the code."""
     if program.code and not source.kernels:
         named = ", ".join(program.code[:3]) + (", …" if len(program.code) > 3 else "")
-        message = f"This module brings code of its own ({named}), which is shown and not run."
+        message = f"This module contains code of its own ({named}), which is shown but not run."
         hint = "Run it with --run-kernels, or with the button on the page: it runs in the sandbox."
         raise EngineError("code", message, program.code[0], hint)
 
 
 def check_runs(program: Program, source: ModelSource) -> None:
-    """Refuse (kind "input", and as `check_code` does) to run a program that nobody can call."""
+    """Refuse (kind "input", and as `check_code` does) to run a program that cannot be called."""
     if program.not_run:
-        message = f"This program is shown and stepped, and not run: {program.not_run}."
-        hint = "Take tensors of known sizes as arguments, and return tensors."
+        message = f"This program can be shown and stepped, but not run: {program.not_run}."
+        hint = "Let it take tensors of known sizes as arguments, and return tensors."
         raise EngineError("input", message, source.model, hint)
     check_code(program, source)
 
 
 def check_kind(title: str, before: Program, made: Program) -> None:
-    """Refuse (kind "pass") what a pass returned that is no program."""
+    """Refuse (kind "pass") a result of a pass that is not a program."""
     if not isinstance(made, type(before)):
         wrong = type(made).__name__
     elif not isinstance(made.mod, type(before.mod)):
@@ -124,11 +124,11 @@ def check_kind(title: str, before: Program, made: Program) -> None:
 def check_signature(
     entry: PassInfo, before: tuple[Program, Graph], after: tuple[Program, Graph]
 ) -> None:
-    """Refuse a program after a pass that cannot be called as the one before it.
+    """Refuse a program after a pass that cannot be called like the one before it.
 
-    Arguments may go where they are parameters, or random numbers that the program takes otherwise
-    now, and the steps to the gradient change the results. Raises EngineError of kind "type", which
-    names the argument or result.
+    A pass may remove arguments that are parameters, or random numbers that the program now takes
+    in another way, and the steps to the gradient change the results. Raises EngineError of kind
+    "type", which names the argument or result.
     """
     (was, old), (now, new) = before, after
     types, made = (
@@ -136,32 +136,32 @@ def check_signature(
     )
     known = {*now.inputs, *now.params, *now.grad_outs, *(m.name for m in now.masks)}
     known |= set(types) if was.not_run else set()
-    wrong = [f"made an argument {n}, which nobody gives a value" for n in made if n not in known]
+    wrong = [f"added an argument {n}, which gets no value" for n in made if n not in known]
     may_go = {*was.params, *({m.name for m in was.masks} - {m.name for m in now.masks})}
-    wrong += [f"took the argument {n} away" for n in types if n not in made and n not in may_go]
+    wrong += [f"removed the argument {n}" for n in types if n not in made and n not in may_go]
     wrong += [
-        f"made the argument {n} {made[n]}, which was {kind}"
+        f"changed the argument {n} from {kind} to {made[n]}"
         for n, kind in types.items()
         if made.get(n, kind) != kind
     ]
     if not entry.required and was.gradients == now.gradients:
         wrong += _other_results(old, new)
     if wrong:
-        hint = 'A pass keeps what "main" takes and returns; see the Program that it is given.'
+        hint = 'A pass must keep what "main" takes and returns; see the Program that it is given.'
         raise EngineError("type", f"{entry.title} {wrong[0]}.", entry.title, hint)
 
 
 def _other_results(old: Graph, new: Graph) -> Iterator[str]:
     results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
     if len(results) != len(found):
-        yield f"made a program of {len(found)} results of one of {len(results)}"
+        yield f"changed the number of results from {len(results)} to {len(found)}"
     for i, (a, b) in enumerate(zip(results, found, strict=False)):
         if not a.fits(b):
-            yield f"made result {i} {b}, which was {a}"
+            yield f"changed result {i} from {a} to {b}"
 
 
 def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
-    """The nodes of the program before a pass that some of its expressions are."""
+    """The nodes of some expressions in the program before a pass."""
     ids = {_handle(e): i for i, e in before.exprs.items()}
     graph, found = before.base, []
     for expr in replaced:
@@ -174,7 +174,7 @@ def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]
 
 
 def _handle(expr: Any) -> int:
-    """What tells an expression of either TVM from every other."""
+    """A number that identifies an expression of either TVM."""
     return int(expr.__chandle__() if hasattr(expr, "__chandle__") else expr.handle.value)
 
 
@@ -184,11 +184,11 @@ def _name(expr: Any) -> str:
 
 
 def passes_of(ir: str, where: Where) -> tuple[Passes, Passes]:
-    """The suspected passes that are on, and those that are run after them. Raises EngineError of
-    kind "usage" where one has a count, which a report could not say."""
+    """The suspected passes that are on, and those that run after them. Raises EngineError of kind
+    "usage" where one has a count, which a report cannot express."""
     for step in where.pipeline:
         if step.enabled and entry_of(ir, step).count(step) is not None:
-            message = "A step that is applied only so often is not narrowed."
+            message = "A step with a limited number of applications cannot be narrowed."
             raise EngineError("usage", message, str(step), f"Leave {COUNT} out.")
     on = [(i, (s, entry_of(ir, s))) for i, s in enumerate(where.pipeline) if s.enabled]
     after = [one for i, one in on if i > where.last and where.tail and not one[1].looking]

@@ -19,19 +19,19 @@ from relascope.engine.server.unbuilt import building, check_runs_here
 
 
 class Tuning:
-    """Tunes the kernels of what is built; methods as of `Programs`."""
+    """Tunes the kernels of builds; methods as in `Programs`."""
 
     def __init__(self, programs: Programs, builds: Builds) -> None:
         self._programs, self._builds = programs, builds
 
     def tasks(self, request: BuildRequest, *, progress: Progress) -> tuple[TuneTask, ...]:
-        """The kernels that can be tuned, the largest share first, with or without `RECORDS` in the
-        target."""
+        """The kernels that can be tuned, the largest share first; `RECORDS` in the target makes no
+        difference to which."""
         functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
         set_threads(request.threads)
         if all(f.profiled is not None for f in functions.values()):
-            progress(0.7, "building the program to be run")
+            progress(0.7, "building the program")
             _, built = self._builds.built(request, part(progress, 0.7, 0.9))
             masks = built.masks(request.source.seed)
             _, captures = built.forward(masks)
@@ -42,14 +42,14 @@ class Tuning:
     def tune(
         self, request: BuildRequest, keys: tuple[str, ...], trials: int, *, progress: Progress
     ) -> TuneResult:
-        """Measure schedules of some of the tasks, and keep what was found on disk.
+        """Measure schedules of some of the tasks, and keep the results on disk.
 
         Records (`engine.protocol.records`) grow batch by batch; after a kill, another call goes on
         from them.
 
-        `keys` are of tasks, in the order to tune; none means all. `trials` are schedules to measure
-        of each, beside those measured before. Raises EngineError of kind "usage" where a key is no
-        task's, "target" where nothing can be measured, and "file" where records cannot be kept or
+        `keys` are of tasks, in the order to tune; none means all. `trials` counts the schedules to
+        measure for each, beside earlier ones. Raises EngineError of kind "usage" for an unknown
+        key, "target" where nothing can be measured, and "file" where records cannot be kept or
         another process is tuning."""
         check_runs_here(self._programs.backend.target(request.target))
         set_threads(request.threads)
@@ -61,18 +61,18 @@ class Tuning:
         return tuner.tune(functions, keys, trials, measuring, place, about, rest)
 
     def _records(self, request: BuildRequest) -> Path:
-        """Where the records are that a build for this target takes."""
+        """The folder of the records that a build for this target uses."""
         programs, version = self._programs, self._programs.backend.version()
         return records.folder(programs.ir, version, request.target, request.threads)
 
     def _tunable(
         self, request: BuildRequest, watch: bool, progress: Progress
     ) -> dict[str, Tunable]:
-        """The kernels of what `time` builds, by phase."""
+        """The kernels of the builds that `time` makes, by phase."""
         backend, target = self._programs.backend, without(request.target, (RECORDS,))
         functions = self._programs.unbuilt(request, progress, "tuned").functions
         watch = watch and backend.target(target).runs_here
-        with building(f"Building what is tuned{', to be profiled' * watch}", request):
+        with building(f"Building for tuning{', with profiles' * watch}", request):
             return {
                 phase: backend.tunable(f, target, backend.profile(f, target) if watch else None)
                 for phase, f in functions.items()

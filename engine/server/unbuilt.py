@@ -1,4 +1,4 @@
-"""What is built of a program: one function, or forward and backward, with their graphs."""
+"""The functions to build: one, or forward and backward, with their graphs."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -28,7 +28,7 @@ class Unbuilt:
 
     @cached_property
     def functions(self) -> dict[str, Function]:
-        """The functions that are built, by phase: "forward" and, if it is split, "backward"."""
+        """The functions to build, by phase: "forward" and, if it is split, "backward"."""
         if self.split is None:
             return {"forward": self.state.function}
         split, joint = self.split, self.state.base
@@ -51,7 +51,7 @@ def check_runs_here(target: Target) -> None:
     """Refuse to run code for a device that is not here: it may end the process. Raises EngineError
     of kind "target", which says what is missing."""
     if not target.runs_here:
-        message = f"What is built for this target cannot run here. {target.missing}"
+        message = f"Builds for this target cannot run here. {target.missing}"
         hint = "Build it, and look at its code, with `relascope compile`."
         raise EngineError("target", message, target.name, hint)
 

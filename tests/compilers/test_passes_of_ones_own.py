@@ -106,9 +106,9 @@ SAID = {
     "nothing": "nothing returned NoneType; a pass returns a Rela..?Program whose mod is IRModule.",
     "bare": "bare returned IRModule; a pass returns a Rela..?Program whose mod is IRModule.",
     "unbound": "unbound returned a program that is not well-formed: .*",
-    "argument": "argument made an argument more, which nobody gives a value.",
-    "result": "result made a program of 2 results of one of 1.",
-    "retyped": r"retyped made result 0 float64\[.*\], which was float32\[.*\].",
+    "argument": "argument added an argument more, which gets no value.",
+    "result": "result changed the number of results from 1 to 2.",
+    "retyped": r"retyped changed result 0 from float32\[.*\] to float64\[.*\].",
     "leaves": "SystemExit: enough",
 }
 
@@ -244,14 +244,15 @@ def test_a_cut_does_not_see_passes_that_are_only_for_looking(ir):
 def test_the_way_to_a_gradient_is_gone_once_and_in_training(ir):
     ask = shared(ir).call
     (record,) = ask("step", MLP, read_pipeline(ir, "root_grad_out"))
-    assert "begins the way to a gradient, and the model was loaded for inf" in record.error.message
+    message = "is the first step to a gradient, and the model was loaded for inference"
+    assert message in record.error.message
     whole = default_pipeline(ir, True)
     for name in ("root_grad_out", "gradient"):
         *_, record = ask("step", TRAINED, read_pipeline(ir, f"{whole}|{name}"))
-        assert "was done before, and cannot be done twice." in record.error.message
+        assert "has run already, and cannot run twice." in record.error.message
     half = whole.upto([s.name for s in whole].index("root_grad_out"))
     target = ask("describe").best
-    with pytest.raises(EngineError, match="ends on the way to the gradient"):
+    with pytest.raises(EngineError, match="ends between root_grad_out and the gradient"):
         ask("check", BuildRequest(TRAINED, half, target))
 
 

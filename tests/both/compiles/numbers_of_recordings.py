@@ -103,5 +103,5 @@ def test_with_its_kernels_there_are_numbers_to_the_last_pass(compiled, ask, tmp_
     assert not part.end and [r["failure"] for r in rows] == [None] * len(rows)
     last = {r["pass"]: r["error"]["verdict"] for r in rows}
     assert rows[-1]["pass"] == "AttachGlobalSymbol" and "StaticPlanBlockMemory" in last
-    with pytest.raises(EngineError, match="which is shown and not run"):
+    with pytest.raises(EngineError, match="which is shown but not run"):
         RecordedNumbers(compiled, tmp_path).search(ask, ENGINE, (part,), QUICK, OURS)

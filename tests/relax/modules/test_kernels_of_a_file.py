@@ -68,7 +68,7 @@ def test_they_are_shown_and_not_run(session, source):
         (record,) = session.step(source, read_pipeline("relax", text), progress=silent)
         assert record.error.kind == "code" and "twice" in record.error.message
     for pipeline in (Pipeline(), read_pipeline("relax", "-cse")):
-        with refused("code", "which is shown and not run"):
+        with refused("code", "which is shown but not run"):
             session.check(BuildRequest(source, pipeline, QUICK), progress=silent)
     assert not RUNS
 
@@ -90,7 +90,7 @@ def test_one_in_text_runs_where_somebody_said_so_and_calls_nothing(session, tmp_
     path.write_text("\n".join(x for x in text.splitlines() if "canary" not in x), encoding="utf-8")
     source = source_from_file(path)
     assert [n.op for n in session.load(source, progress=silent).graph if n.op] == ["twice", "add"]
-    with refused("code", "which is shown and not run"):
+    with refused("code", "which is shown but not run"):
         session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
     request = BuildRequest(replace(source, kernels=True), Pipeline(), QUICK)
     assert session.check(request, progress=silent)[0].max_rel == 0
