@@ -30,8 +30,8 @@ _OUTPUT = "output "
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a tensor may be from PyTorch's: `outputs` and `gradients` relative to its scale; up
-    to `absolute` always."""
+    """How far a tensor may be from PyTorch's: `outputs` and `gradients` relative to its scale; a
+    difference up to `absolute` always passes."""
 
     outputs: float
     gradients: float
@@ -42,7 +42,7 @@ class Limit:
         return self.gradients if name.startswith(_GRADIENT) else self.outputs
 
     def ratio(self, error: Comparison | NodeError, name: str) -> float:
-        """An error over its limit: above 1 is over it; `name` is as of `of`."""
+        """An error divided by its limit: above 1 is over it; `name` is as in `of`."""
         relative = error.max_rel / self.of(name)
         return min(relative, error.max_abs / self.absolute) if self.absolute else relative
 
@@ -50,21 +50,21 @@ class Limit:
         return not self.ratio(error, error.name) <= 1
 
     def worst(self, found: Iterable[Comparison]) -> Comparison:
-        """The tensor that is nearest to its limit, or farthest over it."""
+        """The tensor nearest to its limit, or farthest over it."""
         return max(found, key=lambda c: self.ratio(c, c.name))
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
 _STEPS = "steps of int8"
 _UNITS = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, _STEPS: 2.0**-8}
-"""Half the distance of 1 to the next number; of what is quantized to 127 steps, half of one."""
+"""Half the distance of 1 to the next number; for values quantized to 127 steps, half a step."""
 _FAR = 1 / 8
-"""What is off by so much of its scale is wrong, however long its sums are."""
+"""A tensor off by this much of its scale is wrong, however long its sums are."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A limit that was given, for every precision: None and 0 leave what `LIMITS` says."""
+    """The user's limit, for every precision: None and 0 leave what `LIMITS` says."""
 
     relative: float | None = None
     absolute: float = 0.0
@@ -76,8 +76,8 @@ class Tolerance:
         return replace(known, absolute=self.absolute)
 
     def fitted(self, model: ModelInfo) -> "Tolerance":
-        """The same for a program that computes in 16 or 8 bits, whatever precision it is opened in,
-        or in float32 without a module of PyTorch's, whose float64 would tell rounding.
+        """The limit for a program that computes in 16 or 8 bits, whatever precision it is opened
+        in, or in float32 without a PyTorch module, whose float64 would reveal rounding.
         """
         if self.relative is not None:
             return self
@@ -86,7 +86,7 @@ class Tolerance:
         single = kinds <= {DTYPES[0]}
         if not kinds or (single and model.against == PYTORCH):
             return self
-        # n rounded operations: 8 √n u, with a probability of all but 1 (Higham and Mary, 2019).
+        # n rounded operations: 8 √n u, with a probability of almost 1 (Higham and Mary, 2019).
         limit = 8.0 * max(cost.longest(model.graph), 1.0) ** 0.5 * max(_UNITS[k] for k in kinds)
         if single and limit <= LIMITS[DTYPES[0]].outputs:
             return self
@@ -94,7 +94,7 @@ class Tolerance:
 
 
 def in_steps(graph: Graph) -> bool:
-    """Whether a program quantizes values as it runs, which PyTorch does in float32 alone."""
+    """Whether a program quantizes values as it runs, which PyTorch does only in float32."""
     return any("quantized" in node.source for node in graph.nodes)
 
 
@@ -103,9 +103,9 @@ OURS = Tolerance()
 
 @dataclass(frozen=True)
 class Judged:
-    """What a program returns, against PyTorch. The `verdict` is "right", "rounding" (over a limit
-    in float32, and within in float64) or "wrong"; `found` is what was compared, in the source's own
-    precision."""
+    """The results of a program, against PyTorch's. The `verdict` is "right", "rounding" (over a
+    limit in float32, within it in float64) or "wrong"; `found` has the comparisons in the source's
+    own precision."""
 
     verdict: str
     found: tuple[Comparison, ...]
@@ -119,7 +119,7 @@ class Judged:
 def judged(
     ask: Ask, source: ModelSource, request: Callable[[ModelSource], BuildRequest], given: Tolerance
 ) -> Judged:
-    """Build a program and compare what it returns; where float32 is over its limit, in float64 too.
+    """Build a program and compare its results; where float32 is over its limit, in float64 too.
     Raises EngineError where it cannot be built, or does not run."""
     limit = given.limit(source.dtype)
     found = ask("check", request(source))
@@ -138,8 +138,8 @@ def judged(
 @dataclass(frozen=True)
 class Stage:
     """One way to compute what the model computes. `name` is "forward", "training forward",
-    "gradient", or "cut and split"; the `budget` of a strategy that has one is its own where None,
-    and `runs` says how often; see `BuildRequest`."""
+    "gradient", or "cut and split"; a `budget` of None is the strategy's own; for `runs` see
+    `BuildRequest`."""
 
     name: str
     source: ModelSource
@@ -152,8 +152,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class BadNode:
-    """Where the error first jumps. `max_abs` and `max_rel` are its error, `counterpart` what it was
-    compared with; None and "" where it has none. `reason` says in words how it was found."""
+    """The node where the error first jumps. `max_abs` and `max_rel` are its error, `counterpart`
+    what it was compared with; None and "" where it has none. `reason` says how it was found."""
 
     id: str
     title: str
@@ -166,7 +166,7 @@ class BadNode:
 
     @property
     def within(self) -> str:
-        """Its scope, as it stands behind a name: " in encoder.0", or ""."""
+        """Its scope, as it stands after a name: " in encoder.0", or ""."""
         return f" in {self.scope}" if self.scope else ""
 
 
@@ -174,10 +174,9 @@ class BadNode:
 class AccuracyRow:
     """One line of the table. `stage` is "forward", "training forward", "gradient", "cut" or
     "split". `max_abs` and `max_rel` are the largest errors of all tensors, None where it failed;
-    `worst` names the tensor that is nearest to its limit, or farthest over it, and `limit` is for
-    its error relative to `scale`. `first_bad_node` is where the error first jumps, None where all
-    is within the limits, or no single node is to blame; `inputs` says which; see
-    `engine.jobs.runs.label_of`."""
+    `worst` names the tensor nearest to its limit, or farthest over it, and `limit` is for its error
+    relative to `scale`. `first_bad_node` is where the error first jumps, None where all is within
+    the limits, or no single node is to blame; for `inputs` see `engine.jobs.runs.label_of`."""
 
     stage: str
     strategy: str
@@ -206,9 +205,9 @@ def plan(
     budget: float | int | None = None,
     dtypes: Sequence[str] = DTYPES,
 ) -> tuple[Stage, ...]:
-    """The stages, in the order in which they are run. Mode and dtype are theirs, not the
-    `source`'s. Without one of the pipelines, `inference` and `training`, the stages of that mode
-    are left out, and so are steps that are only for looking."""
+    """The stages, in the order of their runs. Each sets its mode and dtype, whatever the `source`
+    has. If a pipeline, `inference` or `training`, is None, the stages of that mode are left out.
+    Steps only for looking are always left out."""
     stages = []
     for dtype in dtypes:
         if inference is not None:
@@ -222,7 +221,7 @@ def plan(
             before = joint.upto(names.index("root_grad_out") - 1)
             stages.append(Stage("training forward", trained, before))
         stages.append(Stage("gradient", trained, joint))
-        # A budget of what is kept is no limit of the peak, unless that alone is asked for.
+        # A budget of saved bytes does not limit the peak, unless `peak` alone is asked for.
         limits = [s for s in strategies if STRATEGIES[s].has_budget]
         limits = limits if len(strategies) == 1 else [s for s in limits if s != "peak"]
         stages += [
@@ -237,8 +236,8 @@ def with_inputs(stages: Sequence[Stage], kinds: Sequence[str]) -> tuple[Stage, .
 
 
 def opened(stages: Sequence[Stage], training: bool) -> ModelSource:
-    """The source that says what the model is: in the mode that was asked for, since what was traced
-    in train mode opens in no other. Its inference is a stage that fails."""
+    """The source that opens the model: in the requested mode, because a model traced in train mode
+    opens in no other. Its inference is a stage that fails."""
     return next((s.source for s in stages if s.source.training == training), stages[0].source)
 
 
@@ -247,9 +246,9 @@ def of_program(
 ) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
     """The stages that a model has, and sentences on what its runs do not reach.
 
-    A program that came without PyTorch has one precision, and a gradient only if one is asked for;
-    so has one that quantizes. With `others`, the first stage of such a program runs on other runs
-    than the sample, too. Raises EngineError where it cannot be opened.
+    A program that came without PyTorch, or that quantizes, has one precision, and a gradient only
+    if requested. With `others`, the first stage of a program without PyTorch has other runs than
+    the sample's, too. Raises EngineError where it cannot be opened.
     """
     info: ModelInfo = ask("load", opened(stages, training))
     others = others and info.against != PYTORCH
@@ -263,7 +262,7 @@ def of_program(
 def each(
     stages: Iterable[Stage], run: Callable[[Stage], tuple[AccuracyRow, ...]]
 ) -> Iterator[tuple[Stage, tuple[AccuracyRow, ...]]]:
-    """The rows of each stage; of a gradient that cannot be taken, no cut is tried."""
+    """The rows of each stage; no cut is tried where the gradient cannot be taken."""
     without: set[ModelSource] = set()
     for stage in stages:
         if stage.strategy and stage.source in without:
@@ -279,8 +278,8 @@ def _built(ir: str, pipeline: Pipeline) -> Pipeline:
 
 
 def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
-    """Run one stage: build it, compare it, and where it fails find the node. A row comes of it,
-    or two for "cut and split". Raises EngineError of kind "cancelled" only: any other makes a row
+    """Run one stage: build it, compare it, and where it fails find the node. Returns one row, or
+    two for "cut and split". Raises EngineError only of kind "cancelled": any other becomes a row
     that did not pass."""
     began = time.perf_counter()
     limit = stage.tolerance.limit(stage.source.dtype)
@@ -310,7 +309,7 @@ def _request(ask: Ask, stage: Stage, target: str) -> BuildRequest:
     request = BuildRequest(stage.source, stage.pipeline, target, runs=stage.runs)
     if not stage.strategy:
         return request
-    hint = "See what the steps of the training pipeline say."
+    hint = "See the steps of the training pipeline."
     with refusing("pass", "The program cannot be cut: {}.", stage.strategy, hint):
         return with_cut(ask, request, lambda joint: cut(joint, stage.strategy, stage.budget))
 
@@ -322,7 +321,7 @@ def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
 
 
 def filled(row: AccuracyRow, found: Sequence[Comparison], limit: Limit) -> AccuracyRow:
-    """A row with what was found: the largest errors, and whether all is within the limits."""
+    """A row with the results: the largest errors, and whether all is within the limits."""
     worst = limit.worst(found)
     passed = not any(map(limit.over, found))
     largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
@@ -345,15 +344,15 @@ def first_bad(
 ) -> BadNode | None:
     """The node where the error first jumps.
 
-    That is the first in graph order over its limit: all that it reads and that has a counterpart is
-    within. Most nodes of the backward have none; there, what a right gradient is computed from
-    counts as right, and the first other node on the way from a grad_out to a wrong gradient is the
-    one. The same holds for results of a program that came without PyTorch. `forward` says whether
-    an output or capture is over its limit; else the limit of gradients holds for the forward's
-    nodes, too.
+    That is the first in graph order over its limit: every node before it that has a counterpart is
+    within. Most nodes of the backward have none; there, the nodes that lead to a right gradient
+    count as right, and the first other node on the way from a grad_out to a wrong gradient is the
+    result. The same holds for results of a program that came without PyTorch. `forward` says
+    whether an output or capture is over its limit; else the limit of gradients holds for the
+    forward's nodes, too.
 
-    None where every node that has a counterpart is within its limit: what went wrong is then not in
-    one node, but in how the program was fused or compiled."""
+    None where every node that has a counterpart is within its limit: the fault is then not in one
+    node, but in how the program was fused or compiled."""
     ahead = graph.ancestors(graph.outputs[: graph.forward_outputs])
     worst = worst_by_node(e for e in nodes if e.id in graph.by_id)
 
@@ -372,12 +371,12 @@ def first_bad(
     if not ends:
         return None
     right = {i for i in worst.keys() - wrong if worst[i].counterpart != WHOLE}
-    # What is wrong in the results is wrong in the gradients behind them, too.
+    # Errors in the results also spoil the gradients after them.
     found = _to_blame(graph, results or ends, right, set() if results else ahead)
     what = "result" if results else "gradient"
     if found in worst:
         return _bad(graph, found, worst, f"the first {what} that is not {wanted}")
-    reason = f"all that it reads leads to right {what}s too; what is computed of it is not {wanted}"
+    reason = f"its inputs also lead to right {what}s; what is computed from it is not {wanted}"
     return _bad(graph, found, worst, reason)
 
 
@@ -385,7 +384,7 @@ _GIVEN = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 
 def _to_blame(graph: Graph, ends: Collection[str], right: Iterable[str], ahead: set[str]) -> str:
-    """The first node on the way to wrong ends that leads to nothing right, behind inputs that the
+    """The first node on the way to wrong ends that leads to nothing right, after inputs that the
     forward (`ahead`) does not read; else the first of the ends."""
     blamed = graph.ancestors(ends) - graph.ancestors(right)
     if ahead:
@@ -413,9 +412,9 @@ def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str)
 
 @dataclass(frozen=True)
 class OfInputs:
-    """What one kind of inputs showed. The `verdict` is "right", "rounding" (over in float32, within
-    in float64), "wrong", "over" (in float32; float64 not tried) or "cannot be run"; the `row` is
-    the nearest to its limit, or farthest over it."""
+    """The result for one kind of inputs. The `verdict` is "right", "rounding" (over in float32,
+    within in float64), "wrong", "over" (in float32; float64 not tried) or "cannot be run"; the
+    `row` is the one nearest to its limit, or farthest over it."""
 
     inputs: str
     verdict: str
@@ -423,7 +422,7 @@ class OfInputs:
 
 
 def by_inputs(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> tuple[OfInputs, ...]:
-    """The table with one line for each kind of inputs; `against` is as of `verdict`."""
+    """The table with one line for each kind of inputs; `against` is as in `verdict`."""
     kinds = dict.fromkeys(r.inputs for r in rows)
     one = against != PYTORCH  # precision
     return tuple(_of_inputs(kind, [r for r in rows if r.inputs == kind], one) for kind in kinds)
@@ -481,7 +480,7 @@ def _sentences(rows: Sequence[AccuracyRow], against: str) -> Iterator[str]:
             assert single is not None
             yield f"{name}: wrong: over the limit{_at(single)}."
         elif double is None:
-            yield f"{name}: over the limit in float32; float64 would tell rounding from a fault."
+            yield f"{name}: over the limit in float32; float64 would show whether it is rounding."
         elif double.passed:
             assert single is not None
             yield f"{name}: rounding: over the limit in float32{_at(single)}, right in float64."

@@ -1,7 +1,7 @@
-"""What a model's compile is held to later: its operators, kernels, captures, memory, errors, times.
+"""A baseline of a model's compile: its operators, kernels, captures, memory, errors and times.
 
-A baseline is plain JSON data, which people keep beside their code; `viz.rows.gate.baseline`
-tells what differs between two. Knows no TVM.
+Later compiles are compared with it. It is plain JSON data, which people keep beside their code;
+`viz.rows.gate.baseline` finds what differs between two. Knows no TVM.
 """
 
 import statistics
@@ -29,10 +29,10 @@ from relascope.passes.peak_memory import plan
 from relascope.passes.pipeline import Pipeline
 
 VERSION = 1
-"""Of a baseline's form."""
+"""The version of a baseline's format."""
 
 ROUNDS, SECONDS = 7, 20.0
-"""How often passes and build are timed at most, and how long that goes on."""
+"""The most rounds of timing passes and build, and the seconds after which none begins."""
 
 Document = dict[str, Any]
 
@@ -48,7 +48,7 @@ FACTS: Document = {
     "call": 1,
     "weights": "",
 }
-"""What tells a model's program from another of the same model, and what each usually is."""
+"""The options that distinguish programs of one model, with their defaults."""
 
 
 def take(
@@ -62,10 +62,10 @@ def take(
     tolerance: Tolerance = OURS,
     rounds: int = ROUNDS,
 ) -> Document:
-    """Everything that a baseline holds, of a model as it compiles now; with `speed`, also timed
-    against PyTorch eager, which takes longest. Raises EngineError where the model cannot be
-    imported, a pass fails, or it cannot be built and run."""
-    info: ModelInfo = ask("load", source, True)  # what cannot be opened is no pass's fault
+    """A baseline of a model as it compiles now; with `speed`, also timed against PyTorch eager,
+    which takes longest. Raises EngineError where the model cannot be imported, a pass fails, or it
+    cannot be built and run."""
+    info: ModelInfo = ask("load", source, True)  # a failed import is no pass's fault
     described: EngineInfo = ask("describe")
     stepped = step(ask, source, pipeline)
     stepped.check()
@@ -121,7 +121,7 @@ def timed_again(
     threads: int,
     speed: bool,
 ) -> Document:
-    """A document with its times measured once more, twice as often; the better ones count."""
+    """A document with its times measured again, twice as often; the better ones count."""
     request = BuildRequest(source, pipeline, target, threads)
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     if graph.forward_outputs is not None:
@@ -159,7 +159,7 @@ def by_scope(nodes: Iterable[Node]) -> Document:
 
 
 def kernel_lines(graph: Graph, kernels: Sequence[Sequence[str]]) -> list[list[str]]:
-    """What each kernel computes, a word a node: "nn.dense @encoder.layer.0"."""
+    """The nodes that each kernel computes, one word each: "nn.dense @encoder.layer.0"."""
     by_id = graph.by_id
     named = (
         [by_id[i] for i in nodes if by_id[i].kind not in (Kind.TUPLE, Kind.ITEM)]
@@ -177,7 +177,7 @@ def constant_bytes(graph: Graph) -> Document:
 
 
 def flops(graph: Graph) -> Document:
-    """Floating point operations by estimate (`passes.cost`): all of them, and by operator."""
+    """Estimated floating-point operations (`passes.cost`): in total, and by operator."""
     found: Counter[str] = Counter()
     for node_id, count in cost.flops(graph).items():
         if count:
@@ -216,14 +216,14 @@ def compile_document(pipeline: Pipeline, times: CompileTimes) -> Document:
             for i, s in enumerate(pipeline)
             if i in by_index
         },
-        # Before, a build that was remembered was timed.
+        # Older baselines timed a remembered build.
         "build": spread(times.build) | {"anew": True},
         "yardstick": spread(times.yardstick),
     }
 
 
 def spread(seconds: Sequence[float]) -> Document:
-    """The best of some times, their median and quartiles, in milliseconds, and how many."""
+    """The best of some times, their median and quartiles in milliseconds, and their number."""
     ms = sorted(1e3 * s for s in seconds)
     quarters = statistics.quantiles(ms, n=4, method="inclusive") if len(ms) > 1 else ms * 3
     words = ("q1_ms", "median_ms", "q3_ms")

@@ -35,10 +35,10 @@ from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, 
 KINDS = ("wrong", "slow", "crash", "memory")
 FACTOR = 1.5
 SECONDS, MEMORY = 10.0, 256.0
-"""What a pass itself may take: seconds, and MiB that stay."""
-_MEASURED = ("wrong", "slow")  # what only a program that runs can be
+"""Limits of a pass itself: seconds, and MiB that stay."""
+_MEASURED = ("wrong", "slow")  # only a program that runs can be so
 CRASHES = ("pass", "type", "engine")
-"""Kinds of errors that a pass can be to blame for."""
+"""Kinds of errors that a pass can cause."""
 
 
 _DOES = {
@@ -50,22 +50,22 @@ _DOES = {
 
 
 def does(kind: str, error: EngineError | None = None) -> str:
-    """What a pass does that a search found, by `Bisection.kind` and the error, behind its name."""
+    """What a pass found by a search does, by `Bisection.kind` and the error, after its name."""
     return "breaks its types" if error is not None and error.kind == "type" else _DOES[kind]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a pipeline.
+    """A question about a pipeline.
 
     Args:
         kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the program
             cannot be built or run, or the process ends), "memory" (stays after a pass), "bad" (by
             `test`); "" for wrong or crash.
-        factor: slow is a pass with which the pipeline takes longer than this times without it,
-            timed in turns.
+        factor: a pass is slow if the pipeline takes more than this many times as long with it as
+            without it, timed in turns.
         runs: how often each try runs passes, build and program: one bad run makes it bad.
-        seconds, memory: what a pass itself may take; MiB.
+        seconds, memory: limits of a pass itself; memory in MiB.
         test: judges each try's module, for the kind "bad".
     """
 
@@ -85,8 +85,8 @@ class Question:
 
 @dataclass(frozen=True)
 class PassCost:
-    """What the passes of a pipeline took, the most of a question's runs: the step that took
-    longest, its `seconds`, the step after which most memory stayed, and the bytes `kept`, as of
+    """The cost of a pipeline's passes, the most of a question's runs: the step that took longest,
+    its `seconds`, the step after which most memory stayed, and the bytes `kept`, as in
     `StepRecord`."""
 
     longest: int
@@ -99,10 +99,10 @@ class PassCost:
 class Try:
     """One try. `last` is the index of the last step that was on, -1 for the import; when timed, of
     the step left out, -1 for the whole pipeline. `outcome` is "good", "wrong", "slow" (the whole
-    takes too long beside it), "crash", "memory", "bad" or "cannot be run"; `worst` the tensor
-    nearest to its limit, or farthest over it, "" where none was compared. `ratio` is of the whole
-    pipeline's time to this try's, if timed; of the whole, the largest. Of so many `runs`, so many
-    were `bad`."""
+    takes too long beside it), "crash", "memory", "bad" or "cannot be run"; `worst` is the tensor
+    nearest to its limit, or farthest over it, "" where none was compared. `ratio` is the whole
+    pipeline's time over this try's, if timed; for the whole, the largest of these. `bad` counts the
+    bad ones of all `runs`."""
 
     pipeline: Pipeline
     last: int
@@ -120,13 +120,12 @@ class Try:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What was found. `kind` is the fault: "wrong", "slow" (the program), "long" (a pass itself),
-    "crash", "memory" or "bad", and "" where nothing is; `found` are the suspects of
-    `passes.search.bisect.Culprits`. `double`, if wrong in float32, is the smallest wrong pipeline
-    in float64, with the node where the error first jumps, which tells rounding from a fault;
-    `question` is about float64 if the answer was found in that. `taken` is what the passes took,
-    None of recorded ones; `also` are other runs with the same result, and those missing; see
-    `runs_of`."""
+    """The result of a bisection. `kind` is the fault: "wrong", "slow" (the program), "long" (a pass
+    itself), "crash", "memory" or "bad", and "" without one; `found` has the suspects. `double`, if
+    wrong in float32, is the smallest wrong pipeline in float64, with the node where the error first
+    jumps, which distinguishes rounding from a fault; `question` is about float64 if the answer was
+    found there. `taken` is the passes' cost, None for recorded ones; `also` has sentences on other
+    runs with the same result, and on missing ones; see `runs_of`."""
 
     question: Question
     kind: str
@@ -145,11 +144,11 @@ class Bisection:
 def bisect(
     ask: Ask, ir: str, question: Question, tell: Callable[[Try], None] = lambda one: None
 ) -> Bisection:
-    """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how. An
-    exception of `ask` that is no EngineError ends the search, which goes on if run again with an
+    """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how. Any
+    exception of `ask` except EngineError ends the search, which continues if run again with an
     `ask` that remembers answers. Raises EngineError where the whole pipeline crashes and the
     question is "wrong" or "slow", or no pass can be to blame (kind "input", "target", "cancelled",
-    …); or a person's own test fails."""
+    …); or the user's own test fails."""
     if question.kind == "memory":
         return _memory(ask, question, tell)
     pipeline = question.pipeline
@@ -161,9 +160,9 @@ def bisect(
 
 
 class _FaultSearch:
-    """Search for the pass that makes a pipeline wrong, crash, or bad by a person's own test.
+    """Search for the pass that makes a pipeline wrong, crash, or bad by the user's own test.
 
-    `question` becomes that of the answer: with a wider tolerance, another run, float64.
+    `question` becomes that of the answer: with a wider tolerance, another run, or float64.
     """
 
     def __init__(
@@ -180,7 +179,7 @@ class _FaultSearch:
         return done
 
     def begin(self, at: Question) -> Try:
-        """The whole pipeline, anew."""
+        """Try the whole pipeline, with an empty log."""
         self.log.clear()
         self.question = at
         whole = self.run(self.pipeline)
@@ -190,7 +189,7 @@ class _FaultSearch:
         return whole
 
     def whole(self) -> Try:
-        """The whole pipeline; where it is good, also on other runs, or in float64."""
+        """Try the whole pipeline; where it is good, also on other runs, or in float64."""
         whole = self.begin(self.question)
         if self.question.test is not None or whole.outcome not in ("good", "wrong"):
             return whole
@@ -223,10 +222,10 @@ class _FaultSearch:
         kept = kept_on(self.ir, self.pipeline)
         found = search(self.pipeline, lambda part: self.judge(part, whole, kept), kept)
         if error is not None and found.suspects == (IMPORT,) and _unbuilt(error):
-            raise error  # that is the target's
+            raise error  # the target is at fault
         double = self.double(found, kind)
         if double is not None and double.passed and found.suspects == (IMPORT,):
-            # Float32 rounds by more than the limit wherever one looks: a fault hides behind that.
+            # Float32 rounds by more than the limit everywhere, which can hide a fault.
             wide = replace(question, source=replace(question.source, dtype=DTYPES[1]))
             if tried(self.ask, wide).outcome == "wrong":
                 beyond = bisect(self.ask, self.ir, wide, self.tell)
@@ -241,7 +240,7 @@ class _FaultSearch:
         done = self.run(part)
         ours, theirs = done.error, whole.error
         if done.outcome == whole.outcome and not _lacks(self.ir, part, kept, ours, theirs):
-            # An import that crashes in another way than the whole is not what makes that crash.
+            # An import that crashes in another way does not cause the whole pipeline's crash.
             if done.last == IMPORT and ours and theirs and ours.kind != theirs.kind:
                 return Verdict.CANNOT_RUN
             return Verdict.BAD
@@ -266,12 +265,12 @@ def _is_recorded(pipeline: Pipeline) -> bool:
 
 
 def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[str, ...]]:
-    """The first other run of a program that is bad; and on which it is good, in words."""
+    """The first other run of a program that is bad; or sentences on those where it is good."""
     (others, left), good, off = runs_of(ask, question.source), list[str](), list[str]()
     for source in others:
         mixed = len({side for _, side in source.sides}) > 1
         if mixed and _is_recorded(question.pipeline):
-            continue  # in a recorded module values may have other names
+            continue  # values may have other names in a recorded module
         done = tried(ask, replace(question, source=source))
         if done.outcome == "good":
             good.append(at_run(source))
@@ -289,8 +288,8 @@ def _lacks(
     error: EngineError | None,
     whole: EngineError | None,
 ) -> bool:
-    """Whether a try fails in another way than the whole: a kept step raises, most likely for want
-    of one that was switched off."""
+    """Whether a try fails in another way than the whole: a kept step raises, most likely because
+    it needs one that was switched off."""
     if error is None or whole is None or error.kind != "pass" or error.where == whole.where:
         return False
     entries = [info(ir, part.steps[i]) for i in kept if i < len(part)]
@@ -298,12 +297,12 @@ def _lacks(
 
 
 def _unbuilt(error: EngineError | None) -> bool:
-    """Whether TVM could not build a program: for its target's sake, or for a pass's."""
+    """Whether TVM could not build a program, because of its target or of a pass."""
     return error is not None and error.kind == "target" and error.message.startswith(UNBUILT)
 
 
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
-    """With the steps switched off that are only for looking, and so change nothing."""
+    """The pipeline with steps only for looking switched off: they change nothing."""
     for index, step in enumerate(pipeline):
         if step.enabled and info(ir, step).looking:
             pipeline = pipeline.switched(index, False)
@@ -337,7 +336,7 @@ def _checked(ask: Ask, question: Question, done: Try) -> Try:
 
 
 def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
-    """A try that a person's own test judges, as often as the question says."""
+    """A try that the user's own test judges, as often as the question says."""
     part, found = question.pipeline.upto(done.last), []
     for number in range(question.runs):
         try:
@@ -351,14 +350,14 @@ def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
     worst = (bad or unclear or found)[0]
     why = None
     if worst in unclear:
-        message = f"The test says that it cannot judge the module: {worst.words}."
+        message = f"The test cannot judge the module: {worst.words}."
         why = EngineError("input", message, test.path)
     told = replace(done, outcome=worst.verdict, error=why, test=worst)
     return replace(told, runs=question.runs, bad=len(bad))
 
 
 def _taken(ask: Ask, question: Question) -> PassCost | None:
-    """What the passes took; None where none ran, or none can be run again."""
+    """The passes' cost; None where none ran, or none can run again."""
     if _is_recorded(question.pipeline):
         return None
     records = ask("step", question.source, question.pipeline, question.runs)
@@ -392,8 +391,8 @@ def _of_pass(
 def _slow(
     ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
 ) -> Bisection:
-    """The pass without which the pipeline gains most: all variants are timed in turns, in one run,
-    but for those that cannot be built."""
+    """The pass whose removal speeds the pipeline up most: all variants that can be built are timed
+    in turns, in one run."""
     kept = kept_on(ir, pipeline)
     whole, variants = _to_time(ask, question, pipeline), []
     free = [i for i, step in enumerate(pipeline) if step.enabled and i not in kept]
@@ -404,7 +403,7 @@ def _slow(
         except EngineError as error:
             error.as_finding()
     result = ask("time", whole, (), tuple(variants))
-    # To eager, which runs in the same turns: what disturbs the machine disturbs all.
+    # Relative to eager, which runs in the same turns: disturbances of the machine affect all.
     rows = [r for r in result.rows if r.phase == result.rows[-1].phase and r.ratio_to_eager]
     known = {r.what: rows[0].ratio_to_eager / r.ratio_to_eager for r in rows}
     paces = {i: known[what] for i in free if (what := f"{ir}, without {i}") in known}
@@ -428,7 +427,7 @@ def _slow(
 
 
 def _to_time(ask: Ask, question: Question, part: Pipeline) -> BuildRequest:
-    """What is timed of a pipeline: the program, split where it has its gradient."""
+    """The request to time a pipeline's program, split where it has its gradient."""
     source = question.source
     asked = BuildRequest(source, part, question.target, question.threads, question.repeats)
     if source.training:
@@ -456,16 +455,16 @@ def verdict(ir: str, result: Bisection) -> str:
             text += f" Without it: {_of(good)}."
     else:
         text = f"One of {', '.join(names)} {does(kind, bad.error)}: {_of(bad)}."
-        text += " What lies between cannot be run by itself."
+        text += " The pipelines between them cannot be run alone."
     compared = kind == "wrong" and result.against != PYTORCH
     against = f"Numbers are compared with {result.against}." if compared else ""
     label = label_of(result.question.source)
-    inputs = "" if label == INPUTS[0] else f"That is on {on_inputs(label)}."
+    inputs = "" if label == INPUTS[0] else f"This was on {on_inputs(label)}."
     return " ".join(filter(None, (text, _rounding(result), inputs, against)))
 
 
 def _tried(result: Bisection) -> str:
-    """What was tried where nothing was found, as a sentence without its beginning."""
+    """What was tried where nothing was found, as the rest of a sentence."""
     question, kind = result.question, result.question.kind
     runs = "once" if question.runs == 1 else f"{question.runs} times"
     values = f"{question.source.values} inputs" if not question.source.tensors else "saved inputs"
@@ -473,10 +472,10 @@ def _tried(result: Bisection) -> str:
     if question.test is not None:
         return f"the test passes after the whole pipeline; it ran {runs}, with values {on}."
     if kind == "memory":
-        return f"after no pass more than {question.memory:g} MiB stayed; the passes ran {runs}."
+        return f"no pass left more than {question.memory:g} MiB behind; the passes ran {runs}."
     if kind == "slow":
         return (
-            f"without any one pass the program is not more than {question.factor:g} times as fast, "
+            f"no single pass makes the program take more than {question.factor:g} times as long, "
             f"timed in {question.repeats} rounds {on}, and no pass takes longer than "
             f"{question.seconds:g} s."
         )
@@ -490,8 +489,8 @@ def _tried(result: Bisection) -> str:
     )
     if _is_recorded(question.pipeline):
         text = (
-            f"the last of {sum(s.enabled for s in question.pipeline)} recorded modules computes "
-            f"what the first does, within {' and '.join(limits)}, built and run {runs} {on}."
+            f"the last of {sum(s.enabled for s in question.pipeline)} recorded modules agrees with "
+            f"the first within {' and '.join(limits)}, built and run {runs} {on}."
         )
     failed = next((t.error for t in result.log[1:] if t.error is not None), None)
     if failed is not None:
@@ -518,7 +517,7 @@ def _too_much(result: Bisection) -> str:
     assert taken is not None, "or no pass would be blamed for it"
     if result.kind == "long":
         return f"it took {taken.seconds:.3g} s (limit {question.seconds:g} s)"
-    return f"{_mib(taken.kept)} stayed when it was done (limit {question.memory:g} MiB)"
+    return f"{_mib(taken.kept)} stayed after it (limit {question.memory:g} MiB)"
 
 
 def _mib(count: int) -> str:
@@ -559,11 +558,11 @@ def _rounding(result: Bisection) -> str:
         return ""
     if double is None:
         single = result.question.source.dtype == "float32"
-        return "" if single else "That is in float64: it is wrong, not rounded."
+        return "" if single else "This was in float64: it is wrong, not rounded."
     if double.failure is not None:
-        return f"In float64 it cannot be run: {double.failure.message}"
+        return f"It cannot be run in float64: {double.failure.message}"
     if double.passed:
-        return "It is rounding: in float64 the same is within its limit."
+        return "It is rounding: float64 is within its limit."
     bad = double.first_bad
     where = "" if bad is None else f", first at {bad.title}{bad.within}"
     return f"It is wrong, not rounded: float64 is over its limit, too{where}."

@@ -1,4 +1,4 @@
-"""One model through one pipeline, judged and bisected where it is bad: a line of a large table."""
+"""One model through one pipeline, judged, and bisected where it is bad: a line of a large table."""
 
 import hashlib
 import time
@@ -22,15 +22,15 @@ from relascope.passes.pipeline import Pipeline, TvmPipelines
 
 OUTCOMES = ("right", "rounding", "slow", "wrong", "crash", OF_TEST, "cannot be run", "not opened")
 LONGEST = 30.0
-"""Seconds that each pass and each build of TVM's pipelines may take, if nothing else is given."""
+"""The default limit of each pass and each build of TVM's pipelines, in seconds."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Task:
-    """One line to be found. `target` "" is the best one where it runs; `slow` looks for what is
-    slow, too, where it is right; `digest` is of its files; a `test` alone says what is bad."""
+    """The task of one line. `target` "" is the best one where it runs; `slow` also looks for slow
+    passes where it is right; `digest` is that of its files; a `test` alone decides what is bad."""
 
     engine: str
     model: str
@@ -46,15 +46,15 @@ class Task:
 
     @property
     def key(self) -> str:
-        """What tells it from every other, from run to run."""
+        """Identifies it, the same in every run."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
-    """Those of a model through TVM's own pipelines: each as it is, the last one without each of its
-    passes, and the first one with each other pass in front; only whole ones are bisected. Ours, of
-    relascope's own pipeline, comes first, and is the only one in training, as TVM's have no
-    gradient."""
+    """Tasks of a model through TVM's own pipelines: each unchanged, the last one without each of
+    its passes, and the first one with each other pass before it; only unchanged ones are bisected.
+    `ours`, of relascope's own pipeline, comes first, and is the only one in training, because TVM's
+    have no gradient."""
 
     def task(name: str, search: bool = False) -> Task:
         text = with_tvms(ours.engine, name, known)
@@ -72,7 +72,7 @@ def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
 
 
 def run(ask: Ask, task: Task) -> Row:
-    """Judge, and bisect what is bad. A process that ends is asked once more, as the cause may be
+    """Judge, and bisect if it is bad. If the process ends, asks once more, because the cause may be
     outside. Raises EngineError of kind "cancelled"."""
     began = time.perf_counter()
     row, tries = _found(ask, task), 1

@@ -16,7 +16,7 @@ from relascope.passes.cuts.joint import Joint
 from relascope.passes.pipeline import Pipeline
 
 BASE = "keep_all"
-"""The strategy that recomputes nothing: what the work of the others is measured against."""
+"""The strategy that recomputes nothing: the others' work is compared with its."""
 
 _WHOLE = "forward_backward"
 
@@ -24,14 +24,14 @@ _WHOLE = "forward_backward"
 def joint_of(
     ask: Ask, source: ModelSource, pipeline: Pipeline, measured: MeasuredKernels | None = None
 ) -> Joint:
-    """The joint graph at a pipeline's end, with what the compiler makes one kernel each. `measured`
-    says what kernels took, from `forward_times`; without it, work is estimated. Raises EngineError
-    of kind "usage" where the pipeline takes no gradient, and what the session raises."""
+    """The joint graph at a pipeline's end, with the nodes of each kernel. `measured` has kernels'
+    times, from `forward_times`; without it, work is estimated. Raises EngineError of kind "usage"
+    where the pipeline takes no gradient, and what the session raises."""
     return Joint(joint_graph(ask, source, pipeline), ask("kernels", source, pipeline), measured)
 
 
 def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
-    """The request; for training, split where `choose` says. Raises EngineError as of `joint_of`,
+    """The request; for training, split where `choose` says. Raises EngineError as `joint_of` does,
     and what `choose` raises."""
     if not request.source.training:
         return request
@@ -43,14 +43,14 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     gradient, and what the session raises."""
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     if graph.forward_outputs is None:
-        message = "There is no gradient to cut: the pipeline does not take one."
+        message = "There is nothing to cut: the pipeline takes no gradient."
         hint = "Use the default training pipeline, or add the gradient step."
         raise EngineError("usage", message, str(pipeline), hint)
     return graph
 
 
 def forward_times(ask: Ask, request: BuildRequest) -> tuple[tuple[tuple[str, ...], float], ...]:
-    """Seconds of each kernel of the forward, with its nodes, where nothing is saved, so that the
+    """Seconds of each kernel of the forward, with its nodes, when nothing is saved, so that the
     compiler fuses freely. Kernels without nodes of the graph are left out."""
     profile: Profile = ask("profile", request.split_at(()))
     return tuple(
@@ -60,16 +60,16 @@ def forward_times(ask: Ask, request: BuildRequest) -> tuple[tuple[tuple[str, ...
 
 @dataclass(frozen=True)
 class Point:
-    """A cut: what was estimated of it, and what was measured.
+    """A cut, with its estimates and measurements.
 
     Args:
         bytes: captures and dropout masks: `passes.cuts.cut.Cut.bytes`.
-        share: estimated time beyond that of `BASE`, as a share of its forward; below 0 if it moves
-            fewer bytes.
+        share: estimated time beyond that of `BASE`, as a fraction of its forward; below 0 if it
+            moves fewer bytes.
         measured_share: the same, measured.
         ratio: forward and backward to PyTorch eager's, in turns.
         estimated_peak_bytes: see `passes.cuts.lifetimes`.
-        peak_bytes: the most memory that a step takes; None where that cannot be told.
+        peak_bytes: the most memory that a step takes; None where unknown.
         max_abs_error: of outputs and gradients, against PyTorch's.
     """
 
@@ -93,10 +93,10 @@ def measure(
     tell: Callable[[Point], None] = lambda one: None,
 ) -> tuple[Point, ...]:
     """Build, check and time the split at each cut, and `BASE` first. `cuts` are pairs of a title
-    and a cut, all of one joint graph. Raises EngineError: what the session raises, of the first cut
-    that fails."""
+    and a cut, all of one joint graph. Raises the session's EngineError for the first cut that
+    fails."""
     points: list[Point] = []
-    times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make one cut
+    times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make the same cut
 
     def timed(ids: tuple[str, ...]) -> TimeResult:
         if ids not in times:
@@ -106,7 +106,7 @@ def measure(
     for title, one in cuts:
         base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
-        # Of ratios, so that what slowed the machine between two timings is none of the cut's.
+        # From ratios, so that a slower machine between two timings does not count for the cut.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms
         shares = one.net_share, more / _ours(base, "forward").median_ms
         took = _ours(mine, "forward").median_ms, _ours(mine, _WHOLE).median_ms, _ratio(mine)

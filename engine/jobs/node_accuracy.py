@@ -19,11 +19,11 @@ SINGLE, DOUBLE = accuracy.DTYPES
 
 @dataclass(frozen=True)
 class Inside:
-    """The nodes of a program against PyTorch's tensors. `dtype` is of parameters and floating
+    """The nodes of a program against PyTorch's tensors. `dtype` is that of parameters and floating
     inputs: "float32" or "float64". `errors` are by node id, those without a counterpart left out,
-    and `first` is where the error first jumps, None where all is within the limits. `results` are
-    what the program returns against the model's, none on the way to the gradient; `against` is
-    PyTorch, or a program that came without it."""
+    and `first` is where the error first jumps, None where all is within the limits. `results`
+    compare the program's results with the model's, none between root_grad_out and the gradient;
+    `against` is PyTorch, or a program that came without it."""
 
     dtype: str
     graph: Graph
@@ -34,7 +34,7 @@ class Inside:
     against: str = PYTORCH
 
     def ratio(self, ident: str) -> float | None:
-        """A node's error over its limit: above 1 is over it; None without a counterpart."""
+        """A node's error divided by its limit: above 1 is over it; None without a counterpart."""
         error = self.errors.get(ident)
         if error is None:
             return None
@@ -55,7 +55,7 @@ class Inside:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether float64 would tell rounding from a fault, and can be had."""
+        """Whether float64 would show if it is rounding, and is available."""
         single = self.dtype == SINGLE and self.against == PYTORCH
         return self.bad and single and not accuracy.in_steps(self.graph)
 
@@ -80,7 +80,7 @@ def look(
     target: str,
     given: accuracy.Tolerance = accuracy.OURS,
 ) -> Inside:
-    """Compare the inside of the program after a step, and what it returns. Raises EngineError where
+    """Compare the nodes inside the program after a step, and its results. Raises EngineError where
     the program cannot be built, or does not run."""
     step = last_built(ir, pipeline.upto(index))
     upto = pipeline.upto(step)
@@ -91,7 +91,7 @@ def look(
     try:
         results = ask("check", request)
     except EngineError as error:
-        # On the way to the gradient a program returns something else.
+        # Between root_grad_out and the gradient, a program returns something else.
         if error.kind not in ("pass", "type"):
             raise
         results = ()
@@ -113,8 +113,8 @@ def both(
     target: str,
     given: accuracy.Tolerance = accuracy.OURS,
 ) -> Iterator[Inside]:
-    """The same in float32, and if something is over its limit, in float64; each as soon as it is
-    there.
+    """The same in float32, and in float64 if something is over its limit; yields each as soon as
+    it is done.
 
     A source in float64, or a program that came without PyTorch, has one precision.
     """
@@ -129,10 +129,7 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
     compared = len(first.errors)
     if not first.bad:
         if not compared:
-            return (
-                f"No node has a counterpart in {first.against}, so nothing can be said of single "
-                "nodes."
-            )
+            return f"No node has a counterpart in {first.against}, so none can be compared."
         nodes = f"All {compared} nodes" if compared > 1 else "The one node"
         verb = "are" if compared > 1 else "is"
         within = f"within the limit in {first.dtype}"
@@ -141,10 +138,10 @@ def verdict(first: Inside, second: Inside | None = None) -> str:
     if not first.over:
         found += ", though all nodes are within it"
     if first.against != PYTORCH:
-        return f"{found}. The program has one precision, so whether that is rounding is open."
+        return f"{found}. The program has one precision, so this may be rounding or a fault."
     double = first if first.dtype == DOUBLE else second
     if double is None:
-        return f"{found}. Float64 would tell rounding from a fault."
+        return f"{found}. Float64 would show whether it is rounding."
     if double is first:
         return f"It is wrong: {found}, where rounding plays no part."
     if double.bad:

@@ -19,10 +19,10 @@ _KINDS = ("wrong", "crash", OF_TEST)
 
 @dataclass(frozen=True)
 class Nth:
-    """Which application of a pass breaks a pipeline. `index` is the step's; `number` counts from 1,
-    and is 0 where it is bad without any. `before` is the largest number known to be good: `number -
-    1` unless others cannot be run, -1 if none is. `place` is of the application, None where
-    `number` is 0."""
+    """The application of a pass that breaks a pipeline. `index` is the step's; `number` counts from
+    1, and is 0 where it is bad without any. `before` is the largest number known to be good:
+    `number - 1` unless others cannot be run, -1 if none is. `place` is the application's, None
+    where `number` is 0."""
 
     index: int
     number: int
@@ -33,8 +33,8 @@ class Nth:
 
 
 def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
-    """Go on from a pass that was found to the application of it that breaks the pipeline; None
-    where no single pass was found, it is slow, or its applications are not counted. Raises
+    """Search on in the pass that bisection found for the application that breaks the pipeline; None
+    where it found no single pass, the pass is slow, or its applications are not counted. Raises
     EngineError of kind "cancelled"."""
     suspects, pipeline = result.found.suspects, result.found.bad
     if result.kind not in _KINDS or len(suspects) != 1 or pipeline is None:
@@ -47,7 +47,7 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
         places: tuple[Application, ...] = ask("applications", source, pipeline, index)
     except EngineError as error:
         error.as_finding()
-        return None  # the pass ends the process: how far it came is not known
+        return None  # the pass ends the process: its progress is unknown
     if not places:
         return None
     log: list[Try] = []
@@ -69,13 +69,13 @@ def verdict(ir: str, result: Bisection, found: Nth) -> str:
     name = result.question.pipeline.steps[found.index].name
     bad = does(result.kind)
     if not found.number:
-        return f"It is so without any of the {found.of} applications of {name} to a place, too."
+        return f"The fault also shows without any of the {found.of} applications of {name}."
     assert found.place is not None
     if found.number - found.before > 1:
         first = found.before + 1
         return (
-            f"One of its applications {first} to {found.number} of {found.of} {bad}; what lies "
-            f"between cannot be run. The last of them is to {found.place.words}."
+            f"One of its applications {first} to {found.number} of {found.of} {bad}; the programs "
+            f"between them cannot be run. The last of them is to {found.place.words}."
         )
     if found.of == 1:
         return f"Its one application is to {found.place.words}."

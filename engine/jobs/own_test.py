@@ -1,7 +1,7 @@
-"""A person's own test: a program whose exit status says whether a module is good or bad.
+"""The user's own test: a program whose exit status says whether a module is good or bad.
 
-It runs as its user runs it, outside of the engine's sandbox, so it is named on the command line and
-never by a file that was opened.
+It runs with the user's rights, outside the engine's sandbox, so only the command line may name it,
+never an opened file.
 """
 
 import os
@@ -18,10 +18,10 @@ from relascope.core.scratch import Scratch
 from relascope.engine.protocol.fault import ModuleFiles, ScriptRun
 
 SECONDS = 60.0
-"""What one run may take."""
+"""The time limit of one run."""
 
 _OUTPUT = 4000  # bytes that are kept of what it prints
-_START = "Begin it with a line such as #!/bin/sh, and make it executable: chmod +x."
+_START = "Begin it with a line such as #!/bin/sh, and make it executable with chmod +x."
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,15 @@ class OwnTest:
         cannot be executed."""
         if not path.is_file():
             hint = "Give the path of a script or another program."
-            raise EngineError("usage", "There is no such file to run as a test.", str(path), hint)
+            raise EngineError("usage", "There is no such test file.", str(path), hint)
         if not os.access(path, os.X_OK):
             raise EngineError("usage", "The test is not executable.", str(path), _START)
         return cls(str(path.resolve()), seconds)
 
     def run(self, judged: ModuleFiles, before: ModuleFiles) -> ScriptRun:
         """Run it in a new folder with the files of both. Its first argument is the name of the
-        module `judged`, the second that of the same `before` the passes that are tried. Raises
-        EngineError of kind "usage" where it cannot be started, or ends in another way than by an
-        exit status below 128."""
+        module `judged`, the second that of the module `before` the passes. Raises EngineError of
+        kind "usage" where it cannot be started, or does not end with an exit status below 128."""
         with Scratch() as folder, tempfile.TemporaryFile() as output:
             for name, content in {**before.files, **judged.files}.items():
                 Path(folder, name).write_bytes(content)
@@ -77,7 +76,7 @@ class OwnTest:
             printed = output.read().decode("utf-8", "replace")
         if status is not None and not 0 <= status < 128:
             ended = f"{'signal ' if status < 0 else ''}{ending(status)}"
-            message = f"The test ended with {ended}, which says neither good nor bad."
+            message = f"The test ended with {ended}, which means neither good nor bad."
             hint = "Exit with 0 (good), 1 to 124 (bad) or 125 (cannot be judged). Its output ends: "
             raise EngineError("usage", message, self.path, hint + (printed[-400:] or "(none)"))
         return ScriptRun(status, seconds, printed)

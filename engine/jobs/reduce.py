@@ -50,10 +50,10 @@ class PieceTry:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What was found. `source` is the model as it was run, in float64 where the fault shows in it;
-    `where` are the suspected passes, as last asked about; `piece` is the smallest that shows the
-    fault, None where the whole program does not, and `operators` are what it calls, in order.
-    `minimal` says whether the fault goes away without any one of its nodes."""
+    """The result of narrowing. `source` is the model as it ran, in float64 where the fault shows
+    there; `where` has the suspected passes of the last question; `piece` is the smallest that shows
+    the fault, None where the whole program does not, and `operators` are those that it calls, in
+    order. `minimal` says whether the fault goes away without any one of its nodes."""
 
     bisection: Bisection
     source: ModelSource
@@ -77,9 +77,9 @@ def narrow(
     command: str = "",
 ) -> Reduction:
     """Narrow the fault that a bisection found to a small piece of the program before the pass.
-    `ask` asks the engine; see `engine.jobs.bisect.bisect`. At `most` so many pieces are tried, the
-    whole program among them. `limits` hold for the engine, for the report of a fault that crosses
-    one; `command` was run, or would do the same. Raises EngineError of kind "usage" where there is
+    `ask` asks the engine; see `engine.jobs.bisect.bisect`. Tries `most` pieces at most, the whole
+    program included. `limits` are the engine's, for the report of a fault that crosses one;
+    `command` was run, or would do the same. Raises EngineError of kind "usage" where there is
     nothing to narrow, see `cannot`, and others where the program before the pass cannot be run."""
     source, where = _start(bisection)
     test, good = bisection.question.test, bisection.found.good
@@ -112,8 +112,8 @@ def cannot(bisection: Bisection) -> str:
     imported = set(bisection.found.suspects) <= {IMPORT} and bisection.question.test is None
     if bisection.found.bad is None or imported:
         return (
-            "The imported program is at fault, before any pass: there is no pass to narrow inside "
-            "of. `relascope check` says which node goes wrong first."
+            "The imported program is at fault, before any pass: there is no pass to narrow. "
+            "`relascope check` shows which node goes wrong first."
         )
     return ""
 
@@ -128,14 +128,14 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     double = bisection.double
     off = double is not None and not double.passed and double.failure is None
     if bisection.kind == "wrong" and off:
-        source = replace(source, dtype="float64")  # where rounding cannot be taken for a fault
+        source = replace(source, dtype="float64")  # where rounding cannot look like a fault
     wrong = question.tolerance.limit(source.dtype).outputs
     taken = bisection.taken
     limit = {"wrong": wrong, "slow": _slow(bisection), "crash": 0.0, OF_TEST: 0.0}
-    if taken is not None:  # half way, by ratio, to what the whole takes
+    if taken is not None:  # the geometric mean of the question's limit and the whole's cost
         limit["long"] = math.sqrt(question.seconds * max(question.seconds, taken.seconds))
         limit["memory"] = MIB * math.sqrt(question.memory * max(question.memory, taken.kept / MIB))
-    # What is a machine's own (its processor, its libraries) is left to the report's reader.
+    # Options of this machine (its processor, its libraries) are left out of a report.
     target = question.target.split()[0]
     first, last = (steps[0], steps[-1]) if steps else (0, IMPORT)  # or the import as it is
     about = found.bad, first, last, bisection.kind, target, limit[bisection.kind]
@@ -144,8 +144,8 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
 
 
 def _slow(bisection: Bisection) -> float:
-    """The ratio of times that shows the fault: the root of the whole's, at most a bisection's
-    factor."""
+    """The ratio of times that shows the fault: the square root of the whole's, at most a
+    bisection's factor."""
     bad = max((t.ratio for t in bisection.log if t.ratio), default=None)
     return min(FACTOR, max(1.1, math.sqrt(bad))) if bad else FACTOR
 
@@ -164,9 +164,9 @@ class _ReduceSearch:
     def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
 
-        Passes that crash by themselves are not built. If TVM's build crashes without them, too,
+        If the passes themselves crash, nothing is built. If TVM's build crashes without them, too,
         operators are built one by one. If the fault does not show after the suspects, the steps
-        after them run too.
+        after them run, too.
         """
         unbuilt, built = (replace(where, building=b) for b in (False, True))
         ways = {
@@ -181,7 +181,7 @@ class _ReduceSearch:
             except EngineError as death:
                 if where.kind != OF_TEST or not asked.building or death.kind != "engine":
                     raise
-                continue  # it cannot be run here: values inside are random
+                continue  # it cannot run here: values inside will be random
             piece = whole(start.graph)
             if not piece.outputs:
                 return start.graph, (), None
@@ -218,7 +218,7 @@ class _ReduceSearch:
                 raise
             if not (where.building or where.tail):
                 return _death(death)
-            # Is it the passes that end the process, or can the piece not be run at all?
+            # Do the passes end the process, or can the piece not be run at all?
             try:
                 self.ask("narrow", self.source, where, piece, True)
             except EngineError as other:
@@ -229,7 +229,7 @@ class _ReduceSearch:
         return answer
 
     def _tested(self, test: OwnTest, where: Where, piece: Piece) -> Shown:
-        """What a person's own test says: bad after the passes and, if the whole is so, good before
+        """The user's own test: bad after the passes and, if the whole program is, good before
         them."""
         try:
             files = self.ask("written_piece", self.source, where, piece)
@@ -244,7 +244,7 @@ class _ReduceSearch:
         return Shown(run.verdict, test=run)
 
     def _same(self, shown: Shown) -> bool:
-        """Whether an error is the one that the whole program shows, numbers aside."""
+        """Whether an error is the whole program's, except for numbers in it."""
         if self.first is None or shown.error is None or self.first.error is None:
             return True
         same = alike(shown.error.message, self.first.error.message)
@@ -275,10 +275,10 @@ def search_words(made: Reduction, count: int) -> str:
         f"{'try' if len(made.log) == 1 else 'tries'}."
     )
     if len(made.log) == 1 and left > 1:
-        return f"{text} No smaller part of it was looked for."
+        return f"{text} No smaller part of it was tried."
     if made.minimal:
-        return f"{text} Without any one of them the fault does not show."
-    return f"{text} The search stopped there; fewer may do."
+        return f"{text} Without any one of them, the fault does not show."
+    return f"{text} The search stopped there; fewer may show the fault."
 
 
 def verdict(ir: str, made: Reduction) -> str:
@@ -288,14 +288,14 @@ def verdict(ir: str, made: Reduction) -> str:
     refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
     if made.piece is None and refused and refused[0] is not None:
         return (
-            f"{names}: relascope refuses this program before it runs the pass, so there is no "
-            f"fault of the pass to report. {refused[0].message} {refused[0].hint}".rstrip()
+            f"{names}: relascope refuses this program before it runs the pass, so the pass has no "
+            f"fault to report. {refused[0].message} {refused[0].hint}".rstrip()
         )
     if made.piece is None or made.shown is None:
         return (
-            f"It cannot be narrowed inside {names}: the program before the pass and after it, by "
-            f"themselves, do not show the fault{_instead(made)}. It needs the whole pipeline, "
-            "which bisection gives."
+            f"The fault cannot be narrowed inside {names}: the programs before and after the pass "
+            f"alone do not show it{_instead(made)}. It needs the whole pipeline that bisection "
+            "found."
         )
     count = len(made.piece.nodes)
     size = f"{count} of the {made.total} nodes" if count < made.total else "the whole program"
@@ -303,9 +303,9 @@ def verdict(ir: str, made: Reduction) -> str:
     listed = ", ".join(made.operators[:6]) + (", …" if len(made.operators) > 6 else "")
     text += f" ({listed}): {_of(made.shown)}."
     if count == made.total and count > 1:
-        text += " No smaller part of it was found to show it."
+        text += " No smaller part was found that shows it."
     elif not made.minimal and count > 1:
-        text += " The tries were used up; fewer nodes may do."
+        text += " The tries were used up; fewer nodes may show it."
     return f"{text} {len(made.log)} tries."
 
 

@@ -19,12 +19,12 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 
 _MOST = 8
-_UNEVEN = (5, 7, 11, 13, 17, 19)  # no two sizes are one by chance
+_UNEVEN = (5, 7, 11, 13, 17, 19)  # no two sizes are equal by chance
 
 
 def runs_of(ask: Ask, source: ModelSource) -> tuple[tuple[ModelSource, ...], str]:
-    """The other runs of a program without PyTorch whose inputs are drawn; and what these do not
-    reach, in words, or ""."""
+    """The other runs of a program without PyTorch, with random inputs; and what they do not reach,
+    in words, or ""."""
     if source.tensors or is_run(source):
         return (), ""
     info: ModelInfo = ask("load", source)
@@ -33,7 +33,7 @@ def runs_of(ask: Ask, source: ModelSource) -> tuple[tuple[ModelSource, ...], str
     lengths, left = _lengths(info.graph)
     decides = info.branches
     if decides.looped:
-        left.append(f"the sides of {decides.looped} `if` in functions that call themselves")
+        left.append(f"the sides of {decides.looped} `if` in recursive functions")
     pairs = itertools.product(_sides(decides.inputs), lengths)
     found = [replace(source, run=(*sizes, *sides)) for sides, sizes in pairs][1:]
     forced = [replace(source, sides=sides) for sides in _sides(decides.computed)[1:]]
@@ -46,7 +46,7 @@ _Given = tuple[tuple[str, int | bool], ...]
 
 
 def _lengths(graph: Graph) -> tuple[list[_Given], list[str]]:
-    """The open sizes that runs are given, first none; and those that no run can be given."""
+    """The open sizes of each run, none for the first; and those that no run can set."""
     inputs = (graph.by_id[i] for i in graph.inputs)
     dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
     open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
@@ -58,21 +58,21 @@ def _lengths(graph: Graph) -> tuple[list[_Given], list[str]]:
 
 
 def _sides(deciding: Sequence[str]) -> list[tuple[tuple[str, bool], ...]]:
-    """The truths that runs are given, first none: all alike, or all but one."""
+    """The truth values of each run, none for the first: all alike, or all but one."""
     turned = ["", *deciding] if len(deciding) > 1 else [""] * bool(deciding)
     found = (tuple((n, b != (n == one)) for n in deciding) for b in (True, False) for one in turned)
     return [(), *dict.fromkeys(found)]
 
 
 def _follow(sizes: Iterable[str], known: Sequence[str]) -> bool:
-    """Whether all sizes can be computed from those that are known."""
+    """Whether all sizes can be computed from known ones."""
     with contextlib.suppress(ValueError):
         return all(size_of(size, dict.fromkeys(known, _UNEVEN[0])) >= 0 for size in sizes)
     return False
 
 
 def unfit(ask: Ask, source: ModelSource, target: str) -> EngineError | None:
-    """Why the imported program does not run so, before any pass; not every size need fit."""
+    """Why the imported program does not run with a source's values, which may not fit it."""
     try:
         ask("check", BuildRequest(source, Pipeline(), target))
     except EngineError as error:
@@ -85,19 +85,19 @@ def is_run(source: ModelSource) -> bool:
 
 
 def label_of(source: ModelSource) -> str:
-    """On which inputs a source is run: "sample", or "sample at n = 1 and up = true"."""
+    """The inputs that a source runs on: "sample", or "sample at n = 1 and up = true"."""
     return source.values + (f" at {at_run(source)}" if is_run(source) else "")
 
 
 def at_run(source: ModelSource) -> str:
-    """What a run is given: "n = 1 and up = true", "lv1 = true (forced)"."""
+    """The values that a run sets: "n = 1 and up = true", "lv1 = true (forced)"."""
     given = [f"{n} = {str(v).lower()}" for n, v in source.run]
     forced = [f"{n} = {str(v).lower()} (forced)" for n, v in source.sides]
     return " and ".join([*given, *forced])
 
 
 def on_inputs(label: str) -> str:
-    """A label as it stands behind "on": "sample inputs at n = 1"."""
+    """A label as it stands after "on": "sample inputs at n = 1"."""
     kind, at, run = label.partition(" at ")
     return f"{kind} inputs{at}{run}"
 
@@ -120,7 +120,7 @@ def unfit_words(source: ModelSource, error: EngineError) -> str:
 
 
 def reach(good: Sequence[str], off: Sequence[str], left: str) -> tuple[str, ...]:
-    """Sentences on the other runs: those that are good, those that do not run, and what is left."""
-    said = [f"It was also run at {'; '.join(good)}."] if good else []
+    """Sentences on the other runs: those that are good, those that do not run, and the rest."""
+    said = [f"It also ran at {'; '.join(good)}."] if good else []
     said += [f"The imported program does not run at {'; '.join(off)}."] if off else []
     return (*said, *([f"Not run: {left}."] if left else []))

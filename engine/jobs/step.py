@@ -1,6 +1,6 @@
-"""Step through a pipeline of which a pass may end the engine's process.
+"""Step through a pipeline with a pass that may end the engine's process.
 
-Halving finds it, each try with a new process; its step is left out as one that raised is.
+Bisection finds it, each try with a new process; its step is left out like one that raised.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from relascope.passes.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Stepped:
-    """What each step did: one record a step (a step that ended the process has that error), and the
-    pipeline with such steps switched off, so that it can be asked about."""
+    """What each step did: one record per step (a step that ended the process has that error), and
+    the pipeline with such steps switched off, for further questions."""
 
     records: tuple[StepRecord, ...]
     pipeline: Pipeline
@@ -38,7 +38,7 @@ class Stepped:
 
 
 def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
-    """Run a pipeline over the imported program, whatever becomes of the engine's process. Raises
+    """Run a pipeline over the imported program, even if a pass ends the engine's process. Raises
     EngineError where the model cannot be imported, or the call was cancelled."""
     fatal: dict[int, EngineError] = {}
     alive = pipeline
@@ -60,10 +60,10 @@ def step(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Stepped:
 def _first_fatal(
     ask: Ask, source: ModelSource, pipeline: Pipeline, death: EngineError
 ) -> tuple[int, EngineError]:
-    """The first step that ends the process, and how; `death` is how the whole pipeline does."""
+    """The first step that ends the process, and the error; `death` is the whole pipeline's."""
     ask("load", source)  # if this is fatal already, no step is to blame
     on = [i for i, s in enumerate(pipeline) if s.enabled]
-    low, high = 0, len(on)  # the first `low` steps that are on do not, the first `high` do
+    low, high = 0, len(on)  # the first `low` enabled steps do not end it, the first `high` do
     while high - low > 1:
         middle = (low + high) // 2
         try:

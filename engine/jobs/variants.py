@@ -1,4 +1,4 @@
-"""The ways in which a model can be built on this machine, to be compared."""
+"""The ways to build a model on this machine, for comparison."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ WAYS = {
     "library": "matrix products and convolutions by PyTorch's library",
     "openblas": "matrix products by OpenBLAS, on TVM's threads",
     "schedules": "the better library here, and our schedules for the rest",
-    "tuned": "the same, with what tuning found faster",
+    "tuned": "the same, with kernels that tuning found faster",
     "graphs": "each function launched as one CUDA graph",
     "mixed_precision": "half precision, by the pass mixed_precision",
     "layout": "convolutions in another layout, by the pass convert_layout",
 }
-"""What each way is, by its name."""
+"""A description of each way, by its name."""
 
 _BY_OPTION = {
     "records": "tuned",
@@ -35,7 +35,7 @@ _BY_PASS = {"mixed_precision": "mixed_precision", "layout": "convert_layout"}
 
 @dataclass(frozen=True)
 class Offer:
-    """A way that this machine has: the target, and a pass that is put into the pipeline or ""."""
+    """A way that this machine has: the target, and a pass to add to the pipeline, or ""."""
 
     name: str
     target: str
@@ -43,15 +43,15 @@ class Offer:
 
 
 def way_of(target: str) -> str:
-    """Which way a target is by itself, by the option that says most of it."""
+    """The way that a target alone is, by its most specific option."""
     options = split(target)[1]
     words = {*options, *(f"{name}={value}" for name, value in options.items())}
     return next((name for option, name in _BY_OPTION.items() if option in words), "tvm")
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
-    """Every way to build for the device of a target, the chosen one, with which the passes are
-    tried; in the order of `WAYS`."""
+    """Every way to build for the device of the chosen target, in the order of `WAYS`; passes are
+    tried with the chosen target."""
     device = (split(target)[0], gpu_index(target))
     found: dict[str, Offer] = {}
     for one in targets:
@@ -64,8 +64,8 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
 
 
 def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
-    """Those that are named, separated by commas; or "all". Raises EngineError of kind "usage" where
-    there is no such way here."""
+    """The ways that a text names, separated by commas; or "all". Raises EngineError of kind "usage"
+    where there is no such way here."""
     known = {o.name: o for o in offered}
     if text == "all":
         return tuple(known.values())
@@ -84,7 +84,7 @@ def variants(
     for offer in taken:
         one = replace(request, target=offer.target)
         if offer.added:
-            # Behind the gradient, else first: inference's passes end in kernels.
+            # After the gradient, else first: inference's passes end in kernels.
             at = len(request.pipeline) if request.source.training else 0
             one = replace(one, pipeline=request.pipeline.inserted(at, Step(offer.added)))
         if one != request:

@@ -61,7 +61,7 @@ def test_a_wrong_result_of_an_imported_program_is_followed_to_where_its_numbers_
     known = error("d0", RIGHT, "nn.dense, as imported")
     bad = accuracy.first_bad(graph, [wrong, known], LIMIT, True)
     assert bad.id == "r"
-    assert bad.reason.endswith("what is computed of it is not as it was imported")
+    assert bad.reason.endswith("what is computed from it is not as it was imported")
     relu = error("r", WRONG, "nn.relu, as imported")
     bad = accuracy.first_bad(graph, [wrong, known, relu], LIMIT, True)
     assert (bad.id, bad.reason) == ("r", "the first node that is not as it was imported")

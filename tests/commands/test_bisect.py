@@ -194,7 +194,7 @@ def test_float64_tells_rounding_from_a_fault(asked):
 def test_what_is_or_has_to_be_looked_for_in_float64(asked, seed, options, first):
     data = asked(seed, *options)
     assert (data["culprit"]["pass"], data["kind"], data["float64"]) == ("fold", "wrong", None)
-    assert data["verdict"].endswith("That is in float64: it is wrong, not rounded.")
+    assert data["verdict"].endswith("This was in float64: it is wrong, not rounded.")
     assert [t["outcome"] for t in data["log"][:2]] == first
 
 
@@ -272,7 +272,7 @@ def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
 
 
 def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
-    stayed = "keeps memory: 3072.0 MiB stayed when it was done (limit 256 MiB)."
+    stayed = "keeps memory: 3072.0 MiB stayed after it (limit 256 MiB)."
     for kind, called, said, option, much in (
         ("slow", "long", "is slow itself: it took 15 s (limit 10 s).", "--pass-seconds", "16"),
         ("memory", "memory", stayed, "--pass-memory", "4e3"),
@@ -336,7 +336,7 @@ def searched(engine):
 def test_other_sizes_and_both_sides_of_an_if_are_run_and_named(bad, where):
     result, said = searched(WithoutPyTorch(bad=bad))
     assert (result.kind, result.found.suspects) == ("wrong", (0,))
-    assert f"That is on sample inputs at {where}." in said
+    assert f"This was on sample inputs at {where}." in said
     assert f"Numbers are compared with {IMPORTED}." in said
 
 
@@ -355,13 +355,13 @@ def test_an_import_that_crashes_in_another_way_is_not_to_blame():
 
 def test_what_other_runs_do_not_reach_is_said():
     _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
-    assert "It was also run at n = 5; up = true; n = 5 and up = true;" in said
+    assert "It also ran at n = 5; up = true; n = 5 and up = true;" in said
     assert "The imported program does not run at n = 1 (It does not fit.); " in said
     assert "Not run" not in said
     _, said = searched(WithoutPyTorch(open_graph("n * 2"), branches=Branches((), ("lv",), 2)))
     ran = "n = 1; n = 5; lv = true (forced); lv = false (forced)"
-    left = "the sides of 2 `if` in functions that call themselves"
-    assert f"It was also run at {ran}. Not run: {left}." in said
+    left = "the sides of 2 `if` in recursive functions"
+    assert f"It also ran at {ran}. Not run: {left}." in said
     _, said = searched(WithoutPyTorch(open_graph("?"), branches=Branches(computed=tuple("abcd"))))
     assert "Not run: other sizes (?) and 2 more runs of these." in said
 

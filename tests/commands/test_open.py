@@ -225,7 +225,7 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
     first, second, third = verdict(tvm, recording, searches).splitlines()
     of = "Of what pass 0, Fold, was given: "
-    assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules computes what")
+    assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
     assert first.endswith(part.end)
     assert second == f"{of}It could not be searched: no file {part.end}"
     assert third.startswith(f"{of}Pass 0, Fold, makes it wrong: ")

@@ -68,7 +68,7 @@ def test_a_run_over_its_limit_is_bad_and_stopped_with_what_it_started(tmp_path):
 
 
 def test_what_cannot_judge_at_all_is_an_error(tmp_path):
-    with refused("usage", "no such file"):
+    with refused("usage", "no such test file"):
         OwnTest.of(tmp_path / "none.sh")
     plain = tmp_path / "plain.sh"
     plain.write_text("exit 0")
@@ -241,7 +241,7 @@ def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(narrow
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["bisect", "--test", "none.sh"], "no such file"),
+        (["bisect", "--test", "none.sh"], "no such test file"),
         (["bisect", "--test", "mine.sh", "--kind", "wrong"], "alone decides"),
         (["bulk", "--test", "mine.sh", "--slow"], "alone decides"),
         (["pipelines", "--test", "mine.sh", "--rtol", "0.1"], "alone decides"),

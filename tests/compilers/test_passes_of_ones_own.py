@@ -208,7 +208,7 @@ def test_a_fault_shows_on_the_inputs_that_meet_it(own, tmp_path):
     for kind, culprit in (("large", "clips"), ("edges", None)):
         found = own("bisect", file, "--passes", "cse|clips", "--inputs", kind)
         assert ((found["culprit"] or {}).get("pass"), found["inputs"]) == (culprit, kind)
-        assert ("That is on large inputs." in found["verdict"]) == (culprit is not None)
+        assert ("This was on large inputs." in found["verdict"]) == (culprit is not None)
 
 
 @pytest.mark.parametrize("ir", ONE)

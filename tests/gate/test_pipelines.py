@@ -69,7 +69,7 @@ def test_culprits_are_named_and_what_was_run_beside_the_sample_is_said_once():
         "It lowers the precision on purpose.",
         "AdjustMatmulOrder in front of tvm:zero: type changed.",
     ]
-    left = "Not run: the sides of 1 `if` in functions that call themselves."
+    left = "Not run: the sides of 1 `if` in recursive functions."
     lines = [line(n, "right", key=n, seconds=0.1, also=(left,)) for n in ("tvm:zero", "tvm:target")]
     said = rows.sections(rows.document(lines, {"tvm:zero", "tvm:target"}, False))
     assert [one["text"] for one in said[1:]] == ["Every pipeline matches.", left]

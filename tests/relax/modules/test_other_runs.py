@@ -86,7 +86,7 @@ def found(monkeypatch, opened, operator):
 def test_a_fault_on_either_side_of_a_computed_if_is_found(monkeypatch, opened, operator, side):
     result = found(monkeypatch, opened, operator)
     assert (result.kind, result.found.suspects) == ("wrong", (0,))
-    on = f"That is on sample inputs at large = {side} (forced)."
+    on = f"This was on sample inputs at large = {side} (forced)."
     # What the values decide by themselves is the sample's own run.
     assert (on in bisect.verdict("relax", result)) == (side == "true")
 
@@ -143,7 +143,7 @@ def test_no_side_is_forced_in_a_function_that_calls_itself_and_that_is_said(open
         ask, "relax", bisect.Question(source, read_pipeline("relax", "FoldConstant"), QUICK)
     )
     assert not result.kind
-    assert result.also == ("Not run: the sides of 1 `if` in functions that call themselves.",)
+    assert result.also == ("Not run: the sides of 1 `if` in recursive functions.",)
 
 
 def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):

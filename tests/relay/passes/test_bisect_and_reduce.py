@@ -58,6 +58,6 @@ def test_of_a_program_that_cannot_be_cut_the_whole_is_reported(session, tmp_path
     made = reduce.narrow(asking(session), "relay", found)
     assert len(made.piece.nodes) == made.total > 1
     assert {t.shown.outcome for t in made.log[1:]} == {"cannot be run"}
-    assert "No smaller part of it was found" in reduce.verdict("relay", made)
+    assert "No smaller part was found" in reduce.verdict("relay", made)
     status, said = run(written(made.report, tmp_path / "report"))
     assert (status, "ValueError: no good" in said) == (1, True), said
