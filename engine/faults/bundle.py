@@ -1,4 +1,4 @@
-"""The source files that a module needs, so that it runs where relascope is not."""
+"""The source files that a module needs to run where relascope is not installed."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -12,9 +12,9 @@ _EMPTY = b'"""A part of relascope, for a report."""\n'
 
 
 def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, bytes]:
-    """Files of some of our modules and all that they import of ours, found without running any.
-    Imports of further `files` are followed, too; these are not in the result. Paths have slashes,
-    from the package's name on."""
+    """Files of some of our modules and of all our modules that they import, found without running
+    any. Imports of further `files` are followed, too; these are not in the result. Paths have
+    slashes, and begin with the package's name."""
     todo = list(modules)
     for file in files:
         todo += _imported(ast.parse(file.read_text(encoding="utf-8")))
@@ -41,13 +41,13 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
                 found.setdefault(path, file.read_bytes())
     for path in list(found):
         for folder in list(Path(path).parents)[:-1]:
-            # Nothing asks for what stands in it, and it would bring the rest of the package.
+            # Nothing needs its content, and its imports would add the rest of the package.
             found.setdefault(f"{folder.as_posix()}/__init__.py", _EMPTY)
     return dict(sorted(found.items()))
 
 
 def siblings(files: Iterable[Path]) -> list[Path]:
-    """The files beside some files that these import, and those that they import in turn."""
+    """Some files, and the files beside them that they import, directly or not."""
 
     def beside(file: Path) -> list[Path]:
         names = _imported(ast.parse(file.read_text(encoding="utf-8")))

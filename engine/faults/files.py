@@ -1,4 +1,4 @@
-"""Programs as files that a person's own test can use: the module, and a value for each argument."""
+"""Programs as files for the user's own test: the module, and a value for each argument."""
 
 import io
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from relascope.engine.wire import MOST_BYTES
 from relascope.passes.search.reduce import Piece
 
 _TEXTS = {"relay": "relay", "relax": "py"}
-_MOST = MOST_BYTES // 2 - MIB  # two of them are one answer
+_MOST = MOST_BYTES // 2 - MIB  # an answer has two of them
 
 
 def module_files(backend: PieceBackend, name: str, program: Any, values: Values) -> ModuleFiles:
-    """A program as files. `name` is the files', without an ending; `values` are of arguments of
-    "main", by name: others get random ones, always the same. Raises EngineError of kind "input"
-    where the values are too large to send."""
+    """A program as files. `name` is the files' name without an extension; `values` are those of
+    arguments of "main" by name; the others get random ones, always the same. Raises EngineError of
+    kind "input" where the values are too large to send."""
     written, (graph, _) = backend.written(program), backend.to_graph(program)
     types = {graph.by_id[i].name: graph.by_id[i].outputs[0] for i in graph.inputs}
     sizes = {n: tuple(d if isinstance(d, int) else 1 for d in t.shape) for n, t in types.items()}
@@ -29,9 +29,9 @@ def module_files(backend: PieceBackend, name: str, program: Any, values: Values)
     named: Mapping[str, Any] = dict(zip(written.arguments, given.values(), strict=True))
     named = {**named, **written.constants}
     if (size := sum(v.nbytes for v in named.values()) + len(written.json)) > _MOST:
-        message = f"The values of this module take {size // MIB} MiB, and a test is given no more "
-        hint = "Look at a submodule (--module), or at a smaller model."
-        raise EngineError("input", f"{message}than {_MOST // MIB} MiB.", "--test", hint)
+        message = f"The values of this module take {size // MIB} MiB; a test gets at most "
+        hint = "Use a submodule (--module), or a smaller model."
+        raise EngineError("input", f"{message}{_MOST // MIB} MiB.", "--test", hint)
     buffer = io.BytesIO()
     np.savez(buffer, **named)
     ending = _TEXTS[backend.ir] if written.text else "json"

@@ -1,4 +1,4 @@
-"""The memory that stays in this process when something is done."""
+"""The memory that stays in this process after something has run."""
 
 import ctypes
 import gc
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from relascope.core.graph import Graph, Kind
 from relascope.engine.faults.show import resident
 
-_LOOKED_AT = 16 << 20  # bytes; what is less is not worth the time of collecting garbage
+_LOOKED_AT = 16 << 20  # bytes; less is not worth the time of collecting garbage
 
 
 def since() -> Callable[[], int]:
-    """Begin; what is returned says how many bytes have stayed since then.
+    """Begin to measure. The result, when called, returns how many bytes have stayed since.
 
-    Garbage is collected first where it may matter, and free memory of the allocator is returned.
+    Garbage is collected first where it may matter, and the allocator returns free memory.
     """
     before = resident(os.getpid())
 

@@ -1,4 +1,4 @@
-"""A report's text as Markdown that an issue tracker takes: within its limit of characters."""
+"""A report's text as Markdown for an issue tracker, within its limit of characters."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from relascope.engine.protocol.fault import Passage
 
 LIMIT = 65_536
-"""Characters that GitHub takes in an issue or a comment."""
+"""The most characters that GitHub takes in an issue or a comment."""
 _SPARE = 1000
-_FOLDED = 30  # lines of code from which on a reader opens them
+_FOLDED = 30  # lines; longer code is folded
 _WORDS, _ROWS, _CELL = 2500, 40, 160  # characters, rows, characters
 
 _ACTIVE = re.compile(r"`[^`]*`|[^\s`]*[@#<>*|~][^\s`]*")
 
 
 def written(title: str, passages: Sequence[Passage]) -> dict[str, bytes]:
-    """`README.md` and, of code that is too long for it, the files that have all of it."""
+    """`README.md`, and the files with all of the code that is too long for it."""
     code = {at: p for at, p in enumerate(passages) if p.code.strip()}
     left = LIMIT - _SPARE - len(_text(title, passages, {}))
     left -= sum(len(fenced(p.code)) + 100 for p in code.values() if not p.file)
@@ -46,7 +46,7 @@ def _code(one: Passage, shown: str) -> str:
     lines = one.code.count("\n") + 1
     block = fenced(shown, one.language)
     if _is_cut(one, shown):
-        block += f"\n\nThis is its beginning: `{one.file}` in the report's folder has all of it."
+        block += f"\n\nThis is the beginning; `{one.file}` in the report's folder has all of it."
     if lines <= _FOLDED or not one.file:
         return block
     return f"<details><summary>{lines:,} lines</summary>\n\n{block}\n\n</details>"
@@ -63,7 +63,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def prose(text: str) -> str:
-    """Sentences in which nothing names a person or a thread, or is taken for HTML."""
+    """Sentences in which nothing mentions a person or a thread, or reads as HTML."""
     return _ACTIVE.sub(lambda m: m[0] if m[0].startswith("`") else f"`{m[0]}`", text)
 
 
@@ -82,6 +82,6 @@ def _cell(text: str) -> str:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Whole lines of a text, as many as fit."""
+    """The first whole lines of a text, as many as fit."""
     text = text.rstrip()
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or text[:most]

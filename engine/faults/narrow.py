@@ -1,7 +1,7 @@
 """The engine's part of narrowing a fault: what a piece of the program before a pass shows.
 
 A piece is a program of its own, on arguments from a run of the whole program before the pass. It is
-compared with what the suspected passes make of it, on the same values; PyTorch plays no part.
+compared with its result after the suspected passes, on the same values; PyTorch plays no part.
 """
 
 import itertools
@@ -30,9 +30,9 @@ Passes = Sequence[tuple[Step, PassInfo]]
 
 @dataclass(frozen=True)
 class Cutout:
-    """What a backend needs to know to cut a piece out: its arguments' names by the ids of the nodes
-    whose values they take, in order, and, by theirs, the program's names of those that are its
-    parameters."""
+    """What a backend needs to cut a piece out. `arguments` are the piece's names of arguments, in
+    order, by ids of the nodes whose values they take; `parameters` has, by these names, the
+    program's names of its parameters among them."""
 
     nodes: tuple[Node, ...]
     arguments: Mapping[str, str]
@@ -42,8 +42,8 @@ class Cutout:
 
 @dataclass(frozen=True)
 class Written:
-    """A program as text with its constants by their names there, or as TVM's JSON; and the names
-    there of the arguments of "main", in the program's order, which constants follow."""
+    """A program as text with its constants by their names in it, or as TVM's JSON. `arguments` are
+    the names in it of the arguments of "main", in the program's order; constants follow these."""
 
     text: str
     constants: Values
@@ -52,7 +52,7 @@ class Written:
 
 
 class PieceBackend(Protocol):
-    """What cutting pieces out of programs, and reporting them, needs of an IR."""
+    """What cutting pieces out of programs, and reporting them, needs from an IR."""
 
     ir: str
     replay: replay.Engine  # reads and runs small programs; see `engine.faults.replay`
@@ -64,9 +64,9 @@ class PieceBackend(Protocol):
         """The IR's own text of a program, without the values of its constants."""
 
     def extract(self, program: Any, exprs: Mapping[str, Any], cutout: Cutout) -> Any:
-        """A program of its own that computes a few nodes of another. `exprs` has the IR's
-        expression of each node of its graph, by the node's id. Raises EngineError of kind "pass"
-        where it reads what is no node."""
+        """A new program that computes a few nodes of another. `exprs` has the IR's expression of
+        each node of its graph, by the node's id. Raises EngineError of kind "pass" where it reads
+        something that is not a node."""
 
     def written(self, program: Any) -> Written:
         """A small program as text that TVM reads back to the same."""
@@ -74,10 +74,10 @@ class PieceBackend(Protocol):
 
 @dataclass(frozen=True)
 class After:
-    """The program after suspected passes of a recorded compile, which cannot be run again.
-    `program`, `graph` and `exprs` are as of `Start`; nodes that were left have their ids. `values`
-    are of its nodes in a run, by their ids, and some may be missing; `same` and `differ` are ids of
-    nodes that also stand before the passes, by whether their values agree."""
+    """The program after suspected passes of a recorded compile, which cannot run again. `program`,
+    `graph` and `exprs` are as in `Start`; nodes that the passes left keep their ids. `values` are
+    its nodes' in a run, by id, and some may be missing; `same` and `differ` are ids of nodes that
+    are also in the program before the passes, by whether their values agree."""
 
     program: Any
     graph: Graph
@@ -89,10 +89,10 @@ class After:
 
 @dataclass(frozen=True)
 class Start:
-    """The program before the suspected passes. `program`, `graph` and `exprs` are it, and the IR's
-    expression of each node by its id; `recorded` has values of nodes in a run of it, by their ids,
-    and some may be missing. `least` is the least scale that differences are relative to; `after`
-    the program that the suspected passes left where they were recorded."""
+    """The program before the suspected passes, with its graph and the IR's expression of each node
+    by its id; `recorded` has values of nodes in a run of it, by id, and some may be missing.
+    `least` is the least scale that differences are relative to; `after` is the program after the
+    suspected passes, if they were recorded."""
 
     program: Any
     graph: Graph
@@ -113,7 +113,7 @@ class Start:
 @dataclass(frozen=True)
 class Extracted:
     """A piece that was cut out: its program, its arguments' names by node id, their values by name,
-    and the names of those without a recorded value, which are random."""
+    and the names of those that have random values, because none was recorded."""
 
     program: Any
     names: Mapping[str, str]
@@ -143,7 +143,8 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     for ident in arguments(graph, piece):
         node = graph.by_id[ident]
         if not node.is_tensor:
-            raise EngineError("pass", "A value of several tensors cannot be cut off.", node.title)
+            message = "A value of several tensors cannot be an argument of a piece."
+            raise EngineError("pass", message, node.title)
         names[ident] = name = plain_name(node.name, names.values())
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
@@ -165,7 +166,7 @@ def with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extract
 
 
 class Refusal(Exception):
-    """A pass of the catalogue refuses a program, which is no fault of the pass."""
+    """A pass of the catalogue refuses a program, which is not a fault of the pass."""
 
     def __init__(self, error: EngineError) -> None:
         super().__init__(error.message)
@@ -179,8 +180,8 @@ def applied(program: Any, passes: Passes) -> Any:
 
 
 def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
-    """A program after the suspected passes, which can take its place. Raises replay.Malformed where
-    it cannot, and Refusal where a pass of the catalogue refuses the program."""
+    """A program after the suspected passes, which can replace it. Raises replay.Malformed where it
+    cannot, and Refusal where a pass of the catalogue refuses the program."""
     made = program
     for step, entry in start.steps:
         try:
@@ -202,8 +203,8 @@ def same_result(steps: Passes) -> bool:
 def look(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
 ) -> Shown:
-    """What a piece shows; whatever goes wrong on the way is part of the answer. If `bare`, the
-    suspected passes are left out: whether the piece can be run at all."""
+    """What a piece shows; any error on the way is part of the answer. If `bare`, the suspected
+    passes are left out: the answer is whether the piece can run at all."""
     if where.kind in OF_PASS:
         return _passes_alone(backend, start, where, piece, bare)
     target = where.target if where.building else ""
@@ -236,7 +237,7 @@ def look(
 def _passes_alone(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool
 ) -> Shown:
-    """What the suspected passes themselves take on a piece."""
+    """The time and memory of the suspected passes themselves on a piece."""
     try:
         program = extracted(backend, start, piece).program
         if bare:
@@ -260,10 +261,10 @@ def compared(
     floor: float,
 ) -> Shown:
     if len(before) != len(after):
-        text = f"It has {len(before)} results before the pass and {len(after)} after it."
+        text = f"It has {len(before)} results before the pass, and {len(after)} after it."
         return Shown("cannot be run", error=EngineError("pass", text))
     gaps = replay.differences(before, after, floor)
-    # With a tail, gradients follow the outputs; what is wrong then is not one of them alone.
+    # With a tail, gradients follow the outputs; an error is then not in one output alone.
     named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
     wrong = [(g.max_rel, i) for i, g in named if not g.max_rel <= limit]
     wrong.sort(key=lambda pair: pair[0], reverse=True)
@@ -284,7 +285,8 @@ def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspect
 
 
 def split_by_difference(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
-    """Ids of the nodes that are there after the passes, too, by whether their values differ."""
+    """Ids of the nodes that are also there after the passes: those whose values agree, and those
+    whose values differ."""
     common = start.recorded.keys() & later.keys()
     gaps = {i: replay.difference(start.recorded[i], later[i], start.floor) for i in common}
     same = {i for i, gap in gaps.items() if gap.max_rel <= limit}
@@ -296,7 +298,7 @@ def message_of(error: BaseException) -> EngineError:
 
 
 def plain_name(name: str, taken: Collection[str]) -> str:
-    """A name that either IR's text can hold, like another."""
+    """A name like another that both IRs' texts can have."""
     base = re.sub(r"\W", "_", name)
     if base and not base[0].isalpha():
         base = f"v{base}"

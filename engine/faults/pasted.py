@@ -1,6 +1,6 @@
-"""A report's fault as one script to paste: it needs TVM and numpy, for passes of ours relascope.
+"""A report's fault as one script to paste. It needs TVM and numpy, and relascope for our passes.
 
-`engine.faults.report` runs a script with drawn numbers first, so that every script fails.
+`engine.faults.report` checks that the fault shows with drawn numbers, so every script fails.
 """
 
 import base64
@@ -20,19 +20,19 @@ from relascope.passes.tvm_calls import TvmCall
 Values = Mapping[str, np.ndarray]
 
 FEW = 400
-"""Literals that a script may spell out."""
+"""The most literals that a script spells out."""
 _SHORT = 16
-"""Literals of an array that is spelled out among others that are drawn."""
+"""The most literals of an array that is spelled out among drawn ones."""
 _MOST = 16_000
-"""Characters of a program, or of one that TVM's parser does not read, packed; and of passes."""
+"""The most characters of passes, and of a program, packed if TVM's parser does not read it."""
 _OURS = {"PROGRAM", "bound", "rng", "target", "constants", "values", "before", "after", "run"}
 _OURS |= {"Module", "program", "parameters", "__name__", "if"}
-"""What begins no line in a file of passes that a script has in it."""
+"""Words that begin no line of a file of passes within a script."""
 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How TVM spells what a script does, for one IR."""
+    """The code of a script's parts, for one IR."""
 
     imports: str
     program: str
@@ -115,8 +115,8 @@ for expected, seen in zip(run(before), run(after)):
 
 @dataclass(frozen=True)
 class OwnPasses:
-    """Passes from program to program, the text of the file of those that are a person's own, or "",
-    and the program that they are called on, of a type of `passes`."""
+    """Passes from program to program, the text of the file of the user's own ones, or "", and the
+    program that they are called on, of a type of `passes`."""
 
     calls: Sequence[ProgramCall]
     source: str
@@ -125,8 +125,7 @@ class OwnPasses:
 
 @dataclass(frozen=True)
 class Literals:
-    """Arrays as a script has them, their texts as Python, and whether some were replaced by drawn
-    ones."""
+    """Arrays in a script, their texts as Python, and whether drawn ones replace some."""
 
     values: Values
     texts: Mapping[str, str]
@@ -134,8 +133,8 @@ class Literals:
 
 
 def numbers(arrays: Values) -> Literals | None:
-    """Arrays spelled out; if they have too many numbers, the longer ones drawn from a seed. None if
-    numpy lacks a dtype."""
+    """Arrays spelled out; if they have too many numbers, the longer ones are drawn from a seed.
+    None if numpy lacks a dtype."""
     if any(a.dtype.isbuiltin != 1 for a in arrays.values()):  # bfloat16
         return None
     few = sum(a.size for a in arrays.values()) <= FEW
@@ -161,10 +160,10 @@ def script(
     where: Where,
     floor: float,
 ) -> str:
-    """A script that fails while passes show their fault, and ends well when they do not. It is ""
-    where the program is too long to paste, or needs more than TVM and these passes. `program` is
-    the text of the module before them, "" if TVM cannot read it back and `json` is used;
-    `constants` are names, among the numbers, of what is bound to arguments of `main`."""
+    """A script that fails while passes show their fault, and else exits with 0. It is "" where the
+    program is too long to paste, or needs more than TVM and these passes. `program` is the text of
+    the module before them, "" if TVM cannot read it back and `json` is used; `constants` are the
+    names, in `given`, of arrays to bind to arguments of `main`."""
     source = calls.source.strip() if isinstance(calls, OwnPasses) else ""
     if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
         return ""
@@ -226,7 +225,7 @@ def _through_own(own: OwnPasses, words: _Dialect) -> str:
 
 
 def _packed(json: str) -> str:
-    """A module that TVM's parser does not read back, in lines of text."""
+    """A module that TVM's parser does not read back, packed into lines of text."""
     data = zlib.compress(json.encode(), 9)
     return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), 88))
 
@@ -241,7 +240,7 @@ def _drawing(value: np.ndarray) -> tuple[Any, ...]:
 
 
 def _spelled(value: np.ndarray) -> str:
-    """An array as Python: the shortest numbers that are these."""
+    """An array as Python, in the shortest numbers that read back as the same."""
     words = np.array2string(
         value, max_line_width=88, separator=", ", threshold=FEW + 1, floatmode="unique"
     ).replace("\n", "\n       ")

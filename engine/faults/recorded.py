@@ -1,9 +1,9 @@
-"""Narrow inside a pass of a recorded compile, which cannot be run again: what became of a piece.
+"""Narrow inside a pass of a recorded compile, which cannot run again.
 
-A piece before the pass is compared with what computes the same values after it, on values of a run
-before it. Nodes match by id (`core.identity`), which is a guess where the pass changed a value's
-meaning. So a value inside counts only if it is to blame: with the right value in its place, the
-program after the pass must be right, or nearly.
+A piece before the pass is compared with the nodes that compute the same values after it, on values
+of a run before it. Nodes match by id (`core.identity`), which is a guess where the pass changed a
+value's meaning. So an inner value counts only if it is to blame: with the right value in its place,
+the program after the pass must be right, or nearly.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,14 +29,14 @@ from relascope.engine.protocol.fault import Shown, Where
 from relascope.passes.search.reduce import Piece, arguments, whole
 
 _LEFT = 0.1
-"""How much of the program's error may be left with a right value in its place."""
+"""The fraction of the program's error that may be left with a right value in place."""
 _ARGUMENTS = (Kind.INPUT, Kind.PARAMETER)
 
 
 def look(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
 ) -> Shown:
-    """What a piece shows, as `narrow.look` says it of passes that can be run."""
+    """What a piece shows, as `narrow.look` answers for passes that can run."""
     target = where.target if where.building else ""
     try:
         found = extracted(backend, start, piece)
@@ -65,8 +65,8 @@ def look(
 
 
 def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) -> Extracted:
-    """What computes a piece's results in the program after the pass. Raises EngineError of kind
-    "pass" where it is not known, or cannot be cut out."""
+    """The part of the program after the pass that computes a piece's results. Raises EngineError of
+    kind "pass" where it is not known, or cannot be cut out."""
     after, everything = _after(start), piece == whole(start.graph)
     inside = set(piece.nodes)
     stops = set[str]()
@@ -97,8 +97,8 @@ def _cut(
     outside: Collection[str] = (),
     values: Mapping[str, np.ndarray] | None = None,
 ) -> Extracted:
-    """A piece of the program after the pass, which takes `stops` as arguments, if it reads them,
-    with `values` or those of a run before the pass, and must not read what is `outside`."""
+    """A piece of the program after the pass. It takes the `stops` that it reads as arguments, with
+    `values` or those of a run before the pass, and must not read nodes in `outside`."""
     after = _after(start)
     nodes, given = _reached(after.graph, wanted, stops, outside)
     named: dict[str, str] = {}
@@ -113,7 +113,7 @@ def _cut(
         return with_values(start, program, named)  # nothing is run
     known = {**start.recorded, **(values or {})}
     if missing := [i for i in named if i not in known]:
-        message = "What it reads after the pass has no value before it."
+        message = "After the pass it reads a node that has no value before it."
         raise EngineError("pass", message, after.graph.by_id[missing[0]].title)
     return Extracted(program, named, {n: known[i] for i, n in named.items()}, ())
 
@@ -121,7 +121,7 @@ def _cut(
 def _reached(
     graph: Graph, wanted: Iterable[str], stops: Collection[str], outside: Collection[str]
 ) -> tuple[set[str], set[str]]:
-    """Ids of what a piece computes, and of what it takes."""
+    """Ids of the nodes that a piece computes, and of its arguments."""
     nodes, given = set[str](), set[str]()
 
     def read(ident: str) -> Collection[str]:
@@ -129,7 +129,7 @@ def _reached(
         if node.kind in _ARGUMENTS or (ident in stops and node.is_tensor):
             given.add(ident)
         elif ident in outside:
-            message = f"After the pass it reads {node.title}, which is wrong by itself."
+            message = f"After the pass it reads {node.title}, which is itself wrong."
             raise EngineError("pass", message)
         elif node.kind is not Kind.CONSTANT:
             nodes.add(ident)
@@ -151,7 +151,7 @@ def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> Non
     seen = [after.values[o] for o in after.graph.outputs]
     was, left = (_worst(expected, results, start.floor) for results in (seen, run.results()))
     if left > max(where.limit, _LEFT * was):
-        message = "With its right value in its place the program is as wrong."
+        message = "With its right value in place, the program is still as wrong."
         raise EngineError("pass", message, start.graph.by_id[ident].title)
 
 
@@ -165,7 +165,8 @@ def _there(start: Start, ident: str) -> str:
     places = zip(start.graph.outputs, after.outputs, strict=False)
     found = next((theirs for ours, theirs in places if ours == ident), ident)
     if found not in after.by_id or after.by_id[found].outputs != node.outputs:
-        raise EngineError("pass", "What became of it after the pass is not known.", node.title)
+        message = "Its counterpart after the pass is not known."
+        raise EngineError("pass", message, node.title)
     return found
 
 

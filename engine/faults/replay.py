@@ -1,7 +1,7 @@
 """Runs a program before a pass and after it, on the same inputs, and compares the two.
 
-Copied into each report, so it needs only numpy and what is copied with it. The engine uses the same
-functions, so that a report shows what it saw.
+Copied into each report, so it needs only numpy and files copied with it. The engine uses the same
+functions, so a report shows what the engine saw.
 """
 
 import time
@@ -25,13 +25,13 @@ class Runner(Protocol):
 
 
 class Engine(Protocol):
-    """What is needed of an IR's TVM: the module `faults.replay` of its engine."""
+    """What a report needs from an IR's TVM: the module `faults.replay` of its engine."""
 
     def version(self) -> str:
-        """Which TVM this is."""
+        """TVM's version."""
 
     def read(self, text: str, json: str, constants: Values) -> Any:
-        """The module that a report holds."""
+        """The module in a report."""
 
     def typed(self, mod: Any) -> Any:
         """A module whose expressions have types."""
@@ -40,29 +40,29 @@ class Engine(Protocol):
         """A tensor of TVM's on the CPU."""
 
     def check_formed(self, mod: Any) -> None:
-        """Raise whatever TVM says of a module that is not well-formed."""
+        """Raise TVM's error for a module that is not well-formed."""
 
     def signature(self, mod: Any) -> tuple[dict[str, str], str]:
         """The types of the arguments of "main" by their names, and of its result."""
 
     def runner(self, mod: Any, values: Values, target: str, optimised: bool = True) -> Runner:
-        """Build a module's "main" and put its arguments in place. It is `optimised` as TVM does by
-        default; else operator by operator, as the module says."""
+        """Build a module's "main" and set its arguments. If `optimised`, TVM builds as by default,
+        else operator by operator."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An output after the pass against the same before it: the largest absolute difference, which
-    is infinite where shapes differ or one has NaN; and that over the largest finite magnitude
-    before the pass, or a larger floor."""
+    """An output after the pass against the same before it: the largest absolute difference,
+    infinite where shapes differ or one alone has NaN; and the same divided by the largest finite
+    magnitude before the pass, or by a larger floor."""
 
     max_abs: float
     max_rel: float
 
 
 _SHARE = 1e-3
-"""The least scale of a result, as a share of the largest: the gradient of a bias that cancels is
-nothing but rounding."""
+"""The least scale of a result, as a fraction of the largest: the gradient of a bias that cancels is
+only rounding."""
 
 
 _WHOLE_NUMBERS = 2.0**32  # the largest scale of integers, so that one off by one shows
@@ -76,7 +76,7 @@ def floor_of(results: Iterable[np.ndarray]) -> float:
 def differences(
     before: Sequence[np.ndarray], after: Sequence[np.ndarray], floor: float
 ) -> list[Difference]:
-    """How far results are from what they were; scales are at least `floor_of` them all."""
+    """How far results are from those before; scales are at least `floor_of` them all."""
     floor = max(floor, floor_of(before))
     return [difference(a, b, floor) for a, b in zip(before, after, strict=False)]
 
@@ -109,8 +109,8 @@ def gaps(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def ratio(before: Callable[[], None], after: Callable[[], None]) -> float:
-    """How many times as long one takes as the other: the median of five runs in turns at least,
-    and of half a second."""
+    """How many times as long `after` takes as `before`: the median of runs in turns, at least five
+    and for half a second."""
     for run in (before, after):
         run()
     found: list[float] = []
@@ -125,7 +125,7 @@ def ratio(before: Callable[[], None], after: Callable[[], None]) -> float:
 
 
 def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, Any]:
-    """A value for every argument; those that a pass added get random ones, always the same."""
+    """A value for every argument; those without one get random ones, always the same."""
     generator = np.random.default_rng(0)
     return {
         name: values[name] if name in values else generator.standard_normal(shape).astype(dtype)
@@ -136,7 +136,7 @@ def filled(values: Values, shapes: Mapping[str, tuple[tuple[int, ...], str]]) ->
 def ran(
     engine: Engine, mod: Any, values: Values, target: str, optimised: bool = True
 ) -> Runner | None:
-    """A module that was built and run once; None where it is not, for there is no target."""
+    """A module, built and run once; None without a target."""
     if not target:
         return None
     run = engine.runner(mod, values, target, optimised)
@@ -145,30 +145,30 @@ def ran(
 
 
 class Malformed(Exception):
-    """What a pass returned cannot take the place of the program that it was given."""
+    """The result of a pass cannot replace the program that it was given."""
 
 
 def check_result(
     engine: Engine, before: Any, after: Any, parameters: Collection[str], same_result: bool
 ) -> None:
-    """See that a module after passes can take the place of the one before them. `parameters` are
-    names of arguments that may go. Raises Malformed where it cannot."""
+    """Check that a module after passes can replace the one before them. `parameters` are names of
+    arguments that passes may remove. Raises Malformed where it cannot."""
     if not isinstance(after, type(before)):
         raise Malformed(f"The pass returned {type(after).__name__}, not {type(before).__name__}.")
     try:
         engine.check_formed(after)
-    except Exception as error:  # TVM raises of whatever type
+    except Exception as error:  # TVM raises any type
         text = next(iter(str(error).splitlines()), "")
         raise Malformed(f"The module is not well-formed: {type(error).__name__}: {text}") from error
     (given, result), (taken, made) = engine.signature(before), engine.signature(after)
     wrong = [f"It takes a new argument {n}" for n in taken if n not in given]
     wrong += [f"The argument {n} is gone" for n in given if n not in {*taken, *parameters}]
     wrong += [
-        f"The type of argument {n} was {kind}, and is {taken[n]}"
+        f"The type of argument {n} changed from {kind} to {taken[n]}"
         for n, kind in given.items()
         if taken.get(n, kind) != kind
     ]
     if same_result and result != made:
-        wrong.append(f"The type of the result was {result}, and is {made}")
+        wrong.append(f"The type of the result changed from {result} to {made}")
     if wrong:
         raise Malformed(f"{wrong[0]}.")

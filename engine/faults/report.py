@@ -54,16 +54,16 @@ Calls = Sequence[TvmCall]
 
 _FOLDERS = re.compile(r"(?<![\w./~-])(?:/[\w.@+~-]+)+/(?=[\w.-])")
 _OPTIONS = re.compile(r"(?<=\bllvm)(?: -[\w-]+(?:=[^\s:,]+)?)+")
-"""Those of the target that was bisected, some of which only relascope knows."""
+"""Options of the bisected target, some of which only relascope knows."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report is made of. `before` and `after` are texts of the piece around the suspected
-    passes, "" where they crash; `results` names them in `values.npz`: "expected 0", …. `left` is
-    the program after suspected passes that were recorded, None where they are run; `calls` are
-    those if they are TVM's and can be called directly. `unpasted` says why there is no script to
-    paste; `modules` are the arguments of a person's own test, as of `piece_files`."""
+    """The contents of a report. `before` and `after` are texts of the piece around the suspected
+    passes, "" where they crash; `results` are by their names in `values.npz`: "expected 0", ….
+    `left` is the program after suspected passes that were recorded, None where they run; `calls`
+    are the passes if they are TVM's and can be called directly. `unpasted` says why there is no
+    script to paste; `modules` are the arguments of the user's own test, as in `piece_files`."""
 
     ir: str
     version: str
@@ -92,8 +92,8 @@ class Facts:
 def report(
     backend: PieceBackend, start: Start, where: Where, piece: Piece, account: Account
 ) -> Report:
-    """Make the report of a piece that shows a fault; a crash, or what a pass takes, is not run
-    again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
+    """Make the report on a piece that shows a fault. A crash, and a pass that takes too much, do
+    not run again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
     found, calls = _called(backend, start, extracted(backend, start, piece), where)
     left = None if start.after is None else became(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)
@@ -131,11 +131,11 @@ def _called(
 ) -> tuple[Extracted, Calls]:
     """A piece as TVM's passes take it, and the calls of those passes.
 
-    What ours do before the first call (copies, types, sums that TVM cannot take) is done to the
-    piece. No calls where a pass is not TVM's alone, or they are not known to show the fault by
-    themselves.
+    The work of our passes before the first call (copies, types, sums that TVM cannot take) is done
+    to the piece. No calls where a pass is not TVM's alone, or the calls alone are not known to show
+    the fault.
     """
-    several = len(start.steps) > 1 and where.kind != "wrong"  # for the next, one has to run again
+    several = len(start.steps) > 1 and where.kind != "wrong"  # the next needs the last to run again
     if start.after is not None or several or where.kind in (*OF_PASS, OF_TEST):
         return found, ()
     given, program, calls = found, found.program, list[TvmCall]()
@@ -160,7 +160,7 @@ def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | Non
             entry.applied(program, step)
     except Intercepted as met:
         return met
-    except Exception:  # what comes before TVM's pass crashes: its source goes into the report
+    except Exception:  # code before TVM's pass crashes: its source goes into the report
         return None
     return None
 
@@ -191,21 +191,21 @@ def _pasted(
     written: Written,
     calls: Calls,
 ) -> tuple[str, str]:
-    """The fault as a script, where it is of the passes alone, and short; else why there is none."""
+    """The fault as a short script, where the passes alone show it; else why there is none."""
     by = calls or _own(start, found)
     if start.after is not None:
         return "", "the pass was recorded in a compile, and does not run"
     if start.tail:
-        return "", "the fault shows after further passes alone, which the folder has"
+        return "", "the fault shows only after further passes, which are in the folder"
     if where.kind not in ("wrong", "crash"):
-        return "", "what is measured has to be measured as it was, on the values in the folder"
+        return "", "the measurement must run as before, on the values in the folder"
     if by is None:
-        return "", "the passes have several files, or are not simply called"
+        return "", "the passes have several files, or need more than a plain call"
     read = by.program.params if isinstance(by, pasted.OwnPasses) else ()
     values = found.values if where.building else {n: found.values[n] for n in read}
     given = pasted.numbers({**written.constants, **values})
     if given is None or (given.drawn and where.kind != "wrong"):
-        return "", "it may take its own numbers, which are too many for a text or none of numpy's"
+        return "", "it may need its own numbers, too many for a text or of a type that numpy lacks"
     if given.drawn:
         constants = {n: given.values[n] for n in written.constants}
         mod = backend.replay.read(written.text, written.json, constants)
@@ -213,14 +213,14 @@ def _pasted(
         drawn = replace(found.program, mod=mod, params=params)
         drawn = replace(found, program=drawn, values=given.values)
         if not _differs(backend, start, drawn, calls, where):
-            return "", "it takes its own numbers, which are too many for a text"
+            return "", "it needs its own numbers, too many for a text"
     about = written.text, written.json, tuple(written.constants), given, where, start.floor
     script = pasted.script(backend.ir, by, *about)
-    return script, "" if script else "program or pass are too long, or need more of relascope"
+    return script, "" if script else "program or pass is too long, or needs more of relascope"
 
 
 def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
-    """The suspected passes as a script calls them; None where they need more than one file."""
+    """The suspected passes as a script calls them; None where a script cannot."""
     files = {Path(e.own_file) for _, e in start.steps if e.own_file}
     counted = any(e.count(s) is not None for s, e in start.steps)
     if counted or not same_result(start.steps) or len(bundle.siblings(files)) > 1:
@@ -238,7 +238,7 @@ def _run(
 
 
 def title(facts: Facts) -> str:
-    """One line: the IR, the pass, what it does, to what."""
+    """One line: the IR, the pass, what it does, and to which operators."""
     names = " and ".join(_named(entry) for _, entry in facts.start.steps)
     found = list(dict.fromkeys(operators(facts.start.graph, facts.piece)))
     what = ", ".join(found[:4]) + (" and others" if len(found) > 4 else "")
@@ -251,7 +251,7 @@ def title(facts: Facts) -> str:
         "memory": f"keep{s} {_taken(facts)} on {what}",
     }.get(facts.where.kind, f"{_crashes(facts)} on {what}")
     if facts.where.kind == "crash" and facts.where.building:
-        does += ", or what is built after it does"
+        does += ", or the build after it does"
     if not names:
         names, does = "A test", f"fails on {what}"
     return f"[{REGISTRY[facts.ir].title}] {names} {does}"
@@ -287,7 +287,7 @@ def _crashes(facts: Facts) -> str:
 def _result(facts: Facts) -> str:
     if any(step.name == "gradient" for step, _ in facts.start.tail):
         return "the gradient of"
-    return "what later passes make of" if facts.start.tail else "the result of"
+    return "the result after later passes of" if facts.start.tail else "the result of"
 
 
 def files(facts: Facts) -> dict[str, bytes]:
@@ -397,7 +397,7 @@ def _plain(text: Any) -> str:
 
 
 def passages(facts: Facts) -> tuple[Passage, ...]:
-    """The text: in the order and the words of TVM's form for bugs, then the module and the rest."""
+    """The text: in the order and words of TVM's bug form, then the module and the rest."""
     found, command = (_FOLDERS.sub("", t) for t in (facts.account.found, facts.account.command))
     kind = "python" if facts.ir == "relax" else ""  # TVMScript
     before = "" if facts.pasted and facts.written.text else facts.before  # it is in the script
@@ -422,14 +422,15 @@ def _happens(facts: Facts) -> Passage:
     shown, where, actual = facts.account.shown, facts.where, "Actual behavior"
     if where.kind == "wrong":
         text = (
-            f"On the same inputs the program gives other results {_when(facts)}: "
+            f"On the same inputs, the program gives other results {_when(facts)}: "
             f"they differ by {shown.max_abs or 0.0:.3e}, which is {shown.max_rel or 0.0:.3e} of "
             f"the result's scale (limit {where.limit:.0e})."
         )
         dtypes = {str(v.dtype) for v in facts.extracted.values.values()}
         if "float64" in dtypes and "float32" not in dtypes:
             text += (
-                " All is in float64, where rounding is far below that: it is wrong, not rounded."
+                " All values are in float64, where rounding is far smaller: it is wrong, not "
+                "rounded."
             )
         return Passage(actual, text, rows=_differing(facts.results))
     if where.kind == OF_TEST and shown.test is not None:
@@ -445,11 +446,11 @@ def _happens(facts: Facts) -> Passage:
         "slow": f"After the pass the program takes {shown.ratio or 0.0:.2f} times as long as "
         f"before it (limit {where.limit:g}).",
         "long": f"The pass takes {_taken(facts)} on the program below (limit {where.limit:.3g} s).",
-        "memory": f"{_taken(facts)} of memory stay when the pass is done ({limit}).",
+        "memory": f"{_taken(facts)} of memory stay after the pass ({limit}).",
     }.get(where.kind, "")
     if text:
         return Passage(actual, text)
-    what = "The pass, or building or running what it makes," if where.building else "The pass"
+    what = "The pass, or building or running its result," if where.building else "The pass"
     said = f"{what} {_crashes(facts)}:"
     return Passage(actual, said, _message(facts), file="message.txt")
 
@@ -458,7 +459,7 @@ _FEW = 8
 
 
 def _differing(results: Mapping[str, np.ndarray]) -> tuple[dict[str, str], ...]:
-    """Where results differ most, with the values that are expected and seen."""
+    """Where results differ most, with expected and seen values."""
     found = list[tuple[float, dict[str, str]]]()
     for name, before in results.items():
         if not name.startswith("expected "):
@@ -481,7 +482,7 @@ def _row(result: str, at: str, expected: str, seen: str) -> dict[str, str]:
 
 
 def _message(facts: Facts) -> str:
-    """What was raised, without the names of this machine's folders."""
+    """The error's message, without the names of this machine's folders."""
     error = facts.account.shown.error
     return "" if error is None else _FOLDERS.sub("", error.message)
 
@@ -490,20 +491,20 @@ def _when(facts: Facts) -> str:
     if not facts.start.tail:
         return "after the pass than before it"
     names = ", ".join(step.name for step, _ in facts.start.tail)
-    return f"if the pass is run before {names} than if it is not"
+    return f"with the pass before {names} than without it"
 
 
 _EXPECTED = {
-    "wrong": "The same results with the pass as without it, but for rounding.",
+    "wrong": "The same results with the pass as without it, except for rounding.",
     OF_TEST: "The test calls it good: exit status 0.",
     "slow": "A program that is not slower.",
     "long": "The pass takes less time.",
     "memory": "The pass keeps less memory.",
-    "crash raises": "No crash: without the pass there is none.",
-    "crash ends": "No crash: without the pass there is none.",
+    "crash raises": "No crash, as without the pass.",
+    "crash ends": "No crash, as without the pass.",
     "crash malformed": "A well-formed program with the same arguments and results.",
-    "crash seconds": "It ends in less time: without the pass it does.",
-    "crash memory": "It takes less memory: without the pass it does.",
+    "crash seconds": "It ends within the limit, as without the pass.",
+    "crash memory": "It stays within the limit of memory, as without the pass.",
 }
 
 
@@ -518,20 +519,20 @@ def _how(facts: Facts) -> Passage:
         test = facts.account.test
         after, before = facts.modules["module"].name, facts.modules["before"].name
         told = (
-            "Attach the folder of this report as an archive, for the test takes files. In it, "
-            f"`{after}` is the module that is judged, `{before}` the same before the pass. The "
-            "`.npz` beside each has a value for every argument of its `main`, by name."
+            "Attach the folder of this report as an archive, because the test takes files. In it, "
+            f"`{after}` is the module to judge, `{before}` the module before the pass. The `.npz` "
+            "beside each has a value for every argument of its `main`, by name."
         )
         return Passage(title, told, f"chmod +x {test}\n./{test} {after} {before}", "sh")
     engine = REGISTRY[facts.ir]
     need = engine.needs.format(*(_package(name, name) for name in engine.packages))
     if not facts.pasted:
-        words = f"Attach the folder of this report as an archive, for {facts.unpasted}. In it, "
+        words = f"Attach the folder of this report as an archive, because {facts.unpasted}. In it, "
         words += f"this shows the fault. Needs: {need}"
         return Passage(title, words, _USAGE, "sh")
     does = _crashes(facts) if _crash(facts) in ("seconds", "memory", "ends") else "fails"
-    words = f"This script {does} while the fault shows, and ends well once it is fixed."
-    ours = "" if facts.calls else f" And relascope {__version__}, for its passes alone."
+    words = f"This script {does} while the fault shows, and exits with 0 once it is fixed."
+    ours = "" if facts.calls else f" And relascope {__version__}, only for its passes."
     return Passage(title, f"{words} Needs: {need}{ours}", facts.pasted, "python")
 
 
@@ -542,10 +543,10 @@ def _folder(facts: Facts) -> tuple[Passage, ...]:
     if facts.left is None and not facts.calls:
         takes = f"a `{facts.ir.capitalize()}Program` and returns one, as the pass does"
     words = (
-        f"`python report.py` there shows the fault, too. {EPILOG} {_to_fix(facts)} With `--fix "
-        f"FILE.py:FUNCTION`, a function of your own takes the place of the pass: it takes {takes}. "
-        "`values.npz` has the arguments, the constants, the expected results and those seen. The "
-        "folder `relascope` has what `report.py` imports; no installed relascope is used."
+        f"`python report.py` there also shows the fault. {EPILOG} {_to_fix(facts)} With `--fix "
+        f"FILE.py:FUNCTION`, your own function replaces the pass: it takes {takes}. `values.npz` "
+        "has the arguments, the constants, and the expected and seen results. The folder "
+        "`relascope` has the modules that `report.py` imports; it uses no installed relascope."
     )
     return (Passage("The report's folder", words, rows=_arguments(facts)),)
 
@@ -581,7 +582,7 @@ def _versions(facts: Facts) -> list[str]:
 def _system() -> str:
     try:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except OSError:  # no Linux, or one that says nothing of itself
+    except OSError:  # not Linux, or one without this file
         name = ""
     kernel = f"{platform.system()} {platform.release()}"
     return f"{name} ({kernel})" if name else kernel
@@ -593,8 +594,8 @@ def _passes(facts: Facts) -> str:
     if facts.left is not None:
         names = ", ".join(entry.title for _, entry in facts.start.steps)
         lines.append(
-            f"- {names}, recorded in a compile. It is not run here: the program after it is what "
-            "became of the program before it, by nodes that are the same in both."
+            f"- {names}, recorded in a compile. It does not run here: the program after it is the "
+            "recorded counterpart of the program before it, by nodes that are the same in both."
         )
         return "\n".join(lines)
     for index, (step, entry) in enumerate(facts.start.steps):
@@ -607,7 +608,7 @@ def _passes(facts: Facts) -> str:
         lines.append(f"- `{step}`: {entry.title}, from {entry.origin}. {entry.summary}{place}")
     if facts.start.tail:
         names = ", ".join(f"`{s}`" for s, _ in facts.start.tail)
-        lines.append(f"- The fault shows after {names}, which are run with it and without it.")
+        lines.append(f"- The fault shows after {names}, which run with it and without it.")
     return "\n".join(lines)
 
 

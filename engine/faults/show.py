@@ -1,6 +1,6 @@
-"""Runs a report of a fault in a pass: shows the fault, or that it is fixed.
+"""Runs a report on a fault in a pass: shows the fault, or that it is fixed.
 
-This file is copied into each report, so it needs nothing but numpy and what is copied with it.
+This file is copied into each report, so it needs only numpy and files copied with it.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from relascope.passes.tvm_calls import TvmCall
 
 @dataclass(frozen=True)
 class ProgramCall:
-    """A pass of relascope's or a person's own, from program to program."""
+    """A pass of relascope's or the user's own, from program to program."""
 
     module: str
     function: str
@@ -40,7 +40,7 @@ Call = TvmCall | ProgramCall
 
 @dataclass(frozen=True)
 class Fault:
-    """What a report says.
+    """The fault of a report.
 
     Args:
         kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
@@ -49,17 +49,17 @@ class Fault:
         inputs, parameters: of its arguments, in order.
         tail: passes run after them, and also without them.
         limit: of a difference relative to scale, of the ratio of times, of seconds or of bytes.
-        floor: what differences are relative to at least.
+        floor: the least scale that differences are relative to.
         same_result: whether the suspected passes must keep the type of the result.
-        recorded: the suspected passes are not run; `after` is the program after them.
+        recorded: the suspected passes do not run; `after` is the program after them.
         after: that program's text; "" where it is in the file "after.json".
-        crash: how it crashes: "raises", "malformed" (what the pass returns cannot replace the
+        crash: how it crashes: "raises", "malformed" (the result of the pass cannot replace the
             program), "ends" (the process), "seconds" or "memory".
-        seconds: for a crash by "seconds": wall-clock time that passes and what they make may take
-            beyond twice the time without them.
-        memory: for a crash by "memory": MiB beyond what the process had before the passes.
-        runs: how often the passes are run: the fault shows where it does once.
-        plain: whether it is compiled operator by operator, and not as TVM does by default.
+        seconds: for a crash by "seconds": the wall-clock time that passes and their results may
+            take beyond twice the time without them.
+        memory: for a crash by "memory": MiB beyond the process's memory before the passes.
+        runs: how often the passes run; the fault shows if it shows once.
+        plain: whether to compile operator by operator, not as TVM does by default.
     """
 
     title: str
@@ -95,9 +95,9 @@ _LOOK = 0.02  # s, between looks at the process that runs the passes
 
 
 def main(fault: Fault) -> int:
-    """Show a fault, from the folder of its report. The passes run in a process of their own, which
-    is ended if it crosses a limit. Returns 1 while the fault shows, 0 when it does not, 2 where
-    that cannot be decided."""
+    """Show a fault, from the folder of its report. The passes run in their own process, which is
+    killed if it crosses a limit. Returns 1 while the fault shows, 0 when it does not, 2 where that
+    cannot be decided."""
     parser = argparse.ArgumentParser(description=fault.title, epilog=EPILOG)
     parser.add_argument("--fix", default="", metavar="FILE.py:FUNCTION", help=FIX)
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
@@ -112,14 +112,14 @@ def main(fault: Fault) -> int:
 
 
 FIX = (
-    "run this function in place of the suspected passes: of an IRModule and returning one where "
-    "the pass is TVM's or was recorded, else of a program and returning one"
+    "run this function in place of the suspected passes: it takes and returns an IRModule if the "
+    "pass is TVM's or was recorded, else a program"
 )
-EPILOG = "Exit status: 1 while the fault shows, 0 when it does not, 2 where that is undecided."
+EPILOG = "Exit status: 1 while the fault shows, 0 when it does not, 2 if that is undecided."
 
 
 def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
-    """The status, and what to say of it, of a process that runs the passes within the limits."""
+    """The status of a process that runs the passes within the limits, and its message."""
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes"
         flags = ["-I"] if sys.flags.isolated else []
@@ -136,16 +136,16 @@ def _watched(fault: Fault, options: list[str]) -> tuple[int, str]:
                 child.wait()
                 return _as_expected(fault, *crossed)
         noted = _noted(notes)
-    if len(noted) in (1, 3):  # it came to an end by itself, before the passes or after them
+    if len(noted) in (1, 3):  # it ended itself, before the passes or after them
         return int(noted[-1]), _UNDECIDED if noted[-1] == str(UNDECIDED) else ""
     name = ending(child.returncode)
     if len(noted) == 2:
         return _as_expected(fault, "ends", f"The process ended by {name} in the passes.")
-    return UNDECIDED, f"The process ended by {name} before the passes ran. {_UNDECIDED}"
+    return UNDECIDED, f"The process ended by {name} before the passes. {_UNDECIDED}"
 
 
 def _crossed(fault: Fault, taken: int, seconds: float) -> tuple[str, str] | None:
-    """The limit that passes have crossed which took so many bytes and seconds, and a sentence."""
+    """The limit that passes have crossed with so many bytes and seconds, and a sentence."""
     if fault.memory and taken / _MIB > fault.memory:
         return "memory", f"The process took more than {fault.memory:g} MiB, the limit."
     if fault.seconds and seconds > fault.seconds:
@@ -154,11 +154,11 @@ def _crossed(fault: Fault, taken: int, seconds: float) -> tuple[str, str] | None
 
 
 _MIB = 1 << 20
-_UNDECIDED = "Undecided: see README.md for what the report needs."
+_UNDECIDED = "Undecided: README.md says what the report needs."
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has now; 0 where that is not known."""
+    """Bytes of memory that a process has now; 0 where unknown."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -170,7 +170,7 @@ def resident(pid: int) -> int:
 
 
 def _noted(notes: Path) -> list[str]:
-    """What the child wrote: its memory and the seconds spent when the passes began, the status."""
+    """The child's notes: its memory and seconds spent when the passes began, then the status."""
     return notes.read_text().split() if notes.exists() else []
 
 
@@ -256,7 +256,7 @@ class PassProcess:
         return _wrong(left.results(), right.results(), expected, fault)
 
     def _used(self, seconds: float, kept: int) -> int:
-        """The status where the passes themselves are looked at, not what they make."""
+        """The status where the fault is in the passes themselves, not in their result."""
         limit = self.fault.limit
         if self.fault.kind == "long":
             print(f"The passes took {seconds:.3g} s; the limit is {limit:.3g} s.")
@@ -353,7 +353,7 @@ def _wrong(
         )
         if index < len(expected):
             stored = replay.difference(expected[index], one)
-            print(f"  (before the pass it is {stored.max_rel:.1e} from the value that is stored)")
+            print(f"  (before the pass it is {stored.max_rel:.1e} from the stored value)")
         if wrong and one.shape == other.shape and one.size:
             at = np.unravel_index(int(replay.gaps(one, other).argmax()), one.shape)
             print(f"  worst at {[int(i) for i in at]}: {one[at]} before, {other[at]} after")

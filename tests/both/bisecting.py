@@ -227,7 +227,7 @@ def test_every_module_of_a_pipeline_is_text_that_a_test_can_run(case, session, t
 
 def test_values_that_are_too_large_to_hand_to_a_test_are_refused(session, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_MOST", 300)
-    with pytest.raises(EngineError, match="a test is given no more than"):
+    with pytest.raises(EngineError, match="a test gets at most"):
         session.written(small(tmp_path), Pipeline(), progress=silent)
 
 

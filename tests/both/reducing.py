@@ -125,7 +125,7 @@ def test_a_local_fault_comes_down_to_its_operator(case, session, tmp_path, fault
     status, said = (run_alone if alone else run)(folder)
     assert status == 1, said
     assert not alone or "The fault shows." in said
-    assert "(before the pass it is 0.0e+00 from the value that is stored)" in said
+    assert "(before the pass it is 0.0e+00 from the stored value)" in said
     if alone:
         fixed(folder, fault)
         status, said = run(folder)
@@ -172,9 +172,9 @@ def test_a_pass_that_raises_comes_down_to_one_operator(case, session, tmp_path):
 @pytest.mark.parametrize(
     ("where", "name", "value", "why"),
     [
-        (pasted, "FEW", 0, "it may take its own numbers, which are too many"),
+        (pasted, "FEW", 0, "it may need its own numbers, too many"),
         (bundle, "siblings", lambda files: [*files, Path(pasted.__file__)], "have several files"),
-        (pasted, "_MOST", 0, "program or pass are too long"),
+        (pasted, "_MOST", 0, "program or pass is too long"),
     ],
 )
 def test_without_a_script_a_report_says_what_to_attach_and_why(
@@ -183,7 +183,7 @@ def test_without_a_script_a_report_says_what_to_attach_and_why(
     monkeypatch.setattr(where, name, value)
     monkeypatch.setattr(pasted, "_SHORT", 0)
     told = narrowed(session, small(tmp_path), "raises").report.files["README.md"].decode()
-    assert re.search(f"Attach the folder of this report as an archive, for .*{why}", told)
+    assert re.search(f"Attach the folder of this report as an archive, because .*{why}", told)
     assert "```python\nimport numpy" not in told and "python report.py" in told
 
 
@@ -231,4 +231,4 @@ def test_a_slow_pass_comes_down_to_one_layer(case, session, tmp_path, monkeypatc
     status, said = run(folder)
     assert (status, "times as long" in said) == (1, True)
     text = (folder / "README.md").read_text()
-    assert "as an archive, for what is measured has to be measured as it was" in text
+    assert "as an archive, because the measurement must run as before" in text
