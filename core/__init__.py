@@ -1,1 +1,1 @@
-"""What everything stands on: the neutral graph, identity, errors. Imports nothing of the rest."""
+"""The base of everything: the neutral graph, identity, errors. Imports no other part."""

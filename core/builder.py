@@ -1,4 +1,4 @@
-"""Building a `Graph` node by node, whatever the IR it is of."""
+"""Building a `Graph` node by node, for any IR."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ SMALL = 1000
 
 class GraphBuilder:
     """The nodes of one function, in the order in which they are added: producers first.
-    `expressions` has by a node's id the IR's expression behind it."""
+    `expressions` has the IR's expression of each node, by its id."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -34,9 +34,9 @@ class GraphBuilder:
         inputs: tuple[str, ...] = (),
         body: Graph | None = None,
     ) -> str:
-        """Add one node; its id is a hash of `identity`, a text that says what it computes, and
-        equal nodes get "#2", "#3" and so on. The origin is scope and framework operator; nodes of a
-        function's body get ids of their own."""
+        """Add one node. Its id is a hash of `identity`, a text that says what it computes; equal
+        nodes get "#2", "#3" and so on. The origin is scope and framework operator; nodes of a
+        function's body get ids within the function's."""
         ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         copy = self.copies[ident] = self.copies.get(ident, 0) + 1
         if copy > 1:
@@ -58,7 +58,7 @@ class GraphBuilder:
         result: str,
         forward_outputs: int | None = None,
     ) -> Graph:
-        """The graph, its result opened where that is a tuple."""
+        """The graph; a result that is a tuple is flattened."""
         outputs, hidden = self._results(result)
         nodes = tuple(n for n in self.nodes if n.id not in hidden)
         for ident in hidden:
@@ -66,7 +66,7 @@ class GraphBuilder:
         return Graph(name, ir, nodes, inputs, outputs, forward_outputs)
 
     def _results(self, result: str) -> tuple[tuple[str, ...], set[str]]:
-        """Ids of the results, tuples opened, and ids of tuples that only hold the results."""
+        """Ids of the results, tuples flattened, and ids of tuples that only hold the results."""
         by_id = {n.id: n for n in self.nodes}
         read = {s for n in self.nodes if n.kind is not Kind.TUPLE for s in n.edges}
         outputs: list[str] = []
@@ -92,10 +92,10 @@ class GraphBuilder:
 
 
 class Constants:
-    """What is known of a program's constants: a digest of the values, and which are parameters.
-    `params` are arrays by a parameter's name; binding one keeps its memory, which tells it again.
-    `digests` are known before, by where an array lies, each with the array, or another could come
-    to stand in its place; more are added."""
+    """A digest of each constant of a program, and which are parameters. `params` are arrays by a
+    parameter's name; a bound parameter keeps its memory, whose address identifies it. `digests` are
+    known ones by an array's address, each with the array, so that no other array can take its
+    place; more are added."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Constants:
         self.digests, self.address, self.digest = digests, address, digest
 
     def about(self, array: Any) -> tuple[str, dict[str, JsonValue], tuple[str, str]]:
-        """What it computes as a node's text, its attributes, and its origin."""
+        """A constant's identity as a text, its attributes, and its origin."""
         shape, dtype, address = tuple(map(int, array.shape)), str(array.dtype), self.address(array)
         place = address, dtype, shape
         if place not in self.digests:
@@ -124,17 +124,17 @@ class Constants:
 
 
 def number(value: float) -> JsonValue:
-    """A number as JSON, which knows no infinities and no NaN: those in words."""
+    """A number as JSON; infinities and NaN, which JSON lacks, become texts."""
     return value if isfinite(value) else str(value)
 
 
 def fused_name(body: Graph) -> str:
-    """What a fused function is called: its operators in order."""
+    """The name of a fused function: its operators in order."""
     return "+".join(n.op for n in body.nodes if n.kind in (Kind.CALL, Kind.FUNCTION)) or "function"
 
 
 def other_name(expr: Any) -> str:
-    """What a node of an expression is called that is no operator's: the name of its kind."""
+    """The name of an expression's node that is not an operator's: the name of its kind."""
     if hasattr(expr, "name_hint"):
         return f"@{expr.name_hint}"
     name = type(expr).__name__
@@ -142,7 +142,7 @@ def other_name(expr: Any) -> str:
 
 
 def body_origin(body: Graph) -> tuple[str, str]:
-    """Where a fused function comes from: where its result does, or what of it is known last."""
+    """The origin of a fused function: that of its result, or the last known one in it."""
     ends = [body.by_id[o] for o in body.outputs]
     for node in (*ends, *reversed(body.nodes)):
         if node.source:

@@ -1,4 +1,4 @@
-"""The error that every part raises, for a person to act on."""
+"""The error that every part raises, for people to act on."""
 
 import difflib
 import re
@@ -9,14 +9,13 @@ from typing import Any
 
 
 class EngineError(Exception):
-    """Something a person can act on: in one sentence what was wrong, the node, operator, module,
-    file or value it was wrong with (`where`), and what to do about it (`hint`). The kind is a word
-    that programs can test for: "file", "reader" (what reads a file fails over it, and does not
-    refuse it), "operator", "input", "pass", "type" (a pass changed one, or left an ill-formed
-    program), "engine", "cancelled", "target", "code" (what a file brings, which nobody said may
-    run), "usage". `instead` has, of a model that cannot be opened, paths of submodules without what
-    is wrong, the largest first; an engine's answer has those that open. None where it is no such
-    error."""
+    """An error that people can act on: one sentence that says what was wrong, the node, operator,
+    module, file or value that was wrong (`where`), and what to do (`hint`). Programs can test the
+    kind: "file", "reader" (a file's reader failed, and did not refuse it), "operator", "input",
+    "pass", "type" (a pass changed one, or left an ill-formed program), "engine", "cancelled",
+    "target", "code" (a file's own code, which nobody has allowed to run), "usage". For a model that
+    cannot be opened, `instead` has paths of submodules without the cause, the largest first; in an
+    engine's answer, those that open. It is None for other errors."""
 
     def __init__(
         self,
@@ -29,27 +28,27 @@ class EngineError(Exception):
         super().__init__(message)
         self.kind, self.message, self.where, self.hint = kind, message, where, hint
         self.instead = instead
-        # A script's traceback ends in them, from Python 3.11 on.
+        # A script's traceback ends with them, from Python 3.11 on.
         self.__notes__ = [*filter(None, (where and f"Where: {where}", hint))]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EngineError, (self.kind, self.message, self.where, self.hint, self.instead)
 
     def as_finding(self) -> "EngineError":
-        """This error, as what was found; that a call was cancelled is none, and is raised again."""
+        """This error as a result; a cancelled call is not a result, and is raised again."""
         if self.kind == "cancelled":
             raise self
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Its parts, as the command line prints them; `instead` where there is something."""
+        """Its parts, as the command line prints them; `instead` only if it has entries."""
         parts = {"kind": self.kind, "message": self.message, "where": self.where}
         more = {"instead": [*self.instead]} if self.instead else {}
         return {**parts, "hint": self.hint, **more}
 
 
 def lines_of(error: object) -> list[str]:
-    """The lines of what an error says, without empty ones; its type's name where there are none."""
+    """The lines of an error's message, without empty ones; its type's name where it has none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines or [type(error).__name__]
 
@@ -59,7 +58,7 @@ def refusing(
     kind: str, message: str, where: str = "", hint: str = "", *of: type[Exception]
 ) -> Iterator[None]:
     """Raise a ValueError of the block, or exceptions `of` other types, as an EngineError. The
-    `message` is in a sentence, with a place for what the exception says where that is not all."""
+    `message` is a sentence with a place for the exception's own message, or only that place."""
     kinds = of or (ValueError,)
     try:
         yield
@@ -70,8 +69,8 @@ def refusing(
 
 @contextmanager
 def reporting(report: Callable[[Exception], EngineError]) -> Iterator[None]:
-    """Raise whatever else the block raises as an EngineError, which `report` makes of it: a library
-    or a model raises anything."""
+    """Raise any other exception of the block as the EngineError that `report` makes of it: a
+    library or a model may raise anything."""
     try:
         yield
     except EngineError:
@@ -89,12 +88,12 @@ def ending(status: int) -> str:
 
 
 def no_gradient(operator: str, why: str, hint: str = "", of: str = "") -> EngineError:
-    """That an operator's gradient is not known: "the gradient of `of`, or the operator, ..."."""
+    """The error of an unknown gradient: "the gradient of `of`, or of the operator, ..."."""
     return EngineError("pass", f"the gradient of {of or operator} {why}", operator, hint)
 
 
 _ALIKE = 0.5
-"""How alike two messages must be, numbers aside, to be of one fault: 1 is the same text."""
+"""How alike two messages of one fault must be, except for numbers: 1 is the same text."""
 
 
 def alike(message: str, other: str) -> bool:

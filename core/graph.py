@@ -1,8 +1,8 @@
-"""One picture of a program, whatever IR it came from: the hub of the house.
+"""The neutral graph of a program, from any IR.
 
 A `Graph` is plain data: an engine in a child process builds it, and code that knows no compiler
-draws, compares, cuts and exports it. Nothing here imports anything else of the project or recurses
-over edges, so a graph may be one chain of 100,000 nodes.
+draws, compares, cuts and exports it. This module imports nothing else of the project, and never
+recurses over edges, so a graph may be one chain of 100,000 nodes.
 """
 
 import math
@@ -25,18 +25,18 @@ _ITEM_BYTES = {
 
 
 OWN_KERNELS = ("call_tir", "call_tir_inplace")
-"""Values of a node's attribute "call" that say that it calls a kernel of the program."""
+"""Values of a node's attribute "call" with which it calls a kernel of the program."""
 
 
 class _Word(str, Enum):
-    """Words that no pickle changes."""
+    """Words that a pickle cannot change."""
 
     def __setstate__(self, state: object) -> None:
         raise TypeError(f"{self} has no state")
 
 
 class Kind(_Word):
-    """What a node is."""
+    """The kind of a node."""
 
     INPUT = "input"
     PARAMETER = "parameter"
@@ -49,7 +49,7 @@ class Kind(_Word):
 
 
 class Role(_Word):
-    """Where a node stands in a joint forward and backward graph."""
+    """The role of a node in a joint forward and backward graph."""
 
     NONE = "none"
     FORWARD = "forward"
@@ -65,24 +65,24 @@ def _elements(shape: tuple[int | str, ...]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Shape and dtype of one tensor. A dimension that is not known is a string such as `"n"`."""
+    """Shape and dtype of one tensor. An unknown dimension is a string such as `"n"`."""
 
     shape: tuple[int | str, ...]
     dtype: str
 
     @property
     def elements(self) -> int | None:
-        """How many elements, or None where a dimension is not known."""
+        """The number of elements; None where a dimension is unknown."""
         return _elements(self.shape)
 
     @property
     def bytes(self) -> int | None:
-        """Size in bytes, or None where a dimension or the dtype's size is not known."""
+        """Size in bytes; None where a dimension or the dtype's size is unknown."""
         size, elements = _ITEM_BYTES.get(self.dtype), self.elements
         return None if size is None or elements is None else size * elements
 
     def fits(self, other: "TensorType") -> bool:
-        """Whether both are of one dtype and one shape; a dimension that is not known is any."""
+        """Whether both have the same dtype and shape; an unknown dimension fits any other."""
         if self == other:
             return True
         sizes = zip(self.shape, other.shape, strict=False)
@@ -106,14 +106,14 @@ class Node:
 
     Args:
         id: the same string for the same computation from step to step.
-        op: the operator of a call ("nn.dense"); for a function, what it fuses; else "".
+        op: the operator of a call ("nn.dense"); for a function, its fused operators; else "".
         name: the variable's name of an input or parameter; else "".
         attrs: the operator's attributes as JSON values, in the operator's own order. A constant
             has "digest" (a hash of its bytes) and, where it is small, "value" (its text).
         inputs: ids of the nodes it reads, in argument order, or a Literal for a folded constant.
-        outputs: one type a result; a tuple has one per field.
+        outputs: one type per result; a tuple has one per field.
         scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.
-        source: the framework's operator it came from ("aten::linear"), "" where not known.
+        source: the framework's operator it came from ("aten::linear"), "" where unknown.
     """
 
     id: str
@@ -135,7 +135,7 @@ class Node:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all its results together, or None where one is not known."""
+        """Bytes of all its results together; None where one is unknown."""
         if len(self.outputs) == 1:
             return self.outputs[0].bytes
         sizes = [t.bytes for t in self.outputs]
@@ -143,7 +143,7 @@ class Node:
 
     @property
     def is_tensor(self) -> bool:
-        """Whether its value is one tensor, and not a tuple of them."""
+        """Whether its value is one tensor, not a tuple of them."""
         return self.kind is not Kind.TUPLE and len(self.outputs) == 1
 
     @property
@@ -154,7 +154,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The few words that name it in a list or an error."""
+        """Its short name in a list or an error."""
         if self.kind in (Kind.INPUT, Kind.PARAMETER):
             return self.name
         if self.kind is Kind.ITEM:
@@ -164,16 +164,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A program: nodes in an order in which producers stand before their readers.
+    """A program: nodes in an order with producers before their readers.
 
     Args:
-        name: what it is called ("main").
+        name: the function's name ("main").
         ir: "relay" or "relax".
         nodes: all of them, producers first.
         inputs: ids of the inputs and parameters, in the order of the function's arguments.
-        outputs: ids of the results, flattened, in order; one id may stand there twice.
+        outputs: ids of the results, flattened, in order; an id may occur twice.
         forward_outputs: in a joint graph, how many of `outputs` are the forward's own; the rest
-            are gradients. None where the graph is no joint graph.
+            are gradients. None for other graphs.
         kernels: the text of each kernel that a node calls, by the kernel's name.
     """
 
@@ -211,7 +211,7 @@ class Graph:
 
     @property
     def edge_count(self) -> int:
-        """How many edges there are: one for every argument that is a node."""
+        """The number of edges: one for every argument that is a node."""
         return sum(len(n.edges) for n in self.nodes)
 
     @cached_property
@@ -221,11 +221,11 @@ class Graph:
         return dict(sorted(counts.items(), key=lambda kv: (-kv[1], kv[0])))
 
     def ancestors(self, ids: Iterable[str]) -> set[str]:
-        """The given nodes and everything they are computed from."""
+        """The given nodes, and all nodes that they are computed from."""
         return set(reached(ids, lambda i: self.by_id[i].edges))
 
     def with_bodies(self) -> Iterator["Graph"]:
-        """The graph, and the bodies of its functions, also of those within them."""
+        """The graph and the bodies of its functions, nested ones included."""
         todo = [self]
         while todo:
             graph = todo.pop()
@@ -236,13 +236,13 @@ class Graph:
         return replace(self, nodes=tuple(nodes))
 
     def with_roles(self, roles: Mapping[str, Role]) -> "Graph":
-        """The same graph, each node with the role given for it, or none."""
+        """The same graph, each node with its role in `roles`, or none."""
         return self.with_nodes(replace(n, role=roles.get(n.id, Role.NONE)) for n in self.nodes)
 
     def renamed(
         self, of: Callable[[str], str], more: Callable[[Node], Mapping[str, Any]] = lambda node: {}
     ) -> "Graph":
-        """The same graph, each id as `of` has it, with `more` fields of its nodes."""
+        """The same graph with its ids replaced by `of`, and `more` fields of its nodes."""
         nodes = []
         for node in self.nodes:
             read = tuple(of(i) if isinstance(i, str) else i for i in node.inputs)
@@ -251,9 +251,8 @@ class Graph:
         return replace(self, nodes=tuple(nodes), inputs=inputs, outputs=outputs)
 
     def validate(self) -> None:
-        """Check the promises that this class makes. Raises ValueError where an id stands twice, an
-        input or output is missing, or a node is read before it is made; the message names the node.
-        """
+        """Check the invariants of this class. Raises ValueError, which names the node, where an id
+        occurs twice, an input or output is missing, or a node is read before it is computed."""
         seen: set[str] = set()
         for node in self.nodes:
             for source in node.edges:
@@ -282,8 +281,8 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, JsonValue]) -> "Graph":
-        """Read what `to_json` wrote. Raises ValueError where a field is missing or has another
-        form; the message names it."""
+        """Read what `to_json` wrote. Raises ValueError, which names the field, where one is missing
+        or malformed."""
         try:
             graph = Graph(
                 name=data["name"],
@@ -305,8 +304,8 @@ class Graph:
 def reached(
     start: Iterable[_Found], beyond: Callable[[_Found], Iterable[_Found]]
 ) -> dict[_Found, None]:
-    """What some things lead to, they included, as `beyond` tells of each; in the order of a search
-    that goes on from the last that was found."""
+    """Everything that can be reached from some things, these included, by `beyond`; in depth-first
+    order."""
     found: dict[_Found, None] = {}
     todo = list(start)
     while todo:

@@ -1,14 +1,14 @@
 """Identity of nodes across the steps of a pipeline: what was added, removed, changed.
 
 An engine names the nodes of each program anew. `carry_identity` gives the nodes of a later graph
-the ids of the nodes they are in an earlier one, so that a selection, a highlight or a capture
-means the same computation after a pass as before it.
+the ids of the same nodes in an earlier one, so that a selection, a highlight or a capture means the
+same computation after a pass as before it.
 
 Three ways to be the same node, tried in this order (ours; the idea of hashing what a node computes
 is that of common subexpression elimination):
 
-1. *The same value*: it and everything it is computed from are equal; of what equal nodes compute,
-   first that of the same one of them.
+1. *The same value*: it and everything it is computed from are equal; equal nodes match in graph
+   order.
 2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
 3. *A changed call*: same operator, types and inputs under other attributes; same operator and types
    at the same place in the model (module path and framework operator); or same operator and
@@ -24,15 +24,15 @@ from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
 
-_CLOSURE = "closure"  # the operator of a function over variables that it reads outside
+_CLOSURE = "closure"  # the operator of a function that reads variables outside it
 
 
 @dataclass(frozen=True)
 class Matched:
-    """A later graph under the ids of an earlier one, and how the two differ. `graph` is the later
-    one, with provenance that a pass lost taken from the earlier one; `renamed` goes from the ids it
-    came with to those it has now, fused bodies included; `changed` are ids that both have, with
-    another operator, attributes, types or inputs."""
+    """A later graph with the ids of an earlier one, and how the two differ. `graph` is the later
+    one, with provenance that a pass lost taken from the earlier one; `renamed` maps its original
+    ids to the new ones, fused bodies included; `changed` are ids that both have, with another
+    operator, attributes, types or inputs."""
 
     graph: Graph
     renamed: Mapping[str, str]
@@ -42,18 +42,18 @@ class Matched:
 
 
 def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
-    """Rename the nodes of `after` to the ids of the nodes they are in `before`.
+    """Rename the nodes of `after` to the ids of the same nodes in `before`.
 
     Linear in the size of both graphs. Nodes inside fused functions are matched like all others, so
-    fusing adds the groups and removes nothing. `known` has by the id of a node of `after` that of
-    the node of `before` whose value it has, such as of an argument that stands for it; what is
-    computed from it is then known as well.
+    fusing adds the groups and removes nothing. `known` maps ids of nodes of `after` to those of the
+    nodes of `before` with the same value, such as an argument that stands for it; nodes computed
+    from them can then match, too.
     """
     return _Matcher(before, after, known or {}).run()
 
 
 def carry_pairs(before: Graph, after: Graph, pairs: Mapping[str, str]) -> Matched:
-    """The same where it is known which nodes are each other's."""
+    """The same with known pairs of ids, from `after` to `before`."""
     return _Matcher(before, after, {}).settle(lambda node, inputs: pairs.get(node.id))
 
 
@@ -82,7 +82,7 @@ class _Matcher:
                 same_value[node_id] = by_hash[value].popleft()
         self.free -= set(same_value.values())
 
-        # Only what no node of `after` equals in value is left to be found by call or by place.
+        # Only nodes whose value no node of `after` has are left to match by call or by place.
         index: dict[object, deque[str]] = defaultdict(deque)
         still = set(new_value.values())
         for node_id, node in self.old.items():
@@ -99,8 +99,8 @@ class _Matcher:
         return self.settle(find)
 
     def settle(self, find: Callable[[Node, tuple[str, ...]], str | None]) -> Matched:
-        """Name every node of `after`. `find` gives the node of `before` that one of `after` is, by
-        its inputs there; or None."""
+        """Name every node of `after`. `find` gives the node of `before` that a node of `after` is,
+        from its inputs' ids in `before`; or None."""
         for node in flat(self.after):
             inputs = tuple(self.renamed.get(i, i) for i in read_by(node, self.values))
             found = find(node, inputs)
@@ -154,7 +154,7 @@ class _Matcher:
 def flat(graph: Graph) -> Iterator[Node]:
     """All nodes, those inside a fused function before it, without the function's arguments.
 
-    A closure is not opened: what it is called with is not known.
+    A closure is not opened: its call's arguments are unknown.
     """
     for node in graph.nodes:
         if node.body is not None and node.op != _CLOSURE:
@@ -164,9 +164,9 @@ def flat(graph: Graph) -> Iterator[Node]:
 
 
 def makers(graph: Graph) -> dict[str, str]:
-    """Where a value really is made: a body's argument outside it, a function's result inside.
+    """The node that computes a value: outside for a body's argument, inside for a function result.
 
-    Only ids that differ from the node they stand for are in the map.
+    Only ids that differ from that node's are in the map.
     """
     values: dict[str, str] = {}
     for node in graph.nodes:
@@ -183,7 +183,7 @@ def makers(graph: Graph) -> dict[str, str]:
 
 
 def read_by(node: Node, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The ids of what a node really reads, by its graph's `makers`; a literal is `=text`."""
+    """The ids of the values that a node reads, by its graph's `makers`; a literal is `=text`."""
     return tuple(values.get(i, i) if isinstance(i, str) else f"={i.text}" for i in node.inputs)
 
 
@@ -192,9 +192,9 @@ def _value_hashes(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Two hashes of what each node computes, all the way up.
 
-    The first tells duplicates apart: they count up in graph order, and so does what reads them. By
-    the second, all duplicates are one, as they are once a pass has merged some. Hashes that are
-    `known` are given by the node's id.
+    The first distinguishes duplicates by numbers in graph order, and so their readers. The second
+    is the same for all duplicates, as after a pass that merges them. `known` hashes are by the
+    node's id.
     """
     counted: dict[str, str] = {}
     plain: dict[str, str] = {}
@@ -218,12 +218,12 @@ def _hash(texts: list[str]) -> str:
 
 
 def parameter_of(node: Node) -> str:
-    """The parameter that a node is, as an argument or bound as a constant; "" of others."""
+    """The parameter that a node is, as an argument or bound as a constant; "" for others."""
     return node.name if node.kind is Kind.PARAMETER else str(node.attrs.get("parameter", ""))
 
 
 def own_key(node: Node) -> tuple[object, ...]:
-    """What a node is by itself, without its inputs and its place."""
+    """What a node itself is, without its inputs and its place."""
     attrs = json.dumps(dict(node.attrs), sort_keys=True, default=str) if node.attrs else ""
     return (node.kind, node.op, node.name, attrs, node.outputs)
 
@@ -231,8 +231,8 @@ def own_key(node: Node) -> tuple[object, ...]:
 def _keys(
     node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
 ) -> Iterator[object]:
-    """By what a node is known again, the surest first. Where it is `merged`, only by what it
-    computes."""
+    """The keys by which a node is recognised, the surest first; only those of its value and call
+    where it is `merged`."""
     own, kind = own_key(node), (node.kind, node.op, node.outputs)
     yield "call", own, inputs
     yield "value", value

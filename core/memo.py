@@ -20,7 +20,7 @@ class Memo(Generic[T]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value for a key; made, and remembered, if it is not known."""
+        """The value for a key; if unknown, it is made and remembered."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -30,7 +30,7 @@ class Memo(Generic[T]):
         return value
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether there is a value for a key, which stays as old as it is."""
+        """Whether there is a value for a key; does not count as a use."""
         with self._lock:
             return key in self._values
 

@@ -1,4 +1,4 @@
-"""What operators are, by their names in either IR: the one table of it."""
+"""The one table of operators' properties, by their names in either IR."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 RESHAPES = _words("reshape squeeze expand_dims")
-"""Views with a shape that is written down."""
+"""Views with an explicit shape."""
 
 VIEWS = RESHAPES | _words(
     "flatten nn.batch_flatten contrib_reverse_reshape reshape_like memory.view"
@@ -26,7 +26,7 @@ ONES = _words("ones ones_like")
 KEEPS_NUMBERS = _words("broadcast_to_like reshape_like cast_like copy").union(
     RESHAPES, TRANSPOSES, CASTS, BROADCASTS
 )
-"""Operators whose result holds the numbers of their first input, in another shape or type."""
+"""Operators whose result has the numbers of their first input, in another shape or type."""
 
 PARTIAL = _words(
     "take gather gather_nd gather_elements index_tensor strided_slice dynamic_strided_slice"
@@ -51,7 +51,7 @@ WHOLE = _words(
     "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
     "reverse_sequence"
 )
-"""Operators whose result is made as a whole, so that no reader can take an element on the way."""
+"""Operators that make their result as a whole, so that a reader cannot be fused with them."""
 
 ROWWISE = {
     **dict.fromkeys(("nn.softmax", "nn.fast_softmax", "nn.log_softmax"), 12),
@@ -90,7 +90,7 @@ PRODUCTS = _words(
     "matmul linear einsum tensordot nn.dense nn.contrib_dense_pack nn.batch_matmul nn.matmul "
     "nn.sparse_dense nn.attention nn.attention_bias nn.attention_var_len"
 )
-"""Products of matrices; `is_convolution` says what is one of images."""
+"""Products of matrices; for convolutions see `is_convolution`."""
 
 _RANDOM = ("random.", "threefry", "nn.dropout", "multinomial")
 
@@ -101,7 +101,7 @@ def is_convolution(op: str) -> bool:
 
 @cache
 def cost_class(op: str) -> str:
-    """ "product", "random", "reduction", "whole", or "other": each element by itself."""
+    """ "product", "random", "reduction", "whole", or "other": elementwise."""
     if op in PRODUCTS or is_convolution(op):
         return "product"
     if op.startswith(_RANDOM):
@@ -112,13 +112,13 @@ def cost_class(op: str) -> str:
 
 
 def is_known(op: str) -> bool:
-    """Whether an operator is in some table, so that its FLOPs are no guess."""
+    """Whether an operator is in some table, so that its FLOPs are not a guess."""
     tables = (VIEWS, MOVES, REDUCTIONS, ROWWISE, TRANSCENDENTAL, PRODUCTS, POINTWISE)
     return any(op in table for table in tables) or is_convolution(op) or "pool" in op
 
 
-# A call's colour, where no role and no comparison speaks: what sort of work it does. The first
-# entry with a word that the operator's last name contains wins, so that no operator is without.
+# A call's colour, unless a role or a comparison decides: the sort of its work. The first entry with
+# a word that is contained in the operator's last name wins.
 _CATEGORIES = {
     "convolution": "conv",
     "matmul": "dense matmul linear einsum",

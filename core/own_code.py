@@ -1,7 +1,7 @@
-"""Python files of a person's own: which functions they have, and what those say of a graph's nodes.
+"""The user's own Python files: their functions, and the values these give a graph's nodes.
 
-`--overlay FILE` names a file of which each public function whose one argument is `graph` takes a
-`core.graph.Graph` and returns, by a node's id, a number or a text.
+`--overlay FILE` names a file. Each of its public functions whose one argument is `graph` takes a
+`core.graph.Graph` and returns numbers or texts by node id.
 """
 
 import ast
@@ -18,11 +18,11 @@ from relascope.core.identity import flat
 
 NodeValues = dict[str, float | str]
 
-_HINT = "Write such as: def width(graph): return {node.id: len(node.inputs) for node in graph}"
+_HINT = "For example: def width(graph): return {node.id: len(node.inputs) for node in graph}"
 
 
 def text_of(file: str) -> str:
-    """What is in a file; ValueError where it cannot be opened, or is no text."""
+    """A file's text. Raises ValueError where it cannot be opened, or is not text."""
     try:
         return Path(file).read_text(encoding="utf-8")
     except OSError as wrong:
@@ -32,7 +32,7 @@ def text_of(file: str) -> str:
 
 
 def parsed(file: str, text: str) -> ast.Module:
-    """A file's text, which is not run; ValueError where it is no Python."""
+    """A file's text, parsed and not run. Raises ValueError where it is not Python."""
     try:
         return ast.parse(text, Path(file).name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
@@ -40,7 +40,7 @@ def parsed(file: str, text: str) -> ast.Module:
 
 
 def functions_of(tree: ast.Module, argument: str) -> list[ast.FunctionDef]:
-    """The public functions that need an argument of this name, and no other."""
+    """The public functions whose only required argument has this name."""
 
     def needs(given: ast.arguments) -> tuple[str, int]:
         names = [a.arg for a in (*given.posonlyargs, *given.args)]
@@ -52,7 +52,7 @@ def functions_of(tree: ast.Module, argument: str) -> list[ast.FunctionDef]:
 
 
 def overlays_in(file: str, text: str) -> list[str]:
-    """The names of a text's functions from `graph`; EngineError, kind "usage", without any."""
+    """The names of a text's functions of `graph`. Raises EngineError (kind "usage") without any."""
     with refusing("usage", "Cannot read the overlay: {}.", file, _HINT):
         found = [f.name for f in functions_of(parsed(file, text), "graph")]
         if not found:
@@ -61,8 +61,9 @@ def overlays_in(file: str, text: str) -> list[str]:
 
 
 def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
-    """Run a file, and each of its functions on the graph; their values by their names. Raises
-    EngineError of kind "usage" as of `overlays_in` and `node_values`; or the file raises."""
+    """Run a file, and each of its functions on the graph; return their values by their names.
+    Raises EngineError of kind "usage" as `overlays_in` and `node_values` do, or if the file
+    raises."""
     names = overlays_in(file, text)
     space: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     try:
@@ -73,16 +74,16 @@ def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
 
 
 def node_values(graph: Graph, function: Callable[[Graph], Any], file: str = "") -> NodeValues:
-    """What a function, of a file, says of the graph; a node with None has no value. Raises
-    EngineError of kind "usage" where it raises, or returns anything but numbers and texts by ids of
-    the graph."""
+    """The values that a function of a file gives the graph's nodes; None is no value. Raises
+    EngineError of kind "usage" where it raises, or returns anything except numbers and texts by ids
+    of the graph."""
     name = getattr(function, "__name__", type(function).__name__)
     where = ", ".join(filter(None, (file, name)))
     try:
         given = function(graph)
     except (Exception, SystemExit) as wrong:
         raise _raised(name, wrong, file) from wrong
-    with refusing("usage", f"What {name} returned is not shown: {{}}.", where, _HINT):
+    with refusing("usage", f"The values that {name} returned are not shown: {{}}.", where, _HINT):
         if not isinstance(given, Mapping):
             raise ValueError(f"{type(given).__name__} is not a dict of values by node id")
         known = {node.id for node in flat(graph)}
@@ -97,7 +98,7 @@ def _value(key: str, value: Any) -> float | str:
     if isinstance(value, Real):
         with suppress(OverflowError):
             return value if isinstance(value, int) and abs(value) < 1 << 53 else float(value)
-    raise ValueError(f"{type(value).__name__}, of the node {key}, is no float or text")
+    raise ValueError(f"the node {key} has {type(value).__name__}, not a float or a text")
 
 
 def _raised(what: str, wrong: BaseException, file: str) -> EngineError:

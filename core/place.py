@@ -1,4 +1,4 @@
-"""Where Python finds this package, for processes that are to find the same one."""
+"""Where Python finds this package, so that other processes find the same one."""
 
 import os
 import sys
@@ -22,29 +22,29 @@ PYTHONS = ((3, 10), (3, 12))
 
 
 def check_python() -> None:
-    """Raise (kind "usage") where this Python is not one that relascope is made and tested for."""
+    """Raise (kind "usage") where relascope is not tested with this Python."""
     first, last = PYTHONS
     if not first <= sys.version_info[:2] <= last:
         where = f"this is Python {sys.version_info[0]}.{sys.version_info[1]}: {sys.executable}"
-        hint = "Make an environment with one of those, and install relascope there."
+        hint = "Create an environment with one of them, and install relascope there."
         raise EngineError("usage", "relascope needs Python 3.10, 3.11 or 3.12.", where, hint)
 
 
 def user_folder(variable: str, usual: str) -> Path:
-    """The user's folder `relascope`, below the one that a variable names, or below the usual one in
-    the home. Raises RuntimeError where there is neither."""
+    """The user's folder `relascope` in the one that a variable names, or in the usual one in the
+    home. Raises RuntimeError where there is neither."""
     named = os.environ.get(variable, "")
     return (Path(named) if os.path.isabs(named) else Path.home() / usual) / "relascope"
 
 
 def cache_folder() -> Path:
-    """Where what can be made anew is kept; raises as `user_folder`."""
+    """The folder of files that can be made again; raises as `user_folder` does."""
     return user_folder("XDG_CACHE_HOME", ".cache")
 
 
 @contextmanager
 def variables(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
+    """Set environment variables, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -58,6 +58,6 @@ def variables(values: dict[str, str]) -> Iterator[None]:
 
 
 def with_import_root(path: str) -> str:
-    """A PYTHONPATH that finds this package, before what another one names."""
+    """A PYTHONPATH that finds this package first, then another one's entries."""
     entries = [IMPORT_ROOT, *path.split(os.pathsep)]
     return os.pathsep.join(dict.fromkeys(e for e in entries if e))

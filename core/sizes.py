@@ -21,8 +21,8 @@ def names_in(size: str) -> dict[str, None]:
 
 
 def size_of(size: str, known: Mapping[str, int]) -> int:
-    """A size, given those that it is computed from. Raises ValueError where it is no arithmetic of
-    whole numbers, divides by 0, or has a name that is not known."""
+    """A size, computed from known ones. Raises ValueError where it is not arithmetic of whole
+    numbers, divides by 0, or has an unknown name."""
 
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Constant) and type(node.value) is int:
@@ -33,7 +33,7 @@ def size_of(size: str, known: Mapping[str, int]) -> int:
             return int(_ARITHMETIC[type(node.op)](value(node.left), value(node.right)))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in _EXTREMES and node.args:
             return _EXTREMES[ast.unparse(node.func)](map(value, node.args))
-        raise ValueError(f"{size} is not known from {', '.join(known) or 'nothing'}.")
+        raise ValueError(f"{size} cannot be computed from {', '.join(known) or 'nothing'}.")
 
     try:
         return value(ast.parse(size, mode="eval").body)

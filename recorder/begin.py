@@ -1,4 +1,4 @@
-"""Begins what the variables of `relascope.recorder.environment` ask for."""
+"""Begins the recording that the variables of `relascope.recorder.environment` request."""
 
 import atexit
 import importlib.util
@@ -11,7 +11,7 @@ from relascope.recorder.environment import FILE, LEVEL
 
 
 def begin() -> None:
-    """Record the TVM of this process, which may still have to be imported."""
+    """Record the TVM of this process, imported already or later."""
     if "tvm" in sys.modules:
         _record()
     elif not any(isinstance(f, _AfterTvm) for f in sys.meta_path):
@@ -19,7 +19,7 @@ def begin() -> None:
 
 
 class _AfterTvm(MetaPathFinder):
-    """Lets TVM be imported as always, and then begins the recording."""
+    """Lets TVM be imported as usual, and then begins the recording."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != "tvm":
@@ -49,7 +49,7 @@ def _record() -> None:
         return
 
     def ended() -> None:
-        error = getattr(sys, "last_value", None)  # that which ended the program
+        error = getattr(sys, "last_value", None)  # the one that ended the program
         held.__exit__(type(error) if error else None, error, None)
 
     atexit.register(ended)

@@ -1,4 +1,4 @@
-"""What functions hold, as it goes into a recording: text, constants, graph."""
+"""The content of functions in a recording: text, constants, graph."""
 
 import hashlib
 import json
@@ -12,17 +12,17 @@ from relascope.recorder.drawing import graph_of
 from relascope.recorder.writing import LEVELS, Writer, hashed
 
 _FIELDS = ("params", "attrs", "buffer_map", "ret_type", "ret_struct_info", "ret_ty", "is_pure")
-_BLOB = 1024  # characters from which a text in TVM's JSON stands by itself
+_BLOB = 1024  # characters; a longer text in TVM's JSON is stored separately
 _MARKS = ("meta[relay.Constant]", 'metadata["')  # how texts name constants
-_SAME = 4  # versions of loops of one name that are known again
+_SAME = 4  # remembered versions of loops of one name
 
 _Place = tuple[Any, ...]  # where a constant lies, and its type
 
 
 @dataclass
 class _Version:
-    """A function that was written: where it lies, a hash of its loops' structure, the name of its
-    content, and where its constants lie."""
+    """A function that was written: its address, a hash of its loops' structure, the name of its
+    content, and its constants' addresses."""
 
     function: Any
     place: Any
@@ -33,7 +33,7 @@ class _Version:
 
 @dataclass
 class Contents:
-    """Writes what functions hold, each content once, as a level of `LEVELS` wants it."""
+    """Writes the content of functions, each once, as a level of `LEVELS` requires."""
 
     tvm: Any
     writer: Writer
@@ -48,23 +48,23 @@ class Contents:
         below = import_module(ffi(self.tvm))
         room = self.tvm.ir if hasattr(self.tvm.ir, "structural_hash") else below
         self._hash, self._equal = room.structural_hash, room.structural_equal
-        # Goes through the constants alone, without a call of Python's for all the rest.
+        # Visits only the constants, without a call into Python for everything else.
         self._walk = getattr(below, "structural_walk", None)
         self._loops = (getattr(self.tvm, "tirx", None) or self.tvm.tir).PrimFunc
 
     def forget(self) -> None:
-        """Everything is to be written again."""
+        """Write everything again from now on."""
         self._versions.clear()
         self._last = None
 
     def functions(self, mod: Any) -> dict[str, str] | None:
-        """Write what is new in a module; the hash of each function's content by its name, None
-        where they are not recorded, or this is no module."""
+        """Write new content of a module; return the hash of each function's content by its name,
+        None where contents are not recorded, or this is not a module."""
         if not self.texts or not hasattr(mod, "functions"):
             return None
         functions = mod.functions
         place = _place(functions)
-        # What is held here is not changed in its place: TVM copies it.
+        # TVM copies functions that are held here before it changes them.
         if self._last is not None and self._last[1] == place:
             return dict(self._last[2])
         made = {}
@@ -75,7 +75,7 @@ class Contents:
         return dict(made)
 
     def _named(self, var: Any) -> str:
-        """What a function is called; to ask for it takes longer than to know it."""
+        """A function's name, remembered, because asking TVM takes longer."""
         place = _place(var)
         if place not in self._names:
             self._names[place] = var, str(var.name_hint)
@@ -91,7 +91,7 @@ class Contents:
             if _same(version.function, function):
                 version.function, version.place = function, place
                 return version.name
-        # Loops have no large constants, whose bytes a hash would read.
+        # Loops have no large constants, whose bytes would make a hash slow.
         likeness = self._hash(function) if isinstance(function, self._loops) else None
         for version in known:
             if self._alike(version, function, likeness):
@@ -109,7 +109,7 @@ class Contents:
         return content
 
     def _forget(self, known: list[_Version], most: int) -> None:
-        """Drop the oldest versions; constants are not kept for the recording alone."""
+        """Drop the oldest versions, and constants that only the recording keeps."""
         gone = known[most:]
         del known[most:]
         if any(v.places for v in gone):
@@ -117,7 +117,7 @@ class Contents:
             self._digests = {p: d for p, d in self._digests.items() if p in used}
 
     def _alike(self, version: _Version, function: Any, likeness: Any) -> bool:
-        """Whether a function that was made anew is another but for names."""
+        """Whether a new function equals a version except for names."""
         if likeness is not None or version.likeness is not None:
             return bool(version.likeness == likeness)
         return type(version.function) is type(function) and bool(
@@ -141,7 +141,7 @@ class Contents:
                 text = str(function)
             if not isinstance(function, self._loops) and any(mark in text for mark in _MARKS):
                 return text, [self._constant(c) for c in self._constants(function)]
-        except Exception as wrong:  # a printer's own fault must not end a compile
+        except Exception as wrong:  # a printer's fault must not end a compile
             return f"This function cannot be printed: {str(wrong)[-300:]}", []
         return text, []
 
@@ -152,7 +152,7 @@ class Contents:
         found: dict[int, Any] = {}
 
         def visit(expr: Any) -> None:
-            if isinstance(expr, kind):  # to ask another for what it lacks takes long
+            if isinstance(expr, kind):  # a missing attribute takes long to look up
                 data = getattr(expr, field)
                 if hasattr(data, "numpy"):
                     found[address(data)] = data
@@ -173,14 +173,14 @@ class Contents:
         try:
             graph = graph_of(mod, name, self._digests)
             return {"zlib": json.dumps(graph, ensure_ascii=False)}
-        except Exception as wrong:  # what cannot be drawn must not end a compile
+        except Exception as wrong:  # a graph's fault must not end a compile
             return {"why": f"{type(wrong).__name__}: {str(wrong)[-300:]}"}
 
     def json(self, number: int, mod: Any) -> None:
         """Write TVM's JSON of a module, each constant once."""
         try:
             whole = json.loads(str(self.tvm.ir.save_json(mod)))
-        except Exception as wrong:  # nor what cannot be saved
+        except Exception as wrong:  # nor must a module that cannot be saved
             self.writer.line({"json": str(number), "why": str(wrong)[-300:]})
             return
         text = json.dumps(self._without_blobs(whole), ensure_ascii=False)
@@ -199,17 +199,17 @@ class Contents:
 
 
 def _is_relay(tvm: Any, function: Any) -> bool:
-    """Whether a function is one of Relay's, which a program may import late or not at all."""
+    """Whether a function is Relay's, which a program may import late or not at all."""
     relay = sys.modules.get(f"{tvm.__name__}.relay")
     return relay is not None and isinstance(function, relay.Function)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether a function is another, or made of the same parts; a pass often makes it anew."""
+    """Whether two functions are the same, or have the same parts; passes often rebuild them."""
     if type(one) is not type(other) or _place(one.body) != _place(other.body):
         return False
     fields = _FIELDS_OF.get(type(one))
-    if fields is None:  # to ask for what is not there takes long in some TVMs
+    if fields is None:  # looking up a missing one takes long in some TVMs
         fields = _FIELDS_OF[type(one)] = tuple(f for f in _FIELDS if hasattr(one, f))
     return all(_place(getattr(one, f)) == _place(getattr(other, f)) for f in fields)
 
@@ -218,20 +218,20 @@ _FIELDS_OF: dict[type, tuple[str, ...]] = {}
 
 
 def _place(part: Any) -> Any:
-    """Where an object of TVM's lies; its own `same_as` recurses for ever on a type of 0.17."""
+    """The address of a TVM object; TVM's `same_as` recurses for ever on a type in 0.17."""
     if part is None or isinstance(part, bool):
         return part
     return part.__chandle__() if hasattr(type(part), "__chandle__") else part.handle.value
 
 
 def ffi(tvm: Any) -> str:
-    """The package by which this TVM calls C++; `tvm_ffi` may be here for another TVM, too."""
+    """The package through which this TVM calls C++; `tvm_ffi` may belong to another TVM."""
     rooms = ("_ffi", "ffi")
     return next((f"tvm.{r}" for r in rooms if find_spec(f"tvm.{r}") is not None), "tvm_ffi")
 
 
 def address(array: Any) -> int:
-    """Where an array of TVM's lies."""
+    """The address of a TVM array."""
     if hasattr(array, "data_ptr"):
         return int(array.data_ptr())
     if hasattr(array, "handle"):

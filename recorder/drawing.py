@@ -1,15 +1,15 @@
-"""The neutral graph of a function as it stands in a recorded module, by the engines' own drawing.
+"""The neutral graph of a function in a recorded module, drawn by the engines' code.
 
-Nothing but a TVM and numpy is needed for it.
+Needs only a TVM and numpy.
 """
 
 from typing import Any
 
-_LONGEST = 32  # characters of a constant's value that is kept
+_LONGEST = 32  # characters of a constant's value; longer ones are dropped
 
 
 class _Spans(dict[str, tuple[str, str]]):
-    """Where a node comes from, by what its span is called; nobody knows more of other imports."""
+    """A node's origin by the name of its span: nothing more is known about other imports."""
 
     def get(self, name: str, default: Any = ("", "")) -> Any:
         return ("", str(name)) if name else default
@@ -19,8 +19,8 @@ Digests = dict[Any, tuple[Any, str]]
 
 
 def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
-    """The JSON of the graph of a module's function. It raises whatever a TVM raises where it is
-    another than those that were tried. `digests`: see `passes.program.Program`."""
+    """The JSON of the graph of a module's function. Raises whatever an untested TVM raises.
+    `digests`: see `passes.program.Program`."""
     import tvm
 
     relay = getattr(tvm, "relay", None)
@@ -38,7 +38,7 @@ def graph_of(mod: Any, name: str, digests: Digests) -> dict[str, Any]:
 
 
 def _without_values(graph: dict[str, Any]) -> dict[str, Any]:
-    """A graph's JSON with the numbers of its scalars, and of no other constant."""
+    """A graph's JSON with the values of scalars, but of no other constants."""
     for node in graph["nodes"]:
         if node["kind"] == "constant" and len(node.get("attrs", {}).get("value", "")) > _LONGEST:
             del node["attrs"]["value"]

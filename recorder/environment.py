@@ -1,7 +1,7 @@
 """Recording by environment variables alone.
 
-RELASCOPE_RECORD names the file, RELASCOPE_RECORD_LEVEL what is kept of each pass. A process that
-imports relascope with them set records the TVM that it imports, before or later.
+RELASCOPE_RECORD names the file, RELASCOPE_RECORD_LEVEL what to keep of each pass. A process that
+imports relascope with these set records the TVM that it imports, before or later.
 """
 
 import os
@@ -14,8 +14,8 @@ FILE, LEVEL, FRONT = "RELASCOPE_RECORD", "RELASCOPE_RECORD_LEVEL", "RELASCOPE_RE
 
 
 def variables(path: Path, level: str, python_path: str) -> dict[str, str]:
-    """What has a program and those that it starts recorded, in the file `path`; `python_path` is
-    PYTHONPATH as it is."""
+    """The variables that make a program, and those that it starts, record to the file `path`;
+    `python_path` is the present PYTHONPATH."""
     start = Path(__file__).parent / "start"
     paths = os.pathsep.join(filter(None, (str(start), python_path)))
     front = str(Path(str(sys.modules["relascope"].__file__)).absolute())

@@ -1,4 +1,4 @@
-"""What happens to a compile, as it goes into a recording."""
+"""The events of a compile, as a recording has them."""
 
 import contextlib
 import functools
@@ -14,7 +14,7 @@ from relascope.recorder.contents import Contents
 from relascope.recorder.writing import Writer
 
 _OWN = os.path.dirname(os.path.abspath(__file__))
-# What stands between a pass and an instrument's method: TVM's calls from C++ into Python.
+# Files between a pass and an instrument's method: TVM's calls from C++ into Python.
 _BETWEEN = (os.sep + "_ffi" + os.sep, os.sep + "tvm_ffi" + os.sep, "instrument.py")
 
 
@@ -22,7 +22,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def _safely(method: _Method) -> _Method:
-    """A fault of the recorder's own ends the recording, and never the compile."""
+    """Let a fault of the recorder end the recording, but never the compile."""
 
     @functools.wraps(method)
     def safe(self: "Events", *args: Any, **named: Any) -> None:
@@ -38,7 +38,7 @@ def _safely(method: _Method) -> _Method:
 
 @dataclass
 class _RecordedModule:
-    """A module as it is in the file, by its number there."""
+    """A module by its number in the file, with its functions' hashes."""
 
     number: int
     functions: dict[str, str]
@@ -46,8 +46,8 @@ class _RecordedModule:
 
 @dataclass
 class _PassRun:
-    """A pass under way: the module as it was given, when it began, the innermost frame of Python's
-    that runs it, and seconds that the recording itself took meanwhile."""
+    """A pass under way: its input module, when it began, the innermost Python frame that runs it,
+    and the seconds that the recording itself took meanwhile."""
 
     number: int
     module: _RecordedModule | None
@@ -57,9 +57,9 @@ class _PassRun:
 
 
 class _Thread(threading.local):
-    """Of one thread: passes under way, how many there were when each context began, the module
-    that was seen last, the context that was, whether passes are the recording's own, and seconds
-    that the recording took: threads that record at once would count the same ones twice."""
+    """The state of one thread: passes under way, their number when each context began, the last
+    module, the context, whether passes are the recording's own, and the seconds that the recording
+    took: threads that record at once would count the same ones twice."""
 
     def __init__(self) -> None:
         self.passes: list[_PassRun] = []
@@ -72,8 +72,8 @@ class _Thread(threading.local):
 
 @dataclass
 class Events:
-    """Of one recording. Any thread may tell it of passes; a copy of the process (a fork) begins a
-    file of its own. `tvm` is the package."""
+    """The events of one recording. Any thread may report passes; a copy of the process (a fork)
+    begins its own file. `tvm` is the package."""
 
     tvm: Any
     writer: Writer
@@ -86,10 +86,10 @@ class Events:
     _modules: int = 0
     _contexts: int = 0
     _began: float = field(default_factory=time.perf_counter)
-    _frames: bool | None = None  # whether `_Run.caller` tells what is under way; None: not known
+    _frames: bool | None = None  # whether `_PassRun.caller` shows what is under way; None: unknown
 
     def forked(self) -> None:
-        """This process is a copy of the one that began."""
+        """Begin anew in a process that is a copy of the recorded one."""
         if self.closed:
             return
         self._lock, self._here = threading.RLock(), _Thread()
@@ -99,13 +99,13 @@ class Events:
         self.contents.forget()
 
     def close(self) -> None:
-        """Nothing after this is written."""
+        """Write nothing after this."""
         if not self.closed:
             self.closed = True
             self.writer.close()
 
     def stop(self, why: str) -> None:
-        """The recording ends here; the compile goes on."""
+        """End the recording here; the compile goes on."""
         print(f"relascope: the recording ends here: {why}", file=sys.stderr)
         self.closed = True
         with contextlib.suppress(OSError):
@@ -127,12 +127,12 @@ class Events:
 
     @property
     def depth(self) -> int:
-        """How many passes are under way in this thread."""
+        """The number of passes under way in this thread."""
         return len(self._here.passes)
 
     @_safely
     def failed(self, depth: int, error: BaseException | None) -> None:
-        """Of the passes that are under way in this thread, only so many are."""
+        """All passes under way in this thread except the first `depth` have failed."""
         message = "It did not return, and its error was handled by the program."
         if error is not None:
             message = f"{type(error).__name__}: {error}"[-4000:]
@@ -169,8 +169,8 @@ class Events:
 
     @_safely
     def ended(self, mod: Any, code: list[list[str]] | None = None) -> None:
-        """The innermost pass of this thread has ended, with the module that it made (None: it is no
-        pass), and code that was generated, as languages and texts."""
+        """The innermost pass of this thread has ended, with the module that it made (None: it is
+        not a pass), and generated code, as languages and texts."""
         start, passes = time.perf_counter(), self._here.passes
         if self._here.busy or not passes:  # without any, it began before the recording
             return
@@ -185,7 +185,7 @@ class Events:
         self._taken(start)
 
     def _taken(self, start: float) -> float:
-        """Count the time since then as the recording's own, and no pass's."""
+        """Count the time since `start` as the recording's own, not as a pass's."""
         now, here = time.perf_counter(), self._here
         for run in here.passes:
             run.recording += now - start
@@ -209,9 +209,9 @@ class Events:
     def _written(
         self, fields: dict[str, Any], mod: Any, like: list[_RecordedModule | None]
     ) -> _RecordedModule | None:
-        """Write an event with its module, as what it differs in from the nearest of `like` and the
-        last module of this thread."""
-        self._here.busy = True  # to draw a graph may need a pass
+        """Write an event with its module, as the difference from the nearest of `like` and the last
+        module of this thread."""
+        self._here.busy = True  # drawing a graph may need a pass
         try:
             functions = self.contents.functions(mod)
         finally:
@@ -238,7 +238,7 @@ class Events:
 
 
 def _callers() -> tuple[Any, set[int]]:
-    """The innermost frame that is neither the recorder's nor of a call from C++, and all frames."""
+    """The innermost frame outside the recorder and TVM's calls from C++, and all frames."""
     frame, caller, around = sys._getframe(1), None, set()
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""`%%relascope record` above a notebook's cell; `%load_ext relascope` brings it."""
+"""`%%relascope record` above a notebook's cell; `%load_ext relascope` defines it."""
 
 import shlex
 from importlib import import_module
@@ -25,14 +25,14 @@ def load_ipython_extension(shell: Any) -> None:
             with recording(args.path, args.level or "graphs") as run:
                 done = shell.run_cell(code)
                 done.raise_error()
-        except BaseException as wrong:  # of the cell, IPython has shown it
+        except BaseException as wrong:  # IPython has shown one of the cell
             if done is None:
                 raise usage(f"Nothing is recorded: {wrong}") from wrong
         if args.name:
             shell.push({args.name: run})
         import_module("IPython.display").display(run)
         if not done.success:
-            raise usage("The recorded cell failed: its error stands above.")
+            raise usage("The recorded cell failed: see its error above.")
 
     cell.__doc__ = parser.format_help()
     shell.register_magic_function(cell, "cell", "relascope")

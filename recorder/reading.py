@@ -1,10 +1,9 @@
-"""Recordings as they are read; needs no TVM.
+"""Reads recordings; needs no TVM.
 
-`read(path)` gives a `Recording`: `passes` in the order in which they began, each with what every
-function was before and after, by the hash of its content, and `text(hash)`, `constants(hash)` and
-`graph(hash)` to look at that; `module(number, after)` is all of it in TVM's own JSON, and
-`kernels` the code that was generated. Contents stay in the file until they are asked for, so it
-must stay as it is.
+`read(path)` gives a `Recording`: `passes` in the order in which they began, each with the hash of
+every function's content before and after, and `text(hash)`, `constants(hash)` and `graph(hash)` to
+look at the content; `module(number, after)` is a whole module in TVM's own JSON, and `kernels` the
+generated code. Contents stay in the file until requested, so the file must not change.
 """
 
 import base64
@@ -23,16 +22,16 @@ from relascope.recorder.writing import VERSION
 _LONGEST = {"text": 64 << 20, "graph": 64 << 20}  # bytes of one content
 _LONGEST_LINE = 512 << 20  # bytes, of the file
 _LONGEST_JSON = 256 << 20  # of a module, and of a constant in it
-_LONGEST_MODULE = 2 << 30  # of a module with all its constants, each as often as it stands there
+_LONGEST_MODULE = 2 << 30  # of a module with all its constants, repeats counted
 _MOST_PASSES, _DEEPEST = 100_000, 200  # passes, and passes inside one another
-_MOST = 5_000_000  # entries of all modules' functions together, and of what passes changed
+_MOST = 5_000_000  # entries of all modules' functions together, and of passes' changes
 _LONGEST_TIME = 1e9  # s
 _WRONG = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, zlib.error)
 
 
 @dataclass(frozen=True)
 class Context:
-    """A `tvm.transform.PassContext`, as far as it can be read; of `config` what was set, as
+    """A `tvm.transform.PassContext`, as far as it can be read; `config` has the set options, as
     texts."""
 
     opt_level: int
@@ -43,8 +42,8 @@ class Context:
 
 @dataclass(frozen=True)
 class Code:
-    """What was generated of a module: the number in `Recording.passes` of the generation, TVM's
-    name of the language ("llvm", "cuda", "c"), and its text's hash."""
+    """Code generated from a module: the number of the generation in `Recording.passes`, TVM's name
+    of the language ("llvm", "cuda", "c"), and the hash of its text."""
 
     run: int
     language: str
@@ -57,19 +56,18 @@ class PassRun:
 
     Args:
         number: counted from 0, in the order in which they began.
-        depth: how many passes it ran inside of, in its thread.
-        opt_level: of the pass itself, from which TVM runs it.
-        before, after: the hash of each function's content, by the function's name; None where they
-            are not known: at the level "names", or after a pass that did not end.
-        seconds: None of one that was under way when the recording ended.
+        depth: how many passes enclose it, in its thread.
+        opt_level: of the pass: the least level at which TVM runs it.
+        before, after: the hash of each function's content, by the function's name; None where
+            unknown: at the level "names", or after a pass that did not end.
+        seconds: None if it was under way when the recording ended.
         own_seconds: without those of passes inside.
-        failure: what it raised; None where it did not fail.
-        kind: "pass"; of what makes code from loops, "codegen", which has no `after`.
-        required: names of passes that it says must have run.
-        context: of TVM's in which it ran; None where that is not known.
-        thread: 0 of the thread whose passes come first, then 1, and so on.
-        at: seconds since the recording began, without what the recording itself took; None where
-            that is not known.
+        failure: the error that it raised; None where it did not fail.
+        kind: "pass", or "codegen" for the generation of code from loops, which has no `after`.
+        required: names of the passes that it requires before it.
+        context: TVM's context in which it ran; None where unknown.
+        thread: 0 for the thread whose passes come first, then 1, and so on.
+        at: seconds since the recording began, without the recording's own; None where unknown.
     """
 
     number: int
@@ -89,7 +87,7 @@ class PassRun:
 
     @property
     def touched(self) -> tuple[str, ...] | None:
-        """Names of functions that it changed, made or removed; None where that is not known."""
+        """Names of functions that it changed, added or removed; None where unknown."""
         before, after = self.before, self.after
         if before is None or after is None:
             return None
@@ -100,10 +98,10 @@ class PassRun:
 
 @dataclass
 class Recording:
-    """What a file holds. `about` has "tvm", "python", "arguments", "level", "process", and of a
-    copy of the process (a fork) "parent". `kernels` are generated code, in the order of its making.
-    `whole` says whether no line was cut short; `stopped` why the recording ended before the compile
-    did, such as a full disk, or ""."""
+    """The content of a file. `about` has "tvm", "python", "arguments", "level", "process", and for
+    a copy of the process (a fork) "parent". `kernels` is generated code, in its order. `whole` says
+    whether all lines are complete; `stopped` why the recording ended before the compile did, such
+    as a full disk, or ""."""
 
     path: Path
     about: dict[str, Any]
@@ -119,12 +117,12 @@ class Recording:
 
     @property
     def has_page(self) -> bool:
-        """Whether the file has what a page shows of it, too."""
+        """Whether the file also has what a page shows of it."""
         return ("blob", "page") in self._places
 
     def text(self, name: str) -> str:
-        """The text of a content, by its hash; KeyError if there is none, EngineError (kind "file")
-        if it cannot be read any more."""
+        """The text of a content, by its hash. Raises KeyError if there is none, EngineError (kind
+        "file") if it cannot be read any more."""
         return self._inflated("text", name)
 
     def constants(self, name: str) -> list[tuple[TensorType, str]]:
@@ -137,10 +135,10 @@ class Recording:
             return [(TensorType(tuple(shape), _str(d)), _str(h)) for d, shape, h in given]
 
     def graph(self, name: str) -> Graph | None:
-        """The graph of a content, read anew each time; None where the recording has none of it:
-        at a lower level, of loops, or of what could not be drawn (`no_graph` says why).
+        """The graph of a content, read again each time; None where the recording has none: at a
+        lower level, for loops, or where it could not be drawn (`no_graph` says why).
 
-        What a function calls is drawn as it was in the first module that had this content.
+        Functions that it calls are drawn as in the first module that had this content.
 
         Args, Raises: as of `text`.
         """
@@ -150,7 +148,7 @@ class Recording:
             return Graph.from_json(json.loads(self._inflated("graph", name)))
 
     def has_graph(self, name: str) -> bool:
-        """Whether the recording has the graph of a content, which is not read for it.
+        """Whether the recording has the graph of a content; does not read it.
 
         Args, Raises: as of `text`.
         """
@@ -164,7 +162,7 @@ class Recording:
         return len(self._inflated("graph", name)) if self.has_graph(name) else 0
 
     def no_graph(self, name: str) -> str:
-        """Why a content has no graph; "" where it has one, or there is nothing to say.
+        """Why a content has no graph; "" where it has one, or no reason is known.
 
         Args, Raises: as of `text`.
         """
@@ -174,9 +172,9 @@ class Recording:
 
     def module(self, number: int, after: bool) -> str | None:
         """TVM's own JSON of the module before or after a pass, for `tvm.ir.load_json` of the same
-        TVM; None where the recording has none: at a lower level, or of what did not end. `number`
-        is of the pass. Raises IndexError where there is no such pass, and EngineError of kind
-        "file" where the module could not be saved, or cannot be read any more."""
+        TVM; None where the recording has none: at a lower level, or where the pass did not end.
+        `number` is the pass's. Raises IndexError where there is no such pass, and EngineError of
+        kind "file" where the module could not be saved, or cannot be read any more."""
         module = self.module_number(number, after)
         if module is None or ("json", str(module)) not in self._places:
             return None
@@ -189,9 +187,9 @@ class Recording:
         return json.dumps(whole, ensure_ascii=False)
 
     def module_number(self, number: int, after: bool) -> int | None:
-        """Which module a pass was given, or left; the same number is the same module.
+        """The number of the module before or after a pass; equal numbers are the same module.
 
-        Args, Raises: as of `module`, but for damage.
+        Args, Raises: as of `module`, except for damage.
         """
         self.passes[number]
         return self._numbers.get(number, [None, None])[after]
@@ -203,7 +201,7 @@ class Recording:
                 blob = self._inflated("blob", value["$blob"])
                 taken[0] += len(blob)
                 if taken[0] > _LONGEST_MODULE:
-                    message = "A module is larger than 2 GiB with its constants, and is not read."
+                    message = "A module with its constants is larger than 2 GiB, and is not read."
                     raise EngineError("file", message, self.path.name, "Record a smaller model.")
                 return blob
             return {k: self._with_blobs(v, taken) for k, v in value.items()}
@@ -231,7 +229,7 @@ class Recording:
             return data.decode()
 
     def _again(self) -> AbstractContextManager[None]:
-        """Where the file is read once more, and is damaged if something raises."""
+        """Read the file again; an exception means that it is damaged."""
         name = self.path.name
         message = f"{name} is damaged, or has changed since it was opened."
         hint = "Open it again, or record the compile again."
@@ -239,8 +237,8 @@ class Recording:
 
 
 def read(path: Path) -> Recording:
-    """A recording from its file; EngineError, kind "file", if it is none, or damaged before its
-    last line."""
+    """A recording from its file. Raises EngineError of kind "file" if it is not a recording, or is
+    damaged before its last line."""
     found: Recording | None = None
     number = 0
     try:

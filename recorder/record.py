@@ -1,4 +1,4 @@
-"""The ways into a recording: an instrument, and a context that finds everything by itself."""
+"""The ways to record: an instrument, and a context that finds everything itself."""
 
 import inspect
 import os
@@ -22,12 +22,12 @@ _CODEGEN = "target.build."
 class Record:
     """An instrument for `tvm.transform.PassContext(instruments=[relascope.Record("run.rsc")])`.
 
-    Each pass is written when it begins and when it ends. Of a pass that raises, the message is
-    written where the context ends with it. Time that the recording itself takes is not a pass's.
+    Each pass is written when it begins and when it ends. The message of a pass that raises is
+    written when the context ends with it. Times of passes exclude the recording itself.
 
-    `path` is of the file, which is begun anew, and `level` in `relascope.recorder.writing.LEVELS`.
-    Raises ValueError where there is no such level, or this TVM cannot do it, and OSError where the
-    file cannot be written."""
+    `path` is the file, which is overwritten, and `level` is in `relascope.recorder.writing.LEVELS`.
+    Raises ValueError where there is no such level, or this TVM does not support it, and OSError
+    where the file cannot be written."""
 
     def __new__(cls, path: str | os.PathLike[str], level: str = "text") -> Any:
         return _begun(path, level)[0]
@@ -70,7 +70,7 @@ def _begun(path: str | os.PathLike[str], level: str, claim: bool = False) -> tup
 
 
 def _saves(tvm: Any) -> bool:
-    """Whether TVM can save a module; with some versions of its FFI that ends the process."""
+    """Whether TVM can save a module; with some versions of its FFI, it ends the process."""
     child = os.fork()
     if not child:
         status = 1
@@ -84,7 +84,7 @@ def _saves(tvm: Any) -> bool:
 
 
 class _Counted:
-    """Holds a context open while it is needed anywhere, in whatever thread."""
+    """Holds a context open while any thread needs it."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
         self._make, self._needed, self._lock = make, 0, threading.Lock()
@@ -104,7 +104,7 @@ _HOOKED: list[Events] = []
 
 @contextmanager
 def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """See errors that the program handles and generated code, which instruments are not told of;
+    """Observe errors that the program handles, and generated code, which instruments do not see;
     `before` is called before every pass that Python calls."""
     if events in _HOOKED:
         yield
@@ -163,7 +163,7 @@ def _generating(events: Events, name: str, generate: Callable[..., Any]) -> Call
 
 
 def _code(made: Any) -> list[list[str]]:
-    """A generated module's source, with TVM's name of its language; nothing where there is none."""
+    """A generated module's source, with TVM's name of its language; empty without one."""
     read = getattr(made, "inspect_source", None) or getattr(made, "get_source", None)
     try:
         text = str(read()) if read is not None else ""
@@ -173,8 +173,8 @@ def _code(made: Any) -> list[list[str]]:
 
 
 class RecordedRun(os.PathLike[str]):
-    """The file of a recording, for whatever takes a path; a notebook draws it. A file that has no
-    path given is gone with this object."""
+    """The file of a recording, for anything that takes a path; a notebook draws it. Without a given
+    path, the file is deleted with this object."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self._folder = Scratch() if path is None else None
@@ -189,7 +189,7 @@ class RecordedRun(os.PathLike[str]):
         return f"<relascope recording {str(self.path)!r}>"
 
     def _repr_html_(self) -> str:
-        # By name, for the recorder goes where nothing that draws is installed.
+        # By name, because the recorder must run where nothing that draws is installed.
         notebook = import_module("relascope.viz.handed_on.notebook")
         return str(notebook.show(self)._repr_html_())
 
@@ -198,10 +198,10 @@ class RecordedRun(os.PathLike[str]):
 def recording(
     path: str | os.PathLike[str] | None = None, level: str | None = None, *, claim: bool = False
 ) -> Iterator[RecordedRun]:
-    """Record the passes of all contexts that are opened inside, and of the one that is open; raises
-    as `Record`. Without a path, the file is temporary, at the level "graphs" unless given.
-    `claim` begins the file with the first pass, and where another process has begun it, one beside
-    it: `run.1234.rsc`, by this process's number."""
+    """Record the passes of all contexts opened inside, and of the open one; raises as `Record`
+    does. Without a path, the file is temporary, and the default level is "graphs". With `claim`,
+    the file begins with the first pass, and where another process has begun it, this one writes
+    beside it: `run.1234.rsc`, by this process's number."""
     import tvm
 
     run, level = RecordedRun(path), level or ("graphs" if path is None else "text")
@@ -214,7 +214,7 @@ def recording(
         init(*given.args, **given.kwargs)
 
     def seen() -> None:
-        """Other threads have contexts of their own when nobody has opened one."""
+        """Other threads have their own contexts where the program has opened none."""
         current = context.current()
         if not any(record.same_as(i) for i in current.instruments):
             current.override_instruments([*current.instruments, record])

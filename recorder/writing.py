@@ -1,8 +1,8 @@
 """The file of a recording: a line of JSON for each event, written at once.
 
-What was written before a crash or a kill can be read; a last line that is cut short is left out.
-What functions hold is written once, named by its hash, and of a module only in what it differs from
-one before:
+Lines written before a crash or a kill can be read; an incomplete last line is left out. The content
+of a function is written once, named by its hash, and a module as the difference from an earlier
+one:
 
     {"relascope_recording": 1, "tvm": …, "level": …}    first: of the whole
     {"text": HASH, "constants": [[DTYPE, SHAPE, DIGEST]], "zlib": …}
@@ -20,8 +20,8 @@ one before:
     {"blob": "page", "relascope_page": …, "digest": …, "blocks": …}
                                                          all that a page shows of it
 
-Modules are numbered as they come; "module" is the number of one before, or a new one: the number
-of that which it is like (None: of none), functions that are new or other, and those that are gone.
+Modules are numbered in order; "module" is the number of an earlier one, or a new one: the number of
+the one that it resembles (None: of none), functions that are new or changed, and removed ones.
 """
 
 import base64
@@ -37,16 +37,16 @@ from typing import Any
 VERSION = 1
 
 LEVELS = ("names", "text", "graphs", "modules")
-"""What is kept of each pass. "names": its name, time and parameters. "text": also the text of every
-function, the sizes of constants, and generated code. "graphs": also the graph of every function of
-Relay's or Relax's. "modules": also TVM's own JSON of every module, with the values of constants."""
+"""What to keep of each pass. "names": its name, time and parameters. "text": also the text of every
+function, the sizes of constants, and generated code. "graphs": also the graph of every Relay or
+Relax function. "modules": also TVM's own JSON of every module, with the values of constants."""
 
 
 class Writer:
-    """Writes one recording. Raises OSError where it cannot be written. `path` is of the file, which
-    is begun anew; `about` is of the whole: versions, arguments, level. With `claim` it waits with
-    the file until there is something to write, and does not write over what another process has
-    begun meanwhile: see `sibling`."""
+    """Writes one recording. Raises OSError where it cannot be written. `path` is the file, which is
+    overwritten; `about` describes the whole: versions, arguments, level. With `claim`, it creates
+    the file only when there is something to write, and does not overwrite one that another process
+    has begun meanwhile: see `sibling`."""
 
     def __init__(self, path: Path, about: dict[str, Any], claim: bool = False) -> None:
         self.path, self._about = path, about
@@ -63,8 +63,8 @@ class Writer:
             self._write(fields)
 
     def content(self, kind: str, name: str, about: Callable[[], dict[str, Any]]) -> None:
-        """Write something that is named by its hash, unless it is there; of its fields text at
-        "zlib" is compressed."""
+        """Write a content named by its hash, unless it is there; text in its field "zlib" is
+        compressed."""
         if (kind, name) not in self._known:
             self._known.add((kind, name))
             fields = {kind: name, **about()}
@@ -74,7 +74,7 @@ class Writer:
             self.line(fields)
 
     def forked(self) -> None:
-        """This process is a copy of the one that began the file, which that goes on with."""
+        """Begin anew in a copy of the process that began the file, and goes on with it."""
         self._lock, self._known = threading.Lock(), set()
         if self._file is not None:
             os.close(self._file)
@@ -82,7 +82,7 @@ class Writer:
         self._about = {**self._about, "process": os.getpid(), "parent": os.getppid()}
 
     def close(self) -> None:
-        """Nothing is written after this."""
+        """Write nothing after this."""
         if self._file is not None:
             os.close(self._file)
 
@@ -104,7 +104,7 @@ class Writer:
 
 
 def sibling(path: Path, process: int | str) -> Path:
-    """Where another process of the same program writes what it compiles."""
+    """The file of another process of the same program."""
     return path.with_name(f"{path.stem}.{process}{path.suffix}")
 
 

@@ -1,1 +1,1 @@
-"""Put on a program's PYTHONPATH, this folder has it recorded from its start."""
+"""On a program's PYTHONPATH, this folder makes it record from its start."""

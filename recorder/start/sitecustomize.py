@@ -1,7 +1,7 @@
 """Python runs this first where its folder is on PYTHONPATH: TVM's import begins a recording.
 
-The programs that `relascope record` starts need not have relascope: it is found where
-RELASCOPE_RECORD_FRONT says, and only it.
+Programs that `relascope record` starts need not have relascope installed: RELASCOPE_RECORD_FRONT
+says where to find it, and nothing else is found there.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class _Relascope(MetaPathFinder):
-    """Finds relascope and nothing that stands beside it."""
+    """Finds relascope, and nothing beside it."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != "relascope":
@@ -32,7 +32,7 @@ if os.environ.get("RELASCOPE_RECORD") and os.environ.get("RELASCOPE_RECORD_FRONT
     except Exception as wrong:  # the program itself must run
         print(f"relascope: nothing is recorded: {wrong}", file=sys.stderr)
 
-# Another file of this name, which Python would have run.
+# Run the other file of this name that Python would have run.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p) != _HERE]
 _OWN = sys.modules.pop("sitecustomize")

@@ -68,10 +68,10 @@ REFUSED = {
     "return 1\n" + WORD + "{}": "own.py raised SyntaxError: 'return' outside function",
     "import nonsuch\n" + WORD + "{}": "own.py raised ModuleNotFoundError",
     "import sys\nsys.exit(3)\n" + WORD + "{}": "own.py raised SystemExit: 3",
-    WORD + "[1]": "What depth returned is not shown: list is not a dict",
+    WORD + "[1]": "The values that depth returned are not shown: list is not a dict",
     WORD + "{'a': 1, 'b': 2}": "2 keys are not node ids, such as 'a'",
-    WORD + "{n.id: n.outputs for n in graph}": "tuple, of the node",
-    WORD + "{n.id: 10**400 for n in graph}": "int, of the node",
+    WORD + "{n.id: n.outputs for n in graph}": "has tuple, not a float or a text",
+    WORD + "{n.id: 10**400 for n in graph}": "has int, not a float or a text",
     WORD + "{n: 1 for n in graph}": "unhashable type",
     "def depth(graph):\n    raise ValueError('no')": "depth raised ValueError: no",
 }

@@ -335,7 +335,7 @@ def test_where_it_shows_only_later_the_steps_behind_are_run_too():
     assert (made.where.tail, made.piece.nodes) == (True, ("b",))
     none = narrowed(later, suspects=(2,))
     assert (none.piece, none.report) == (None, None)
-    assert "It cannot be narrowed inside bind" in reduction.verdict("relay", none)
+    assert "The fault cannot be narrowed inside bind" in reduction.verdict("relay", none)
 
 
 def test_a_crash_must_stay_the_same_crash():
