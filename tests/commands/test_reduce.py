@@ -435,7 +435,8 @@ def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(asked, tmp
     assert len(whole.split()) == 3 + 4  # all nodes of the module
     assert command.startswith("relascope bisect mlp --seed ")
     assert bisect(0, "none")["report"] is None
-    assert "There is no report. It cannot be" in bisect(faulty_session.WHOLE_FOLD, "no")["verdict"]
+    none = bisect(faulty_session.WHOLE_FOLD, "no")["verdict"]
+    assert "There is no report. The fault cannot be" in none
     assert not (tmp_path / "none").exists() and not (tmp_path / "no").exists()
 
 
