@@ -203,7 +203,7 @@ class Exported:
     def _solved(
         self, place: str, where: str, size: int, of: Mapping[str, OpenSize]
     ) -> tuple[str, int]:
-        """The symbol that a size at a place fixes, and its value; "" where none is open there."""
+        """The symbol that a size at a place fixes, and its value; "" if none is open there."""
         if place in self._numbers:
             place = str(self._numbers[place].node.expr)
         if place in of:

@@ -114,7 +114,7 @@ class Model:
 
     @property
     def unjudged(self) -> str:
-        """Why nothing outside TVM judges its numbers, as a sentence; "" where something does."""
+        """Why nothing outside TVM judges its numbers, as a sentence; "" if something does."""
         return ""
 
     @property

@@ -47,7 +47,7 @@ def load(source: ModelSource, progress: Progress, whole: Callable[[], Opened]) -
 def cut_out(whole: Opened, source: ModelSource) -> Opened:
     """The submodule that a source names, with the inputs of the call that it names: tensors, each
     once; all else is fixed as in that call. Its outputs are the tensors that it returns. `whole` is
-    not changed. Refused (kind "input") where there is no such module or call, no tensor among its
+    not changed. Refused (kind "input") if there is no such module or call, no tensor among its
     arguments, or one that cannot be fixed."""
     path = source.module
     modules = _called(whole.module, path)
@@ -131,7 +131,7 @@ def _opened(
 
 
 def _called(whole: nn.Module, path: str) -> list[nn.Module]:
-    """The module of a path; more than one where torch.export made one for each call."""
+    """The module of a path; more than one if torch.export made one for each call."""
     known = list(whole.named_modules(remove_duplicate=False))
     found = dict.fromkeys(m for p, m in known if p and LATER.sub("", p) == path)
     if not found:

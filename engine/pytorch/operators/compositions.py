@@ -139,7 +139,7 @@ def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float =
 
 
 def _hyperbolic(x: Tensor, odd: int) -> Tensor:
-    """sinh, or cosh where `odd` is 0: by their series below 1, whose gradients keep all digits."""
+    """sinh, or cosh if `odd` is 0: by their series below 1, whose gradients keep all digits."""
     x = _floating(x)
     size = torch.where(x < 0, -x, x)
     half = (size / 2).exp()  # whose square overflows where they do
