@@ -39,7 +39,7 @@ from relascope.engine.turns import shared_file
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 
-_GRACE = 1.0  # s; for a process to end by itself when its socket is closed
+_GRACE = 1.0  # s; for a process to end when its socket is closed
 _LOG_BYTES = 64 * 1024  # of a request's standard error that are kept
 
 

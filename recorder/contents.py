@@ -16,7 +16,7 @@ _BLOB = 1024  # characters; a longer text in TVM's JSON is stored separately
 _MARKS = ("meta[relay.Constant]", 'metadata["')  # how texts name constants
 _SAME = 4  # remembered versions of loops of one name
 
-_Place = tuple[Any, ...]  # where a constant lies, and its type
+_Place = tuple[Any, ...]  # a constant's address and type
 
 
 @dataclass

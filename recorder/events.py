@@ -89,7 +89,7 @@ class Events:
     _frames: bool | None = None  # whether `_PassRun.caller` shows what is under way; None: unknown
 
     def forked(self) -> None:
-        """Begin anew in a process that is a copy of the recorded one."""
+        """Start a new file in a copy of the recorded process."""
         if self.closed:
             return
         self._lock, self._here = threading.RLock(), _Thread()

@@ -128,7 +128,7 @@ class Recording:
     def constants(self, name: str) -> list[tuple[TensorType, str]]:
         """The types of a content's constants, each with a hash of its bytes.
 
-        Args, Raises: as of `text`.
+        Args, Raises: as for `text`.
         """
         with self._again():
             given = self._fields("text", name).get("constants", ())
@@ -140,7 +140,7 @@ class Recording:
 
         Functions that it calls are drawn as in the first module that had this content.
 
-        Args, Raises: as of `text`.
+        Args, Raises: as for `text`.
         """
         if not self.has_graph(name):
             return None
@@ -150,21 +150,21 @@ class Recording:
     def has_graph(self, name: str) -> bool:
         """Whether the recording has the graph of a content; does not read it.
 
-        Args, Raises: as of `text`.
+        Args, Raises: as for `text`.
         """
         return ("graph", name) in self._places and "why" not in self._fields("graph", name)
 
     def graph_size(self, name: str) -> int:
         """About how many characters the graph of a content has as JSON; 0 where it has none.
 
-        Args, Raises: as of `text`.
+        Args, Raises: as for `text`.
         """
         return len(self._inflated("graph", name)) if self.has_graph(name) else 0
 
     def no_graph(self, name: str) -> str:
         """Why a content has no graph; "" where it has one, or no reason is known.
 
-        Args, Raises: as of `text`.
+        Args, Raises: as for `text`.
         """
         if ("graph", name) not in self._places:
             return ""
@@ -189,7 +189,7 @@ class Recording:
     def module_number(self, number: int, after: bool) -> int | None:
         """The number of the module before or after a pass; equal numbers are the same module.
 
-        Args, Raises: as of `module`, except for damage.
+        Args, Raises: as for `module`, except for damage.
         """
         self.passes[number]
         return self._numbers.get(number, [None, None])[after]
@@ -385,7 +385,7 @@ def _own_times(passes: list[PassRun]) -> None:
     threads: dict[int, list[PassRun]] = {}
     for run in passes:
         around = threads.setdefault(run.thread, [])
-        run.depth = min(run.depth, len(around))  # of several threads, passes stand in between
+        run.depth = min(run.depth, len(around))  # passes of other threads may be in between
         del around[run.depth :]
         if around and run.seconds is not None and around[-1].own_seconds is not None:
             around[-1].own_seconds -= run.seconds

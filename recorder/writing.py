@@ -74,7 +74,7 @@ class Writer:
             self.line(fields)
 
     def forked(self) -> None:
-        """Begin anew in a copy of the process that began the file, and goes on with it."""
+        """Start a new file in a copy of the process; the process goes on with the old one."""
         self._lock, self._known = threading.Lock(), set()
         if self._file is not None:
             os.close(self._file)

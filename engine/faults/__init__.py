@@ -1,1 +1,1 @@
-"""A fault, narrowed to a few nodes, and the report of it that runs by itself."""
+"""A fault, narrowed to a few nodes, and a report on it that runs on its own."""

@@ -1,4 +1,4 @@
-"""A fault of a pass as a folder that runs by itself, shaped like a bug report. Knows no TVM.
+"""A fault of a pass as a folder that runs on its own, in the form of a bug report. Knows no TVM.
 
 `README.md` is the text, with a script to paste (`engine.faults.pasted`), or why there is none;
 `report.py` shows the fault (`engine.faults.show`), `values.npz` has inputs and results.

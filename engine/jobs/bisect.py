@@ -66,7 +66,7 @@ class Question:
             without it, timed in turns.
         runs: how often each try runs passes, build and program: one bad run makes it bad.
         seconds, memory: limits of a pass itself; memory in MiB.
-        test: judges each try's module, for the kind "bad".
+        test: judges the module of each try, for the kind "bad".
     """
 
     source: ModelSource

@@ -1,4 +1,4 @@
-"""What the app can ask of an engine. An IR supplies a `Backend`; five parts with one store of
+"""What the app can ask an engine. An IR supplies a `Backend`; five parts with one store of
 programs answer."""
 
 from dataclasses import replace

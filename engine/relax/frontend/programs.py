@@ -63,7 +63,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     )
     notes = argument_notes(inputs, tensors)
     if not_run:
-        notes = (f"It is shown and stepped, and not run: {not_run}.", *notes)
+        notes = (f"It can be shown and stepped, but not run: {not_run}.", *notes)
     if guessed := [n for p in main.params if (n := str(p.name)) in kinds and _says_less(p)]:
         text = f"The types of {', '.join(guessed)} are left open: they are "
         notes = (text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.", *notes)
