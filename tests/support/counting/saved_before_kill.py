@@ -106,6 +106,7 @@ def _ended(process: int) -> bool:
 
 
 if __name__ == "__main__":
+    time.sleep(LONG)  # engines whose tests have just ended are saving
     for path in Path(sys.argv[1]).glob(f"{HANDED}*"):
         # A forked process hands over what its parent counted before as well.
         for number, content in enumerate(path.read_bytes().split(_MARK)[1:]):
