@@ -150,10 +150,10 @@ def findings(plan: MemoryPlan, graph: Graph) -> list[str]:
         one = plan.tensors[second]
         where = f"Storage {one.storage + 1} holds two tensors at step {one.write + 1}"
         why = "is a result" if use is None else f"{named(use)} uses last"
-        found.append(f"{where}: {tensor(second)} lies on {tensor(first)}, which {why}.")
+        found.append(f"{where}: {tensor(second)} overwrites {tensor(first)}, which {why}.")
     for at in plan.astray:
         where = f"Storage {plan.tensors[at].storage + 1} is allocated in another branch of an `if`"
-        found.append(f"{where} than {tensor(at)}, which lies there.")
+        found.append(f"{where} than {tensor(at)}, which uses it.")
     return found
 
 

@@ -97,7 +97,7 @@ def read_all(
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ValueError(f"{title} has no parameter {name!r}; {takes}")
         if name in values:
-            raise ValueError(f"{title} is given {name} twice")
+            raise ValueError(f"{title} has {name} twice")
         try:
             values[name] = known[name].read(text)
         except ValueError as wrong:

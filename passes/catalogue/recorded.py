@@ -20,7 +20,7 @@ _LISTED = PassInfo(
     parameters=(
         Parameter(_MODULE, "whole number", 0, "which module of the recording"),
         Parameter(_PASS, "whole number", 0, "the pass that left it"),
-        Parameter(_TITLE, "text", "", "what that is called"),
+        Parameter(_TITLE, "text", "", "the name of that pass"),
     ),
 )
 

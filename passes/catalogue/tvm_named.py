@@ -7,8 +7,8 @@ from relascope.passes.catalogue.parameters import Parameter
 MARK = "tvm:"  # what stands before the name of one of TVM's pipelines in a text: `tvm:default`
 
 _PACKAGE = __name__.rpartition(".catalogue")[0]
-_TARGET = Parameter("target", "text", "llvm", "kind of the target whose pipeline it is a step of")
-_LEVEL = Parameter("level", "whole number", 3, "of optimisation that it is run at", least=0)
+_TARGET = Parameter("target", "text", "llvm", "kind of the target of the pipeline")
+_LEVEL = Parameter("level", "whole number", 3, "optimisation level at which it runs", least=0)
 
 
 def entry(ir: str, name: str) -> PassInfo:
@@ -17,7 +17,7 @@ def entry(ir: str, name: str) -> PassInfo:
         name=name,
         ir=ir,
         title=name,
-        summary="TVM's own pass, with the settings that it has in TVM's pipelines.",
+        summary="TVM's own pass, with its settings in TVM's pipelines.",
         origin="TVM",
         function=f"{_PACKAGE}.{ir}.tvm_pipelines:{name}",
         parameters=(_TARGET, _LEVEL) if ir == "relay" else (_TARGET,),

@@ -44,7 +44,7 @@ def enter_named() -> None:
             key = entry.ir, entry.name
             known = catalogue.CATALOGUE.get(key)
             if known is not None and known.function != entry.function:
-                raise ValueError(f"{file} has a pass {entry.name!r}, and {known.origin} has one")
+                raise ValueError(f"{file} has a pass {entry.name!r}, but so has {known.origin}")
             catalogue.CATALOGUE[key] = entry
 
 
@@ -64,7 +64,7 @@ def read(file: str) -> tuple[PassInfo, ...]:
     tree = parsed(file, text_of(file))
     irs = tuple(_irs(tree)) or IRS
     if not set(irs) <= set(IRS):
-        raise ValueError(f"{file} says IR = {irs[0]!r}; known: {', '.join(IRS)}")
+        raise ValueError(f"{file} has IR = {irs[0]!r}; known: {', '.join(IRS)}")
     found = tuple(
         of_function(f, ir, file, f.name, Path(file).name)
         for f in functions_of(tree, "program")

@@ -409,7 +409,7 @@ def cut(
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; use another to save by hand")
     if both := wish.save & wish.recompute:
-        raise ValueError(f"{min(both)} is to be saved and to be computed again")
+        raise ValueError(f"{min(both)} cannot be both saved and computed again")
     for node_id in sorted(wish.save | wish.recompute):
         check_capture(joint, node_id)
     if idle := wish.save.difference(joint.behind(joint.needed), joint.draws):

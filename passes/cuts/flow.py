@@ -53,7 +53,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     redo += given.held
     bound = save[known.saved].sum() + redo[known.again].sum()
     if not np.isfinite(bound):
-        raise ValueError("a wish leaves a value that is neither saved nor computed again")
+        raise ValueError("the choices by hand leave a value neither saved nor computed again")
     if count == 0 or bound == 0.0:
         return Answer(forced | known.saved, known.again)
     scale = (_INFINITE - 1 - 4 * count) / bound

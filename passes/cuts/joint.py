@@ -34,7 +34,7 @@ class Joint:
 
     def __post_init__(self) -> None:
         if self.graph.forward_outputs is None:
-            raise ValueError(f"graph {self.graph.name} is no joint graph: take the gradient first")
+            raise ValueError(f"{self.graph.name} is not a joint graph: take the gradient first")
         self.outputs = frozenset(self.graph.outputs[: self.graph.forward_outputs])
         self.gradients = self.graph.outputs[self.graph.forward_outputs :]
 

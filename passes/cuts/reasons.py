@@ -91,16 +91,16 @@ class Reasons:
     def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Recomputation) -> str:
         by_id = self._joint.graph.by_id
         if node.id in self._wish.save:
-            return "picked by hand"
+            return "chosen by hand"
         if shares in self._joint.free:
-            return f"a view of {by_id[shares].title}, which is the caller's: no bytes of its own"
+            return f"a view of {by_id[shares].title}, which the caller owns, so it takes no memory"
         if shares:
-            return f"the storage of the capture {by_id[shares].title} under another shape"
+            return f"the same memory as the capture {by_id[shares].title}, with another shape"
         reader = by_id[path[-1]].title if len(path) > 1 else "the caller, as a gradient"
         over = [by_id[i].title for i in path[1:-1] if not is_view(by_id[i])]
         way = f" by way of {_few(over)}" if over else ""
         need = f"{reader} in the backward needs it{way}" if len(path) > 1 else f"{reader} gets it"
-        return f"{need}; without it {self._cost(instead)}"
+        return f"{need}; otherwise {self._cost(instead)}"
 
     def spared(self, node_id: str) -> tuple[str, tuple[str, ...]]:
         """Why a node is not saved, and the ids of what it comes from."""
@@ -125,7 +125,7 @@ class Reasons:
         forced = "recompute" if node_id in self._wish.recompute else forced
         if node_id in joint.free:
             able = node_id in joint.draws and node_id in joint.masks_read(self._again)
-            given = "The backward is given it as the forward was."
+            given = "The backward receives it, like the forward."
             drawn = "The backward draws it again from the generator's state."
             return Standing("given", drawn if node_id in self._saved else given, forced, able, able)
         kind, reason = self._kind(node)
@@ -139,11 +139,11 @@ class Reasons:
         if node.id in self._again:
             return "recomputed", f"Not saved: {self._instead(node.id)[0]}."
         if not self._joint.may_be_captured(node.id):
-            return "tuple", "A tuple; its fields are saved or not."
+            return "tuple", "A tuple; its fields are saved or recomputed separately."
         nearer = self._captures_after(node.id)
         if nearer:
             names = _few([self._joint.graph.by_id[i].title for i in nearer])
-            return "too far", f"Not saved: too far; {names} nearer to the backward will do."
+            return "too far", f"Not saved: the backward uses {names}, computed from it, instead."
         return "not needed", "Not needed: nothing in the backward depends on it."
 
     def _captures_after(self, node_id: str) -> list[str]:
@@ -167,7 +167,7 @@ class Reasons:
             return f"{_few(heavy)} would be computed again"
         working = [n.id for n in nodes if not is_view(n)]
         if not working:
-            return "a view would be made again"
+            return "a view would be computed again"
         return f"{self._work(working, made)} would be computed again"
 
     def _work(self, ids: list[str], made: Recomputation) -> str:

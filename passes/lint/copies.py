@@ -1,4 +1,4 @@
-"""What is written out to memory for nothing: transposed, in another layout or type."""
+"""Needless copies in memory: transposed, or in another layout or type."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,10 +17,10 @@ from relascope.passes.lint.subject import (
 
 @linter(
     "Transposed copies",
-    "A matrix is written out transposed, though its reader could read it in place.",
+    "A matrix is written out transposed, but its reader could read it in place.",
 )
 def transposes(subject: Subject) -> Iterator[Finding]:
-    """Transposes that another order of writing spares."""
+    """Transposes that another order of operations avoids."""
     graph = subject.graph
     for node in subject.calls(TRANSPOSES):
         if node.id in subject.weights:
@@ -46,7 +46,7 @@ def _transposed_twice(subject: Subject, first: Node, second: Node) -> Finding:
 
 
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
-    """A matrix that is turned before a product, or behind one."""
+    """A matrix that is transposed before or after a product."""
     graph = subject.graph
     last = _shown(subject, node)
     readers = [graph.by_id[r] for r in graph.readers[last.id]]
@@ -79,7 +79,7 @@ def _turned_before(
         weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
         remedy = subject.remedy("transposed weight" if weight else "transposed operand")
     message = f"{source.title or source.kind.value} is written out transposed for "
-    message += f"{products[0].op}, which could read it as it lies."
+    message += f"{products[0].op}, which could read it without the transpose."
     advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix in either layout."
     nodes = [node.id, *(p.id for p in products)]
     return subject.finding(nodes, message, remedy, [node.id], advice)
@@ -100,7 +100,7 @@ def _shown(subject: Subject, node: Node) -> Node:
 
 
 @linter(
-    "Layout changes", "A tensor is written out in another layout, and then in yet another, or back."
+    "Layout changes", "A tensor is written out in another layout, then in a third one, or back."
 )
 def layouts(subject: Subject) -> Iterator[Finding]:
     """A layout_transform of a layout_transform."""
@@ -119,16 +119,16 @@ def layouts(subject: Subject) -> Iterator[Finding]:
 
 @linter(
     "Casts",
-    "A tensor is converted to another type without need, or the program computes in float64 though "
-    "the model does not.",
+    "A tensor is converted to another type needlessly, or the program computes in float64 but the "
+    "model does not.",
 )
 def casts(subject: Subject) -> Iterator[Finding]:
-    """Casts of casts, casts to the own type, and what computes in a wider type than the model."""
+    """Casts of casts, casts to the same type, and operators in a wider type than the model."""
     graph = subject.graph
     for node in subject.calls(CASTS):
         source = graph.by_id[node.edges[0]]
         if _dtype(source) == _dtype(node):
-            message = f"It is cast to {_dtype(node)}, its own type."
+            message = f"This casts a {_dtype(node)} tensor to its own type."
             yield subject.finding([node.id], message, subject.remedy("idle cast"))
         elif source.op in CASTS and not subject.together(source.id, node.id):
             yield from _cast_twice(subject, source, node)
@@ -141,7 +141,7 @@ def _cast_twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding
     before = _dtype(graph.by_id[first.edges[0]])
     back = before == _dtype(second)
     words = f"{before} to {_dtype(first)} to {_dtype(second)}"
-    message = f"Two casts in a row, {words}" + (", are back where they began." if back else ".")
+    message = f"Two casts in a row, {words}" + (", restore the original type." if back else ".")
     spared = [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id]
     remedy = subject.remedy("cast of cast")
     yield subject.finding([second.id, first.id], message, remedy, spared)
@@ -162,6 +162,6 @@ def _wide(subject: Subject) -> Iterator[Finding]:
         read = [graph.by_id[e] for e in node.edges]
         if any(_dtype(r) == "float64" and r.id not in subject.fixed for r in read):
             continue  # it began before
-        message = "From here on it computes in float64, though the model's arguments are narrower."
+        message = "From here on, this computes in float64, but the model's arguments are narrower."
         advice = "Cast in the model, where its float64 value comes from."
         yield subject.finding([node.id], message, "", advice=advice)

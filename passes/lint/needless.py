@@ -1,4 +1,4 @@
-"""What is computed for nothing, or apart from what could do it as well."""
+"""Needless work, and work that another operator could do as well."""
 
 import json
 from collections.abc import Hashable, Iterator, Sequence
@@ -22,7 +22,7 @@ from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpos
 
 @linter("Constant work", "Values that depend only on weights are computed in every call.")
 def constants(subject: Subject) -> Iterator[Finding]:
-    """The last nodes of what weights and constants alone decide, each with what only it needs."""
+    """The last nodes that depend only on weights and constants, with what only they need."""
     claimed: set[str] = set()
     for node in subject.graph.nodes:
         if not _is_last(subject, node):
@@ -34,7 +34,7 @@ def constants(subject: Subject) -> Iterator[Finding]:
             continue  # views, and single numbers, cost nothing
         names = [i.name for i in _weights(subject, inside)]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
-        message = f"{what or 'A constant'}: this is computed from it in every call."
+        message = f"This is computed from {what or 'a constant'} in every call."
         remedy = subject.remedy("constant" if subject.fixed.issuperset(inside) else "weights")
         yield subject.finding([node.id, *inside], message, remedy, inside)
 
@@ -77,13 +77,13 @@ def duplicates(subject: Subject) -> Iterator[Finding]:
             continue
         if is_view(node) or node.id not in subject.live:
             continue
-        message = f"{node.op} computes a value that exists already."
+        message = f"{node.op} computes a value that already exists."
         remedy = _merging(subject, node, subject.graph.by_id[known])
         yield subject.finding([node.id, known], message, remedy, [node.id])
 
 
 def _merging(subject: Subject, node: Node, known: Node) -> str:
-    """Relay's cse takes two constants for different ones, whatever is in them."""
+    """Relay's cse does not recognise equal constants."""
     pairs = zip(node.edges, known.edges, strict=True)
     apart = any(a != b and subject.graph.by_id[a].kind is Kind.CONSTANT for a, b in pairs)
     other = subject.remedy("duplicates of constants") if apart else ""
@@ -105,7 +105,7 @@ _BRANCHES = {"combine_dense": 3, "combine_batch_matmul": 3, "combine_conv2d": 3}
 _COUNTED = ("channels", "units")  # attributes that say how wide a weight is, which may differ
 
 
-@linter("Parallel products", "Products with several weights read one operand, one after the other.")
+@linter("Parallel products", "Several products read one operand, one after the other.")
 def parallel(subject: Subject) -> Iterator[Finding]:
     """Two products or more that one product with their weights side by side would do."""
     if subject.graph.forward_outputs is not None:
@@ -124,15 +124,15 @@ def _side_by_side(subject: Subject, group: Sequence[Node], remedy: str) -> Findi
     graph, advice = subject.graph, ""
     constant = any(graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group)
     if graph.ir == "relax" and constant:
-        advice = "It works before the weights are constants: put it before bind."
+        advice = "Put it before bind: it works only until the weights are constants."
     elif graph.ir == "relay" and len(group) < _BRANCHES.get(remedy, 0):
         remedy = f"{remedy}(branches={len(group)})"
     if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
         remedy = f"{subject.remedy('duplicates')}|{remedy}"
     read = subject.base(group[0].edges[0])
     again = (len(group) - 1) * (read.bytes or 0)
-    what = f"{len(group)} products read {read.title or 'one operand'} with a weight each"
-    message = f"{what}; one product reads it once."
+    what = f"{len(group)} products read {read.title or 'one operand'} , each with its own weight"
+    message = f"{what}; one product would read it once."
     found = subject.finding([n.id for n in group], message, remedy, (), advice)
     return replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
@@ -243,12 +243,12 @@ def _zeros(subject: Subject, pad: str) -> bool:
     return not at_images and all(v is not None and float(v) == 0 for v in value)
 
 
-@linter("Operators that change nothing", "A sum with zeros, a product with ones, and the like.")
+@linter("Operators that change nothing", "A sum with zeros, a product with ones or the like.")
 def no_ops(subject: Subject) -> Iterator[Finding]:
     """x + 0, x * 1, and transposes that leave the axes in order."""
     for node in subject.calls(TRANSPOSES | SUMS | FACTORS):
         if is_transpose(node) and axes_of(node) == tuple(range(len(axes_of(node)))):
-            what, message = "idle transpose", "This transpose leaves the axes in order."
+            what, message = "idle transpose", "This transpose keeps the order of the axes."
         elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
             what, message = "zeros", "This adds zeros."
         elif node.op in FACTORS and _leaves(subject, node, 1.0, ONES):
@@ -291,7 +291,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-@linter("Dead code", "No output needs it.")
+@linter("Dead code", "No output needs the value.")
 def dead(subject: Subject) -> Iterator[Finding]:
     """The last calls of each dead part, with all of it as their cost."""
     graph, claimed = subject.graph, set(subject.live)

@@ -79,7 +79,7 @@ CALL = 1e-6  # seconds that a call takes by itself
 LEAST_SHARE = 0.05  # of the time of all kernels, or of their number where times are not known
 
 
-@linter("Tiny kernels", "Calling the kernel takes longer than its work.", kernels=True)
+@linter("Tiny kernels", "Calling a kernel takes longer than its work.", kernels=True)
 def tiny(subject: Subject) -> Iterator[Finding]:
     """The tiny kernels together, if they are a part of the whole; those that a pass joins to others
     first."""

@@ -16,7 +16,7 @@ from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewri
 def drop_zeros(program: RelaxProgram) -> RelaxProgram:
     """Removes sums with zeros, which gradients start from.
 
-    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    After: No sum has an operand of zeros, except one that broadcasts the other operand.
     """
     return _without(program, 0.0, "add", "subtract")
 
@@ -25,7 +25,7 @@ def drop_zeros(program: RelaxProgram) -> RelaxProgram:
 def drop_ones(program: RelaxProgram) -> RelaxProgram:
     """Removes products with the ones that the chain rule starts from.
 
-    After: No product has a factor of ones, but for one that broadcasts the other.
+    After: No product has a factor of ones, except one that broadcasts the other factor.
     """
     return _without(program, 1.0, "multiply", "divide")
 

@@ -18,31 +18,28 @@ _DONE = (*EXACT, *RESHAPES, "permute_dims", "concat", "astype")
 
 @listed("BindParams", "TVM")
 def bind(program: RelaxProgram) -> RelaxProgram:
-    """Puts the weights into the program as constants, so that what depends on them alone can be
-    computed now.
+    """Puts the weights into the program as constants, so that values that depend only on them can
+    be computed now.
 
-    The values stay in `program.params`, where they are what PyTorch has.
+    The values also stay in `program.params`, as PyTorch has them.
 
-    After: The weights are constants and no arguments any more, so they have no gradient.
+    After: The weights are constants instead of arguments, so they have no gradient.
     """
     used = {str(p.name) for p in program.main.params}
     values = {k: v for k, v in program.params.items() if k in used}
     return with_mod(program, relax.transform.BindParams("main", values)(program.mod))
 
 
-@listed(
-    "FoldConstant",
-    "TVM; what only moves data, and plain arithmetic, is done by numpy, which is quicker",
-)
+@listed("FoldConstant", "TVM; numpy moves data and computes plain arithmetic, which is faster")
 def fold(program: RelaxProgram) -> RelaxProgram:
     """Computes every expression whose inputs are constants and stores the result.
 
     TVM builds and runs a kernel for each such operator, which takes longer than all other passes
-    together. What only moves data, and the arithmetic that is exactly rounded in any library, is
-    done by numpy first; TVM's pass does the rest.
+    together. numpy therefore moves data and computes exactly rounded arithmetic first; TVM's pass
+    does the rest.
 
-    Before: It has constants: bind made them.
-    After: What depends on constants alone is a constant.
+    Before: The program has constants, such as those of bind.
+    After: Values that depend only on constants are constants.
     """
     folded = rewrite(program, dict.fromkeys(_DONE, _folded))
     return with_mod(program, relax.transform.FoldConstant()(folded.mod))

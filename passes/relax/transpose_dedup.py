@@ -19,7 +19,7 @@ from relascope.passes.relax.ir.rewrite import (
 
 @listed("transpose of transpose", "the tutorial's TransposeDedup")
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
-    """Makes one permute_dims of two, and none where they undo each other.
+    """Merges two permute_dims into one, and removes both if they undo each other.
 
     After: No permute_dims reads a permute_dims, and none leaves the axes in order.
     """
@@ -45,14 +45,14 @@ def axes_of(call: Any) -> list[int]:
 
 @listed("transpose of a product", "ours")
 def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
-    """Writes a transposed product as the product of the transposed operands, the other way round:
-    gradients of weights need no copy then.
+    """Writes a transposed product as the product of the transposed operands in reverse order, so
+    that gradients of weights need no copy.
 
-    A gradient of a weight is a product that is transposed: writing it out once more takes longer
-    than the product, and what reads a matrix transposed costs a BLAS nothing.
+    A weight's gradient is a transposed product. Writing its transpose to memory takes longer than
+    the product, and a BLAS reads a transposed matrix at no cost.
 
-    Before: A product is read by nothing but its transpose.
-    After: Such a product is written with its operands transposed.
+    Before: Only a transpose reads a product.
+    After: Such a product has its operands transposed.
     """
     main = program.main
     bound = bindings(main)

@@ -39,59 +39,58 @@ cse = tvm_pass(
 )
 dce = tvm_pass(
     _t.DeadCodeElimination,
-    "Removes what no output needs.",
-    before="It has let bindings.",
+    "Removes values that no output needs.",
+    before="The program has let bindings.",
     after="Every let binding is read.",
 )
 backward_fold_scale_axis = tvm_pass(
     _t.BackwardFoldScaleAxis,
     "Folds a factor per channel into the weight of the convolution or dense layer before it.",
-    before="A scale follows a convolution or dense layer, with nothing but sums and ReLUs between; "
-    "for a ReLU it must be a positive constant.",
-    after="The scale stands at the weight; fold makes one constant of both.",
+    before="A scale follows a convolution or dense layer, with only sums and ReLUs between; behind "
+    "a ReLU, it must be a positive constant.",
+    after="The scale multiplies the weight; fold makes one constant of both.",
 )
 forward_fold_scale_axis = tvm_pass(
     _t.ForwardFoldScaleAxis,
     "Folds a factor per channel into the weights of the convolutions or dense layers after it.",
-    before="Every reader of the scaled value is a convolution or dense layer, with nothing but "
-    "sums and ReLUs between; for a ReLU the scale must be a positive constant.",
-    after="The scale stands at the weights; fold makes one constant of each.",
+    before="Every reader of the scaled value is a convolution or dense layer, with only sums "
+    "and ReLUs between; before a ReLU, the scale must be a positive constant.",
+    after="The scale multiplies each weight; fold makes one constant of the two.",
 )
 canonicalize_ops = tvm_pass(
     _t.CanonicalizeOps,
-    "Writes nn.bias_add as a sum with the bias in the shape that broadcasts.",
-    after="There is no nn.bias_add.",
+    "Replaces nn.bias_add by a sum with the bias, reshaped to broadcast.",
+    after="No nn.bias_add is left.",
 )
 fold_explicit_padding = tvm_pass(
     _t.FoldExplicitPadding,
     "Moves padding into the convolution or pooling that reads it.",
-    before="Only convolutions or poolings read the padding, which has the value they pad with.",
+    before="Only convolutions or poolings read the padding, and pad with the same value.",
     after="The padding is an attribute of its reader.",
 )
 fast_math = tvm_pass(
     _t.FastMath,
     "Computes exp, tanh, erf and softmax by polynomials: faster, with other rounding.",
-    before="It computes in float32; no gradient follows, because the fast forms have none.",
-    after="exp, tanh, erf and softmax are fast_exp, fast_tanh, fast_erf and fast_softmax.",
+    before="The program computes in float32. Take no gradient later: the fast forms have none.",
+    after="exp, tanh, erf and softmax became fast_exp, fast_tanh, fast_erf and fast_softmax.",
 )
 inline = tvm_pass(
     _t.Inline,
     "Inlines functions of the module that are marked Inline.",
-    before="main calls functions of the module that are marked Inline=1, and that call no function "
-    "without the mark.",
+    before="main calls functions of the module that are marked Inline=1 and call no others.",
     after="Those functions are gone.",
 )
 remove_unused_functions = tvm_pass(
     _t.RemoveUnusedFunctions,
     "Removes functions of the module that main does not reach.",
-    before="The module has more functions than main.",
+    before="The module has functions besides main.",
     after="Every function is main or called from it.",
 )
 
 
 @listed("SimplifyExpr", "TVM")
 def simplify_expr(program: RelayProgram) -> RelayProgram:
-    """Applies some forty small rules: views of views, casts of casts, sums and products of
+    """Applies about forty small rules: views of views, casts of casts, sums and products of
     constants, x * 1, and the like.
     """
     return applied(without_doubles(program), _t.SimplifyExpr)
@@ -99,9 +98,9 @@ def simplify_expr(program: RelayProgram) -> RelayProgram:
 
 @listed("FuseOps", "TVM", looking=True)
 def fuse(program: RelayProgram) -> RelayProgram:
-    """Groups operators into the kernels that will run. For looking: building fuses by itself.
+    """Groups operators into the kernels that will run. For inspection: building fuses anyway.
 
-    After: Every operator stands in a function marked Primitive, which will be one kernel.
+    After: Every operator is in a function marked Primitive, which will be one kernel.
     """
     if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
         program = with_origins(program, _t.SimplifyInference()(copied(program.mod)))
@@ -116,9 +115,9 @@ def _unpatterned(expr: Any) -> bool:
 
 @listed("DefuseOps", "TVM", looking=True)
 def defuse(program: RelayProgram) -> RelayProgram:
-    """Takes the groups of FuseOps apart again. For looking.
+    """Undoes the groups of FuseOps. For inspection.
 
-    Before: fuse made groups, right before it.
+    Before: fuse ran right before it.
     After: The program is as it was before fuse.
     """
     return with_mod(program, run(copied(program.mod), _t.DefuseOps))
@@ -133,7 +132,7 @@ def combine_batch_matmul(program: RelayProgram, branches: int = 3) -> RelayProgr
     After: Each is a slice of one product, whose weight is a constant after bind and fold.
 
     Args:
-        branches: The fewest that are joined.
+        branches: The fewest to join.
     """
     return applied(program, _t.CombineParallelBatchMatmul, branches)
 
@@ -146,8 +145,8 @@ def combine_dense(program: RelayProgram, branches: int = 3, batch: bool = True) 
     After: Each is a slice of one product.
 
     Args:
-        branches: The fewest that are joined.
-        batch: As one batch_matmul; else as one nn.dense.
+        branches: The fewest to join.
+        batch: Whether to make one batch_matmul; else one nn.dense.
     """
     return applied(program, _t.CombineParallelDense, branches, batch)
 
@@ -156,21 +155,21 @@ def combine_dense(program: RelayProgram, branches: int = 3, batch: bool = True) 
 def combine_conv2d(program: RelayProgram, branches: int = 3) -> RelayProgram:
     """Joins convolutions that read one input, with kernels of one size, into one.
 
-    Before: Three 2D convolutions, or as many as branches says, read one input, and differ in
-        nothing but the number of channels.
+    Before: Three 2D convolutions, or as many as branches says, read one input, and differ only
+        in the number of channels.
     After: Each is a slice of one convolution.
 
     Args:
-        branches: The fewest that are joined.
+        branches: The fewest to join.
     """
     return applied(program, _t.CombineParallelConv2D, branches)
 
 
 @listed("ConvertLayout", "TVM")
 def convert_layout(program: RelayProgram, data: Literal["NHWC", "NCHW"] = "NHWC") -> RelayProgram:
-    """Turns 2D convolutions, and what can follow them, to another order of axes.
+    """Converts 2D convolutions, and operators that can follow, to another order of axes.
 
-    After: Convolutions have the layout; layout_transform stands where it begins and ends.
+    After: Convolutions have the layout; a layout_transform is where it begins and ends.
 
     Args:
         data: The order of the data's axes.
@@ -181,10 +180,10 @@ def convert_layout(program: RelayProgram, data: Literal["NHWC", "NCHW"] = "NHWC"
 
 @listed("ToMixedPrecision", "TVM")
 def mixed_precision(program: RelayProgram) -> RelayProgram:
-    """Lets products and convolutions take float16; results differ by its rounding.
+    """Computes products and convolutions in float16; results differ by its rounding.
 
-    After: Products and convolutions, and what may follow them, are in float16; what the program
-        returns keeps its type.
+    After: Products and convolutions, and operators that may follow, are in float16; results of the
+        program keep their types.
     """
     keep = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
     mod = copied(program.mod)
@@ -196,41 +195,41 @@ def mixed_precision(program: RelayProgram) -> RelayProgram:
 
 @listed("AlterOpLayout", "TVM")
 def alter_op_layout(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
-    """Gives convolutions the blocked layout that the schedules of a CPU are written for, such as
-    NCHW16c. Building does this by itself.
+    """Gives convolutions the blocked layout that a CPU's schedules expect, such as NCHW16c.
+    Building does this anyway.
 
-    After: Convolutions are nn.contrib_conv2d_NCHWc; layout_transform stands where the layout begins
+    After: Convolutions are nn.contrib_conv2d_NCHWc; a layout_transform is where the layout begins
         and ends.
 
     Args:
-        cpu: LLVM's name of the CPU; any of the family otherwise.
+        cpu: LLVM's name of the CPU; by default a generic one.
 
     Raises:
-        EngineError: kind "target"; LLVM knows no such CPU.
+        EngineError: kind "target", if LLVM has no such CPU.
     """
     return applied(program, _t.AlterOpLayout, target=_cpu(cpu))
 
 
 @listed("QNN Legalize", "TVM")
 def qnn_legalize(program: RelayProgram, cpu: str | None = None) -> RelayProgram:
-    """Writes quantized products and convolutions in integer operators that a CPU has.
+    """Replaces quantized products and convolutions by integer operators that a CPU has.
 
-    Before: It has quantized operators (qnn.dense, qnn.conv2d).
-    After: The CPU's instructions fit what is left of them.
+    Before: The program has quantized operators (qnn.dense, qnn.conv2d).
+    After: The CPU's instructions fit the remaining quantized operators.
 
     Args:
-        cpu: LLVM's name of the CPU; any of the family otherwise.
+        cpu: LLVM's name of the CPU; by default a generic one.
     """
     return applied(program, relay.qnn.transform.Legalize, target=_cpu(cpu))
 
 
 @listed("QNN CanonicalizeOps", "TVM")
 def qnn_canonicalize(program: RelayProgram) -> RelayProgram:
-    """Writes what is left of quantized operators in plain ones, with scales as fixed-point
+    """Replaces the remaining quantized operators by plain ones, with scales as fixed-point
     products.
 
-    Before: It has quantized operators.
-    After: There is no operator of the qnn dialect, so that it can be built.
+    Before: The program has quantized operators.
+    After: No operator of the qnn dialect is left, so the program can be built.
     """
     return applied(program, relay.qnn.transform.CanonicalizeOps, target=_cpu(None))
 
@@ -240,5 +239,5 @@ def _cpu(name: str | None) -> str:
         return "llvm"
     if name not in map(str, tvm.target.codegen.llvm_get_cpu_archlist(tvm.target.Target("llvm"))):
         hint = "Use one of LLVM's names, such as skylake-avx512 or znver2."
-        raise EngineError("target", f"LLVM knows no CPU called {name!r}.", f"cpu={name}", hint)
+        raise EngineError("target", f"LLVM has no CPU called {name!r}.", f"cpu={name}", hint)
     return f"llvm -mcpu={name}"

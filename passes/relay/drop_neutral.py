@@ -15,8 +15,8 @@ _FITTED = {"broadcast_to", "collapse_sum_to"}
 
 @listed("views that change nothing", "ours")
 def drop_identities(program: RelayProgram) -> RelayProgram:
-    """Removes reshapes, squeezes, broadcasts and transposes whose result is their operand, and
-    makes one reshape of two.
+    """Removes reshapes, squeezes, broadcasts and transposes that change nothing, and merges two
+    reshapes into one.
 
     A reshape of a reshape (or squeeze) becomes one reshape of the first operand.
 
@@ -46,7 +46,7 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
 def drop_zeros(program: RelayProgram) -> RelayProgram:
     """Removes the zeros that each gradient sum starts from.
 
-    After: No sum has an operand of zeros, but for one that broadcasts the other.
+    After: No sum has an operand of zeros, except one that broadcasts the other operand.
     """
     return _without(program, 0.0, "add", "subtract")
 
@@ -55,7 +55,7 @@ def drop_zeros(program: RelayProgram) -> RelayProgram:
 def drop_ones(program: RelayProgram) -> RelayProgram:
     """Removes products with the ones that the chain rule starts from.
 
-    After: No product has a factor of ones, but for one that broadcasts the other.
+    After: No product has a factor of ones, except one that broadcasts the other factor.
     """
     return _without(program, 1.0, "multiply", "divide")
 
@@ -95,7 +95,7 @@ def _uniform_values(body: Any) -> dict[int, float]:
 
 @listed("transpose of transpose", "the tutorial's TransposeDedup")
 def transpose_dedup(program: RelayProgram) -> RelayProgram:
-    """Makes one transpose of two, and none where they undo each other.
+    """Merges two transposes into one, and removes both if they undo each other.
 
     After: No transpose reads a transpose.
     """

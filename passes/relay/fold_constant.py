@@ -48,31 +48,28 @@ _MOVES: dict[str, Callable[[Any, Sequence[np.ndarray]], np.ndarray | None]] = {
 
 @listed("bind parameters", "TVM, relay.build_module.bind_params_by_name")
 def bind(program: RelayProgram) -> RelayProgram:
-    """Puts the weights into the program as constants, so that what depends on them alone can be
-    computed now.
+    """Puts the weights into the program as constants, so that values that depend only on them can
+    be computed now.
 
-    The values stay in `program.params`, where they are what PyTorch has.
+    The values also stay in `program.params`, as PyTorch has them.
 
-    After: The weights are constants and no arguments any more, so they have no gradient.
+    After: The weights are constants instead of arguments, so they have no gradient.
     """
     used = {p.name_hint for p in program.main.params}
     values = {k: v for k, v in program.params.items() if k in used}
     return with_main(program, relay.build_module.bind_params_by_name(program.main, values))
 
 
-@listed(
-    "FoldConstant",
-    "TVM; what only moves data, and plain arithmetic, is done by numpy, which is quicker",
-)
+@listed("FoldConstant", "TVM; numpy moves data and computes plain arithmetic, which is faster")
 def fold(program: RelayProgram) -> RelayProgram:
     """Computes every expression whose inputs are constants and stores the result.
 
-    TVM's FoldConstant compiles each such expression by itself, a second and more for a weight that
-    is only transposed. Numpy does what only moves data and plain arithmetic, with the same bits;
-    TVM does the rest.
+    TVM's FoldConstant compiles each such expression separately, which takes a second or more for a
+    transposed weight. numpy moves data and computes plain arithmetic, with the same bits; TVM does
+    the rest.
 
-    Before: It has constants: bind made them.
-    After: What depends on constants alone is a constant.
+    Before: The program has constants, such as those of bind.
+    After: Values that depend only on constants are constants.
     """
     return with_mod(program, relay.transform.FoldConstant()(rewrite(program, folded).mod))
 
@@ -101,15 +98,15 @@ def _moved(call: Any, args: list[Any]) -> Any:
 
 @listed("FoldScaleAxis", "TVM, with its three parts called one by one")
 def fold_scale_axis(program: RelayProgram) -> RelayProgram:
-    """Folds products with one number a channel into weights, backward and forward, and then what is
-    constant: batch norm vanishes into its convolution.
+    """Folds a factor per channel into weights, backward and forward, and then folds constants:
+    batch norm disappears into its convolution.
 
     BackwardFoldScaleAxis, ForwardFoldScaleAxis and FoldConstant run one after the other. TVM's pass
-    of this name is the same three; asked for by itself, it does nothing at the default level of
-    optimisation, without a word, for it skips passes above that level.
+    of this name is the same three, but alone it silently does nothing at the default optimisation
+    level, because it skips passes above that level.
 
     Before: Weights and scales are constants, and batch norm is plain arithmetic: bind,
         simplify_inference and fold have run.
-    After: No convolution or dense layer has a scale of its own that its weight can take.
+    After: No convolution or dense layer has a scale that its weight could absorb.
     """
     return fold(forward_fold_scale_axis(backward_fold_scale_axis(program)))

@@ -16,8 +16,8 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
     """Writes batch_matmul(a, b) as batch_matmul(a, transpose(b), transpose_b=True), the form that
     CombineParallelBatchMatmul takes.
 
-    An operand that a transpose of its last two axes made loses that transpose; one without gets
-    one, which FoldConstant computes where the operand is a weight.
+    If an operand is a transpose of its last two axes, the transpose is removed. If not, one is
+    added, which FoldConstant computes if the operand is a weight.
 
     After: Every batch_matmul has transpose_a=False and transpose_b=True.
     """
@@ -36,16 +36,16 @@ def batch_matmul_nt(program: RelayProgram) -> RelayProgram:
 
 @listed("linear layers to nn.dense", "ours")
 def linear_to_dense(program: RelayProgram) -> RelayProgram:
-    """Writes a matmul whose right side is one matrix for the whole batch as nn.dense, which the CPU
-    schedules serve well.
+    """Writes a matmul whose right operand is one matrix for the whole batch as nn.dense, which has
+    good CPU schedules.
 
     The frontend makes `batch_matmul(x, broadcast(transpose(weight)))` of a linear layer on a batch
-    of sequences: the weight is copied once a sequence, and the CPU's batch_matmul schedules are
+    of sequences: the weight is copied once per sequence, and the CPU's batch_matmul schedules are
     slow. `(batch, rows, k) x (k, n)` is the same product as `dense((batch * rows, k), (n, k))`.
-    A bias that follows moves in front of the reshape back, where FuseOps joins it to the product.
+    A bias that follows moves before the final reshape, where FuseOps joins it to the product.
 
-    After: Products with one matrix for the whole batch are nn.dense, with their bias in front of
-        the reshape.
+    After: Products with one matrix for the whole batch are nn.dense, with their bias before the
+        reshape.
     """
     return rewrite(program, {"nn.batch_matmul": _dense, "nn.bias_add": _bias_first})
 

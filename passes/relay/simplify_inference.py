@@ -16,16 +16,16 @@ from relascope.passes.relay.training.decompose_norms import (
 )
 
 
-@listed("SimplifyInference", "TVM; norms in float64 are spelled out by ours")
+@listed("SimplifyInference", "TVM; relascope writes out norms in float64")
 def simplify_inference(program: RelayProgram) -> RelayProgram:
-    """Removes dropout and spells out the normalisations, as only inference may.
+    """Removes dropout and writes out normalisations, which is right only in inference.
 
-    TVM rounds the epsilon of a norm to float32 whatever the program's type. In float64 that would
-    be all of the error (9e-7 on MobileNetV2), so the norms are spelled out before it there.
+    TVM rounds the epsilon of a norm to float32 whatever the program's type. In float64 this would
+    be the whole error (9e-7 on MobileNetV2), so relascope writes out the norms first.
 
-    Before: It is for inference: running statistics, and no dropout.
-    After: Dropout and the normalisations are plain arithmetic or gone; fold computes what is left
-        of weights.
+    Before: The program is for inference: running statistics, and no dropout.
+    After: Dropout is gone and normalisations are plain arithmetic; fold computes the parts that
+        depend on weights alone.
     """
     if any(p.checked_type.dtype == "float64" for p in program.mod["main"].params):
         program = decompose_layer_norm(decompose_batch_norm(program))

@@ -120,4 +120,4 @@ def test_casts_there_and_back_go_where_a_pass_removes_them(session, tmp_path):
     found = of(session, source, Pipeline(), "casts", "")
     said = " ".join(f.message for f in found)
     assert len(found) == 2
-    assert "back where they began" in said and "computes in float64" in said
+    assert "restore the original type" in said and "computes in float64" in said

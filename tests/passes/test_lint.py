@@ -90,8 +90,8 @@ def test_casts_there_and_back_and_casts_to_the_own_type():
     more = "; back cast half dtype='float32'; idle cast back dtype='float32'; e exp idle"
     said = {f.nodes[0]: f for f in lint(graph_of(HALF + more, of="4"))}
     assert set(said) == {"back", "idle"}
-    assert "back where they began" in said["back"].message
-    assert said["idle"].message == "It is cast to float32, its own type."
+    assert "restore the original type" in said["back"].message
+    assert said["idle"].message == "This casts a float32 tensor to its own type."
     assert not found(graph_of(f"{HALF}; e exp half", of="4"))
 
 

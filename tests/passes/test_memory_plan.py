@@ -53,7 +53,7 @@ def test_a_tensor_is_held_as_long_as_one_of_its_names_is_read(name):
         f"Storage 1 holds two tensors at step {at}: the float32[3, 7] that shift"
     )
     assert (
-        f"lies on the float32[3, 7] that scale (step 1) writes, which difference (step {at + 1})"
+        f"overwrites the float32[3, 7] that scale (step 1) writes, which difference (step {at + 1})"
         in found
     )
 
@@ -103,7 +103,7 @@ def test_a_storage_of_another_branch_is_not_there():
     assert plan.astray == [1]
     assert found == [
         "Storage 1 is allocated in another branch of an `if` than the float32[3, 7] that shift "
-        "(step 2) writes, which lies there."
+        "(step 2) writes, which uses it."
     ]
 
 

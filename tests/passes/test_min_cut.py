@@ -227,7 +227,7 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
     budget = 64 if strategy in ("frontier", "budget") else None
     by_hand = cut(graph, strategy, budget, save=["h"], recompute=["t"])
     assert (by_hand.ids, by_hand.recomputed) == (("h",), ("t",))
-    assert by_hand.captures[0].reason == "picked by hand"
+    assert by_hand.captures[0].reason == "chosen by hand"
     assert [(s.id, s.reason[:7]) for s in by_hand.spared] == [("t", "by hand")]
 
 
@@ -247,7 +247,7 @@ def test_a_wish_that_changes_nothing_says_why():
     shared = "reshape (v), a view of the same storage, is saved."
     assert idle(save=["h"], recompute=["t"]) == {"h": shared}
     assert idle(recompute=["h"]) == {
-        "h": "Not saved: too far; mean nearer to the backward will do."
+        "h": "Not saved: the backward uses mean, computed from it, instead."
     }
     assert idle(recompute=["z"]) == {"z": "Not needed: nothing in the backward depends on it."}
     assert idle(save=["t"]) == {"t": "The strategy saves it anyway."}
@@ -288,7 +288,7 @@ def test_a_matrix_product_is_computed_again_by_wish():
         ({"strategy": "budget", "budget": -1}, "0 or more"),
         ({"strategy": "budget", "budget": float("nan")}, "0 or more"),
         ({"strategy": "min_cut", "save": ["dh"]}, "belongs to the backward"),
-        ({"strategy": "min_cut", "save": ["t"], "recompute": ["t"]}, "t is to be saved and"),
+        ({"strategy": "min_cut", "save": ["t"], "recompute": ["t"]}, "t cannot be both saved and"),
         (
             {"strategy": "budget", "budget": 16, "save": ["t"]},
             r"no cut keeps less than 64 \(32 are dropout masks and 32 are saved by hand",

@@ -38,7 +38,7 @@ def test_values_arrive_as_what_they_are():
     ("text", "said"),
     [
         ("depth=3", "P has no parameter 'depth'; it takes layout, limit, share, deep"),
-        ("limit=3, limit=4", "P is given limit twice"),
+        ("limit=3, limit=4", "P has limit twice"),
         ("layout=XYZ", "P: layout=XYZ is not allowed; give one of NHWC, NCHW"),
         ("limit=3.5", "P: limit=3.5 is not a whole number; give a whole number from 1 of nodes"),
         ("limit=0", "P: limit=0 is too small; give a whole number from 1 of nodes"),

@@ -13,11 +13,11 @@ from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, sh
 
 @listed("gelu spelled out", "ours", required=True)
 def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
-    """Writes gelu in erf (or tanh), which has a gradient.
+    """Writes gelu with erf (or tanh), which has a gradient.
 
     Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415.
 
-    After: There is no nn.gelu and no nn.gelu_tanh.
+    After: No nn.gelu and no nn.gelu_tanh is left.
     """
     return rewrite(program, dict.fromkeys(("nn.gelu", "nn.gelu_tanh"), _gelu))
 
@@ -49,7 +49,7 @@ def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
     Hinton, "Layer Normalization", arXiv 1607.06450; Wu and He, "Group Normalization", arXiv
     1803.08494).
 
-    After: There is no nn.layer_norm, nn.group_norm or nn.instance_norm.
+    After: No nn.layer_norm, nn.group_norm or nn.instance_norm is left.
     """
     norms = ("nn.layer_norm", "nn.group_norm", "nn.instance_norm")
     return rewrite(program, dict.fromkeys(norms, _norm))
@@ -91,10 +91,10 @@ def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
     """Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, which
     has a gradient.
 
-    Mean and variance are the running ones: batch norm in train mode was spelled out at import.
+    Mean and variance are the running ones: the import writes out batch norm in train mode.
 
     Before: Batch norm is in eval mode.
-    After: There is no nn.batch_norm.
+    After: No nn.batch_norm is left.
     """
     return rewrite(program, {"nn.batch_norm": _batch_norm})
 

@@ -20,13 +20,13 @@ from relascope.passes.relax.training.recorder import RECORDING, Gradient, Record
 
 @listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
 def root_grad_out(program: RelaxProgram) -> RelaxProgram:
-    """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
-    backward that PyTorch asks for.
+    """Multiplies each output by its grad_out and sums all, so that the gradient of this scalar is
+    PyTorch's backward.
 
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
     which is PyTorch's backward. "main" returns (root, outputs...) afterwards; see `rooted`.
 
-    Before: An output is of a floating type, and the parameters are arguments.
+    Before: An output has a floating type, and the parameters are arguments.
     After: main returns the root, then the outputs; each floating output has an argument
         grad_out_<index>.
 
@@ -36,7 +36,7 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
     main = program.main
     if program.grad_outs:
         hint = "take the gradient once; a joint graph by PyTorch comes with its gradients"
-        raise EngineError("pass", "the gradient's root is there already", "root_grad_out", hint)
+        raise EngineError("pass", "the gradient's root already exists", "root_grad_out", hint)
     bound = rewrite.bindings(main)
     outputs = rewrite.results(main, bound)
     maker = rewrite.Maker({str(v.name) for v in (*(v for v, _ in bound), *main.params)}, {})
@@ -68,11 +68,11 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
 
     "main" must return (root, outputs...), see `root_grad_out`. Afterwards it returns, flat,
     (outputs..., gradients...), the latter in the order of the arguments; buffers, masks and
-    grad_outs need none, and what is not floating has none.
+    grad_outs need none, and arguments of other types have none.
 
-    What the gradient of a call is made of has the call's module, and "gradient of" its operator.
+    The operators of a call's gradient have the call's module, and "gradient of" its operator.
 
-    Before: main returns the root, and every operator on the way has a gradient.
+    Before: main returns the root, and every operator that leads to it has a gradient.
     After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:

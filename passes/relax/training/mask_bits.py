@@ -15,10 +15,10 @@ from relascope.passes.relax.ir.program import RelaxProgram
 
 @listed("masks as bits", "ours", excludes=("legalize", "fuse_ops", "fuse_tir"))
 def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
-    """Takes dropout masks in a bit an element, and unpacks them where they are read.
+    """Takes dropout masks with one bit per element, and unpacks them where they are read.
 
-    Before: Dropouts are products with masks of a byte an element.
-    After: Masks are rows of bytes, shifted, cut to a bit, and shaped.
+    Before: Dropouts are products with masks of one byte per element.
+    After: Masks are rows of bytes, which are shifted, cut to one bit, and reshaped.
     """
     masks = {m.name: m.in_bits() for m in program.masks if not (m.draw or m.bits)}
     main, taken, instead = program.main, [], {}

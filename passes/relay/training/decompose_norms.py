@@ -20,7 +20,7 @@ def decompose_layer_norm(program: RelayProgram) -> RelayProgram:
     The variance is the mean squared distance to the mean (not the unbiased one), and eps is added
     to it before the root, both as PyTorch does it.
 
-    After: There is no nn.layer_norm.
+    After: No nn.layer_norm is left.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
@@ -36,12 +36,12 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
     """Writes batch norm in eval mode as (x - mean) / sqrt(variance + eps) * weight + bias, which
     has a gradient.
 
-    Mean and variance are the running statistics, as in PyTorch's eval mode; batch norm in train
-    mode is imported in these operators already. TVM's SimplifyInference does it too, but makes
-    weight / sqrt(variance + eps) first, whose gradient for the weight is rounded otherwise.
+    Mean and variance are the running statistics, as in PyTorch's eval mode; the import already
+    writes out batch norm in train mode. TVM's SimplifyInference does it too, but makes
+    weight / sqrt(variance + eps) first, whose gradient for the weight is rounded differently.
 
     Before: Batch norm is in eval mode.
-    After: There is no nn.batch_norm.
+    After: No nn.batch_norm is left.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:

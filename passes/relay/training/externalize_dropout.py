@@ -14,14 +14,14 @@ from relascope.passes.relay.ir.spans import execution_order
 
 @listed("dropout to mask inputs", "the tutorial's ExternalizeDropout", required=True)
 def externalize_dropout(program: RelayProgram) -> RelayProgram:
-    """Makes each dropout a product with a mask that PyTorch draws, in PyTorch's own order.
+    """Replaces each dropout by a product with a mask that PyTorch draws, in PyTorch's order.
 
     A mask holds 0 and 1 in a byte each, which the program scales to 0 and 1/(1-p), so that the
-    product is what PyTorch computes in train mode. The masks stand in the order in which PyTorch
-    executes the dropouts, so that masks drawn in that order use up the random numbers as PyTorch
-    does. A dropout of rate 0 draws nothing and is gone.
+    product is PyTorch's result in train mode. The masks are in the order in which PyTorch executes
+    the dropouts, so drawing them in that order uses the same random numbers as PyTorch. A dropout
+    of rate 0 draws nothing and is removed.
 
-    Before: Dropouts have the spans of the import.
+    Before: Dropouts have the spans that the import gave them.
     After: Each dropout is a product with an argument.
     """
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]

@@ -22,13 +22,13 @@ from relascope.passes.relay.training.operator_gradients import RECORDING, Record
 
 @listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
 def root_grad_out(program: RelayProgram) -> RelayProgram:
-    """Multiplies each output with its grad_out and sums, so that the gradient of this scalar is the
-    backward that PyTorch asks for.
+    """Multiplies each output by its grad_out and sums all, so that the gradient of this scalar is
+    PyTorch's backward.
 
     The gradient of that scalar for an argument is the vector-Jacobian product with the grad_outs,
     which is PyTorch's backward. "main" returns (root, outputs...) afterwards; see `rooted`.
 
-    Before: An output is of a floating type.
+    Before: An output has a floating type.
     After: main returns the root, then the outputs; each floating output has an argument
         grad_out_<index>.
 
@@ -71,10 +71,10 @@ def gradient(program: RelayProgram) -> RelayProgram:
     "main" must return (root, outputs...), see `root_grad_out`. Afterwards it is a chain of let
     bindings that ends in ((outputs...), (gradient of each argument...)).
 
-    TVM drops every span on the way. Forward calls get theirs back; what the gradient of a call is
-    made of gets a span of its own, with the call's module, and "gradient of" its operator.
+    TVM drops every span. Forward calls get theirs back; each operator of a call's gradient gets a
+    new span with the call's module, and "gradient of" its operator.
 
-    Before: main returns the root, and every operator on the way has a gradient.
+    Before: main returns the root, and every operator that leads to it has a gradient.
     After: main is a chain of let bindings that ends in ((outputs), (gradients of all arguments)).
 
     Raises:
@@ -82,8 +82,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
     """
     main = program.main
     if not program.grad_outs or not isinstance(main.body, relay.Tuple):
-        message = "there is no scalar to take the gradient of"
-        raise EngineError("pass", message, "gradient", "put root_grad_out before it")
+        message = "the program returns no scalar to take the gradient of"
+        raise EngineError("pass", message, "gradient", "run root_grad_out before it")
     main, stopped = _with_stops_as_arguments(main)
     count = len(main.params) - len(stopped)
     root, *fields = main.body.fields

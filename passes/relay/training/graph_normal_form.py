@@ -13,13 +13,13 @@ from relascope.passes.relay.ir.rewrite import unbound, with_main
 
 @listed("graph normal form", "the tutorial", required=True, needs=("gradient",))
 def graph_normal_form(program: RelayProgram) -> RelayProgram:
-    """Turns the gradient's let bindings back into a graph, and keeps the outputs and the wanted
-    gradients.
+    """Turns the gradient's let bindings back into a graph, and keeps the outputs and the gradients
+    of inputs and parameters.
 
-    Kept are the gradients of the inputs and parameters of a floating type, in the order of the
-    arguments; buffers, masks and grad_outs need none, and what is not floating has none.
+    It keeps the gradients of the inputs and parameters of a floating type, in the order of the
+    arguments; buffers, masks and grad_outs need none.
 
-    Before: It is right behind the gradient.
+    Before: It runs right after the gradient.
     After: main is a graph again and returns a flat tuple: outputs, then the gradients of inputs and
         parameters.
     """
@@ -27,7 +27,7 @@ def graph_normal_form(program: RelayProgram) -> RelayProgram:
     body = unbound(main.body)
     if program.gradients or not isinstance(body, relay.Tuple):
         message = "there is no gradient to keep"
-        raise EngineError("pass", message, "graph_normal_form", "put it once, after the gradient")
+        raise EngineError("pass", message, "graph_normal_form", "run it once, after the gradient")
     outputs, gradients = body.fields
     without = without_gradient(program)
     wanted = [

@@ -14,10 +14,10 @@ from relascope.passes.relay.ir.rewrite import children, post_order, rebuilt, spa
 
 @listed("masks as bits", "ours", needs=("externalize_dropout",), excludes=("fuse",))
 def masks_as_bits(program: RelayProgram) -> RelayProgram:
-    """Takes dropout masks in a bit an element, and unpacks them where they are read.
+    """Takes dropout masks with one bit per element, and unpacks them where they are read.
 
-    Before: Dropouts are products with masks of a byte an element.
-    After: Masks are rows of bytes, shifted, cut to a bit, and shaped.
+    Before: Dropouts are products with masks of one byte per element.
+    After: Masks are rows of bytes, which are shifted, cut to one bit, and reshaped.
     """
     masks = {m.name: m.in_bits() for m in program.masks if not (m.draw or m.bits)}
     main, instead, taken = program.main, {}, []

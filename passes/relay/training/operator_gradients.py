@@ -452,7 +452,7 @@ class Recorder:
         if original is None or original.op != copy.op:
             name = op_name(original) if original is not None else "nothing"
             message = f"TVM asked for the gradient of {op_name(copy)} where {name} was expected"
-            hint = "this TVM walks programs in another order than the one relascope was made for"
+            hint = "this TVM walks programs in an order that relascope does not expect"
             raise EngineError("pass", message, op_name(copy), hint)
         self.forward[copy.handle.value] = (copy, original)
         self.current = original

@@ -29,12 +29,12 @@ _READ_A_SHAPE = {"reshape", "broadcast_to", "collapse_sum_to"}
 @listed("*_like to static shapes", "the tutorial's LikeZapp")
 def static_like(program: RelayProgram) -> RelayProgram:
     """Replaces collapse_sum_like, broadcast_to_like, reshape_like, zeros_like and ones_like by
-    forms whose shape is written down, so that nothing is kept for its shape alone.
+    forms with a static shape, so that no tensor is kept only for its shape.
 
-    One that changes nothing is removed.
+    Operators that change nothing are removed.
 
     Before: Shapes are static.
-    After: No operator reads a tensor for its shape or type alone.
+    After: No operator reads a tensor only for its shape or type.
     """
 
     def visit(call: Any, args: list[Any]) -> Any:
@@ -51,13 +51,13 @@ def static_like(program: RelayProgram) -> RelayProgram:
 
 @listed("equal shapes once", "the tutorial's ShapeConstDedup")
 def shape_const_dedup(program: RelayProgram) -> RelayProgram:
-    """Lets operators that take a shape as a constant take one constant for equal shapes, so that
-    cse sees that they are equal.
+    """Makes operators with equal constant shapes read one constant, so that cse sees that the
+    shapes are equal.
 
-    EliminateCommonSubexpr tells constants apart by object, not by value, so without this it takes
-    two sums to one shape for two.
+    EliminateCommonSubexpr compares constants by object, not by value, so without this pass it
+    keeps two equal sums to one shape.
 
-    Before: broadcast_to or collapse_sum_to read constants: static_like makes such.
+    Before: broadcast_to or collapse_sum_to reads constants, as static_like makes them.
     After: Equal shapes are one constant.
     """
     shared: dict[tuple[str, bytes], Any] = {}

@@ -16,8 +16,8 @@ from relascope.passes.memory_plan import findings, memory_plan
 from relascope.passes.relax.ir.program import RelaxProgram
 
 OVERLAP = (
-    "Storage 1 holds two tensors at step 2: the float32[5, 6] that shift (step 2) writes lies on "
-    "the float32[5, 6] that scale (step 1) writes, which difference (step 3) uses last."
+    "Storage 1 holds two tensors at step 2: the float32[5, 6] that shift (step 2) writes "
+    "overwrites the float32[5, 6] that scale (step 1) writes, which difference (step 3) uses last."
 )
 
 
@@ -146,5 +146,5 @@ def test_tvms_plan_is_followed_and_a_storage_of_the_other_branch_found():
     _, found = plan_of(relax.transform.StaticPlanBlockMemory()(mod), ("x", "c"))
     assert found == [  # so plans TVM 0.27
         "Storage 2 is allocated in another branch of an `if` than the float32[4, 8] that tir_cos "
-        "(step 4) writes, which lies there."
+        "(step 4) writes, which uses it."
     ]
