@@ -1,7 +1,7 @@
-"""Counts what a rewriter replaces, and stops it after so many.
+"""Counts the replacements of a rewriter, and stops it after a given number.
 
-A debug counter, as LLVM's `-debug-counter`, to find a pass's first wrong application. Both IRs'
-`ir.rewrite.rewrite` ask here before they replace an expression.
+A debug counter, like LLVM's `-debug-counter`, to find a pass's first wrong application. The
+`ir.rewrite.rewrite` of both IRs asks here before it replaces an expression.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass
 class Applications:
-    """What was replaced while a pass ran. At `most` so many may be; None is all.
+    """The replacements of a pass while it ran, limited to `most`; None sets no limit.
 
     Attributes:
         made: the replaced expressions, in order.
-        refused: how many were kept beyond `most`.
-        at: the expression that a rule looks at; None outside a rule.
+        refused: how many replacements `most` prevented.
+        at: the expression that a rule examines; None outside a rule.
         asked: whether a rewriter ran at all.
     """
 
@@ -43,13 +43,13 @@ def counting(into: Applications) -> Iterator[None]:
 
 
 def looking_at(expr: Any) -> None:
-    """Say which expression a rule is about to look at; None after the last."""
+    """Set the expression that a rule is about to examine; None after the last."""
     if (now := _NOW.get()) is not None:
         now.at, now.asked = expr, True
 
 
 def may_replace(expr: Any) -> bool:
-    """Whether an expression may be replaced, which then counts."""
+    """Whether an expression may be replaced; if so, count it."""
     now = _NOW.get()
     if now is None:
         return True

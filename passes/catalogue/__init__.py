@@ -1,4 +1,4 @@
-"""Every pass that can be switched: what it is, in one line, and where it comes from.
+"""Every pass that a pipeline can contain: a line on what it does, and its origin.
 
 Plain data, read from each function's `@listed` by `passes.catalogue.reader`, so that the app
 imports no TVM. `function` is `module:attribute`, which an engine imports.
@@ -25,7 +25,7 @@ CATALOGUE: dict[tuple[str, str], PassInfo] = {k: p for ir in ORDER for k, p in _
 
 _GRADIENTS = {"tvm": TRAINING, "pytorch": JOINT}
 
-GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}  # whose gradient, and how people call it
+GRADIENTS = {"tvm": "TVM's", "pytorch": "PyTorch's"}  # whose gradient, and its label
 
 
 def names(ir: str) -> list[str]:
@@ -53,9 +53,9 @@ def read_pipeline(ir: str, text: str) -> Pipeline:
 
 
 def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """A pipeline as people type it: after `default|`, passes that follow the default one, and, with
-    a minus, those of it that are off. Raises ValueError as of `read_pipeline` and
-    `default_pipeline`."""
+    """Read a pipeline as people type it: after `default|` come passes that follow the default
+    pipeline and, with a minus, passes of it to switch off. Raises ValueError like `read_pipeline`
+    and `default_pipeline`."""
     first, _, rest = text.partition("|")
     if first.strip() != "default":
         return read_pipeline(ir, text)
@@ -64,9 +64,9 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
 
 
 def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
-    """The text of a pipeline with one of TVM's, spelled out: `AdjustMatmulOrder|tvm:zero|-FuseOps`.
-    `pipelines` has TVM's, by name; see `passes.tvm_pipelines`. Raises ValueError as of
-    `read_pipeline`, or TVM has no such pipeline."""
+    """Spell out the text of a pipeline that contains one of TVM's, such as
+    `AdjustMatmulOrder|tvm:zero|-FuseOps`. `pipelines` has TVM's by name; see
+    `passes.tvm_pipelines`. Raises ValueError like `read_pipeline`, or if TVM has no such one."""
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
     if name.strip() not in pipelines:
@@ -78,7 +78,7 @@ def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
 
 
 def _with(usual: Pipeline, more: Pipeline) -> Pipeline:
-    """A pipeline with further steps; one of those that is off switches its like in it off."""
+    """A pipeline with further steps; a further step that is off switches off those of its name."""
     off = {s.name for s in more if not s.enabled}
     steps = (replace(s, enabled=s.enabled and s.name not in off) for s in usual)
     known = {s.name for s in usual}
@@ -86,12 +86,12 @@ def _with(usual: Pipeline, more: Pipeline) -> Pipeline:
 
 
 def gradients(ir: str) -> tuple[str, ...]:
-    """Whose gradients an IR can be trained with, the first one first: "tvm", "pytorch"."""
+    """Whose gradients an IR supports, the default first: "tvm", "pytorch"."""
     return tuple(n for n, way in _GRADIENTS.items() if ir in way)
 
 
 def check_gradient(ir: str, gradient: str) -> None:
-    """Refuse a gradient that an IR does not have. Raises ValueError, which says why not."""
+    """Refuse a gradient that an IR does not support. Raises ValueError, which says why."""
     if gradient not in _GRADIENTS:
         raise ValueError(f"there is no gradient {gradient!r}; known: {', '.join(_GRADIENTS)}")
     if gradient not in gradients(ir):
@@ -102,9 +102,9 @@ def check_gradient(ir: str, gradient: str) -> None:
 
 
 def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """What the page starts with: the inference run, or the way to the gradient. In training, the
-    `gradient` "tvm" is taken by passes; with "pytorch" the program comes with it. Raises ValueError
-    where the way to the gradient is asked of an IR that has none."""
+    """The page's first pipeline, for inference or training. In training, passes take the `gradient`
+    "tvm"; with "pytorch", the program comes with it. Raises ValueError if the IR does not support
+    the gradient."""
     if training:
         check_gradient(ir, gradient)
     text = _GRADIENTS[gradient][ir] if training else INFERENCE[ir]
@@ -112,6 +112,6 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
 
 
 def last_built(ir: str, pipeline: Pipeline) -> int:
-    """Index of the step whose program is built: the last that is not only for looking; or -1."""
+    """Index of the step whose program is built: the last that is not for inspection; or -1."""
     steps = enumerate(pipeline)
     return max((i for i, s in steps if s.enabled and not info(ir, s).looking), default=-1)

@@ -14,7 +14,7 @@ from relascope.passes.catalogue.parameters import Parameter, Value, read_all
 from relascope.passes.pipeline import Step
 
 COUNT = "count"
-"""The parameter that every pass on our rewriters has: apply it to the first so many places."""
+"""The parameter of every pass on relascope's rewriters: how many places, the first, to change."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,11 +29,10 @@ def listed(
     excludes: tuple[str, ...] = (),
     least: Mapping[str, float] | None = None,
 ) -> Callable[[F], F]:
-    """Enter a function among the passes of its IR, under its own name; leaves it as it is.
+    """Enter a function among the passes of its IR, under its name, and return it unchanged.
 
-    `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments are
-    literals. They are as of `PassInfo`, and `least` has the smallest numbers that parameters take,
-    by name.
+    `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments must
+    be literals. See `PassInfo` for them; `least` has the smallest values of parameters, by name.
     """
     return lambda function: function
 
@@ -44,16 +43,16 @@ class PassInfo:
 
     Args:
         name: as pipelines write it ("fold").
-        title: as its makers call it ("FoldConstant").
+        title: its authors' name for it ("FoldConstant").
         summary: one line on what it does.
-        origin: "TVM", or where the method of ours comes from.
+        origin: "TVM", or the source of relascope's method.
         function: `module:attribute`, or `FILE.py:attribute` (`passes.catalogue.user`), of a
             callable from program and parameters to program.
-        required: the pipeline it stands in cannot go without it, so it has no switch.
-        looking: only for looking; builds, and later passes that are not, start from before it.
+        required: its pipeline needs it, so it has no switch.
+        looking: for inspection; builds and passes that are not start from the program before it.
         parameters: in a pipeline's text, `name(key=value)`.
-        before: what the program needs so that it finds something to do, a sentence, or "".
-        after: what holds afterwards beyond `summary`, a sentence, or "".
+        before: the condition under which it does something, a sentence, or "".
+        after: the condition afterwards, beyond `summary`, a sentence, or "".
     """
 
     name: str
@@ -76,18 +75,18 @@ class PassInfo:
 
     @property
     def own_file(self) -> str:
-        """The file of a person's own pass; "" of a pass of the catalogue."""
+        """The file of a user's own pass; "" for a pass of the catalogue."""
         module = self.function.rpartition(":")[0]
         return module if module.endswith(".py") else ""
 
     def module(self) -> ModuleType:
-        """What the callable stands in. Only an engine's process may do this."""
+        """Import the callable's module. Only an engine's process may do this."""
         name = self.function.rpartition(":")[0]
         return _run_file(name) if self.own_file else import_module(name)
 
     def arguments(self, step: Step) -> dict[str, Value]:
-        """A step's given parameters, but `COUNT`, as the callable takes them. Raises ValueError
-        where one is not declared or not of its kind, and says what would be."""
+        """A step's parameters except `COUNT`, as the callable takes them. Raises ValueError if one
+        is not declared or not valid, and says what would be."""
         own = step.params
         if self.count(step) is not None:
             own = tuple((n, v) for n, v in step.params if n != COUNT)
@@ -95,7 +94,7 @@ class PassInfo:
 
     def count(self, step: Step) -> int | None:
         """How many places, the first ones, a step applies the pass to; None is all. Raises
-        ValueError where it is no count, or applications of this pass are not counted."""
+        ValueError if it is not a count, or this pass does not count its applications."""
         if any(p.name == COUNT for p in self.parameters):
             return None
         given = dict(step.params).get(COUNT)
@@ -109,18 +108,18 @@ class PassInfo:
 
     @property
     def not_counted(self) -> str:
-        """Why its applications cannot be counted; "" where they can."""
+        """Why its applications cannot be counted; "" if they can."""
         if self.origin == "TVM":
-            return "it is a pass of TVM's, which does its own rewriting"
-        return "the program cannot go without any of them" if self.required else ""
+            return "TVM's passes do their own rewriting"
+        return "the program needs all of them" if self.required else ""
 
     def applied(self, program: Any, step: Step) -> Any:
         """A program after the pass. Only an engine's process may do this."""
         return self.applied_and_counted(program, step, Applications(self.count(step)))
 
     def applied_and_counted(self, program: Any, step: Step, applications: Applications) -> Any:
-        """The same; what was applied is counted in `applications`, with `count` as its most. Raises
-        ValueError where a count is given, and the pass does not count."""
+        """The same, counting in `applications`, whose `most` is the count. Raises ValueError if
+        there is a count but the pass does not count."""
         with counting(applications):
             made = self.load()(program, **self.arguments(step))
         if applications.most is not None and not applications.asked and made is not program:
@@ -130,7 +129,7 @@ class PassInfo:
 
 
 def _run_file(path: str) -> ModuleType:
-    """Import a file by its path, once a process; it can import what stands beside it."""
+    """Import a file by its path, once per process; it can import files beside it."""
     if path not in sys.modules:
         if (folder := os.path.dirname(path)) not in sys.path:
             sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""What a pass can be told: its declared parameters, and reading their values from text."""
+"""The declared parameters of a pass, and reading their values from text."""
 
 import math
 import re
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 Value = str | int | float | bool | None
 
 KINDS = ("text", "switch", "whole number", "number")
-"""What a value can be. A switch is `true` or `false`."""
+"""The kinds of values. A switch is `true` or `false`."""
 
 _SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a pass. `name` is of the keyword argument, as pipelines write it
-    (`fold(name=value)`); `default` is None where the pass decides by itself; `choices` are the only
-    allowed values, and none allows any of the kind; `least` is the smallest allowed number, None
-    for any; `unit` is of a number, such as "bytes", or ""."""
+    """One parameter of a pass. `name` is the keyword argument, as pipelines write it
+    (`fold(name=value)`); `default` is None if the pass decides; `choices` are the only allowed
+    values, and empty allows any of the kind; `least` is the smallest allowed number, None for any;
+    `unit` is a number's unit, such as "bytes", or ""."""
 
     name: str
     kind: str
@@ -29,8 +29,8 @@ class Parameter:
     unit: str = ""
 
     def read(self, text: str) -> Value:
-        """A value as the pass takes it. Raises ValueError where the text is no such value; the
-        message says what would be."""
+        """A value as the pass takes it. Raises ValueError if the text is not a valid value; the
+        message says what is."""
         value = _READERS[self.kind](text)
         if value is None:
             raise ValueError(f"{self.name}={text} is not a {self.kind}; {self.wanted}")
@@ -42,7 +42,7 @@ class Parameter:
 
     @property
     def default_text(self) -> str:
-        """The default as a pipeline's text has it; "" where the pass decides."""
+        """The default as a pipeline's text has it; "" if the pass decides."""
         if self.default is None:
             return ""
         return str(self.default).lower() if self.kind == "switch" else str(self.default)
@@ -72,7 +72,7 @@ def _number(text: str) -> float | None:
 
 
 def _text(text: str) -> str | None:
-    """A pipeline's text has these characters for itself."""
+    """A text without the characters that a pipeline reserves; None otherwise."""
     return None if not text or re.search(r"[|,()=]", text) else text
 
 
@@ -87,9 +87,9 @@ _READERS = {
 def read_all(
     title: str, declared: Sequence[Parameter], given: Iterable[tuple[str, str]]
 ) -> dict[str, Value]:
-    """The keyword arguments of a step's given parameters; the pass's defaults hold for others. They
-    are given as (name, value), as a pipeline's text has them. Raises ValueError where a name is not
-    declared or stands twice, or a value is of another kind, and says what the pass takes."""
+    """The keyword arguments of a step's given parameters, (name, value) as in a pipeline's text;
+    others keep the pass's defaults. Raises ValueError if a name is not declared or occurs twice, or
+    a value is not valid, and says what the pass takes."""
     known = {p.name: p for p in declared}
     values: dict[str, Value] = {}
     for name, text in given:

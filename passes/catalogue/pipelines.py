@@ -18,7 +18,7 @@ JOINT = {
     "relax": "cse|drop_zeros|drop_ones|transpose_dedup|transpose_of_matmul"
     "|remove_redundant_reshape|canonicalize|dce|cse"
 }
-"""What tidies up a program that was imported with PyTorch's own gradient."""
+"""Passes that tidy up a program imported with PyTorch's gradient."""
 
 ORDER = {
     "relay": """
@@ -39,4 +39,4 @@ ORDER = {
         mixed_precision legalize annotate_pattern fuse_ops fuse_tir
     """,
 }
-"""Those that people ask for first, first. A pass that is not named here comes behind them."""
+"""The most common passes first. Passes that are not named here follow them."""

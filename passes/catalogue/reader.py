@@ -1,10 +1,10 @@
-"""What a Python file says of its passes, read without running it: the app imports no TVM.
+"""Reads the passes of a Python file without running it, because the app imports no TVM.
 
-A pass is a function of a program, with its name. The docstring's first paragraph says what it does.
-Further arguments, with defaults, are its parameters; annotation or default gives the kind,
-`Literal[...]` the choices. In the docstring, `name: text` describes a parameter, `Before:` what the
-pass needs to find something to do, and `After:` what holds then; deeper indented lines go on with
-it. `@listed(...)` says the rest.
+A pass is a function of a program. The docstring's first paragraph says what it does. Further
+arguments, with defaults, are its parameters; annotation or default gives the kind,
+`Literal[...]` the choices. In the docstring, `name: text` describes a parameter, `Before:` the
+condition under which the pass does something, and `After:` the condition afterwards; more deeply
+indented lines continue a text. `@listed(...)` has the rest.
 """
 
 import ast
@@ -20,7 +20,7 @@ _KINDS = {"bool": "switch", "int": "whole number", "float": "number", "str": "te
 _DECLARED = re.compile(
     r'^(?:@listed\(.*?""".*?"""|\w+ = tvm_pass\(.*?\)$)', re.DOTALL | re.MULTILINE
 )
-"""A declaration, a function's as far as its docstring: parsing all else takes longer."""
+"""A declaration, of a function up to its docstring: parsing everything would take longer."""
 _TITLE = re.compile(r"( *)(\w+): +(.+)")
 
 
@@ -39,7 +39,7 @@ def listed_in(folder: Path, ir: str, package: str) -> Iterator[PassInfo]:
 
 
 def _given(call: ast.Call, *names: str) -> dict[str, Any]:
-    """Arguments by name; of something of TVM's, what TVM calls it."""
+    """Arguments by name; TVM's name for a TVM object."""
     pairs = [*zip(names, call.args, strict=False), *((k.arg or "", k.value) for k in call.keywords)]
     return {
         name: value.attr if isinstance(value, ast.Attribute) else ast.literal_eval(value)
@@ -56,7 +56,7 @@ def of_function(
     least: Mapping[str, float] | None = None,
     **rest: Any,
 ) -> PassInfo:
-    """The entry of a function; `module` is where it stands, and the rest as of `listed`."""
+    """The entry of a function of `module`; see `listed` for the rest."""
     said = ast.get_docstring(function) or "A pass of yours."
     sections = _sections(said)
     return PassInfo(
@@ -74,7 +74,7 @@ def of_function(
 
 
 def _sections(text: str) -> dict[str, str]:
-    """What stands behind `name:`, with the lines that go on with it."""
+    """The text after each `name:`, with its continuation lines."""
     found: dict[str, str] = {}
     name, margin = "", 0
     for line in text.splitlines():

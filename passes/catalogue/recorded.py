@@ -1,5 +1,5 @@
-"""The step that stands for a pass of a recorded compile, whose module lies beside the program's
-file. It is in no list of passes, and nobody types it."""
+"""The step for a pass of a recorded compile, whose module is a file beside the program's. It is not
+in the list of passes, and people do not type it."""
 
 import re
 from dataclasses import replace
@@ -32,17 +32,17 @@ def recorded(module: int, number: int, title: str) -> Step:
 
 
 def entry(ir: str, step: Step) -> PassInfo:
-    """What the catalogue has of such a step."""
+    """The catalogue's entry for such a step."""
     return replace(_LISTED, ir=ir, title=dict(step.params).get(_TITLE, _LISTED.title))
 
 
 def number_of(step: Step) -> int:
-    """Of the pass that a step stands for; -1 where it stands for none."""
+    """The number of a step's recorded pass; -1 for another step."""
     return int(dict(step.params)[_PASS]) if step.name == NAME else -1
 
 
 def file_of(step: Step) -> str:
-    """The name of the file that its module lies in."""
+    """The name of the file with its module."""
     return file_name(int(dict(step.params)[_MODULE]))
 
 

@@ -4,7 +4,7 @@ which the engine's TVM lists (`passes.tvm_pipelines`)."""
 from relascope.passes.catalogue.entry import PassInfo
 from relascope.passes.catalogue.parameters import Parameter
 
-MARK = "tvm:"  # what stands before the name of one of TVM's pipelines in a text: `tvm:default`
+MARK = "tvm:"  # prefix of the name of a TVM pipeline in a text: `tvm:default`
 
 _PACKAGE = __name__.rpartition(".catalogue")[0]
 _TARGET = Parameter("target", "text", "llvm", "kind of the target of the pipeline")
@@ -12,7 +12,7 @@ _LEVEL = Parameter("level", "whole number", 3, "optimisation level at which it r
 
 
 def entry(ir: str, name: str) -> PassInfo:
-    """What the catalogue has of such a pass, whether TVM has it or not."""
+    """The catalogue's entry for such a pass, whether TVM has it or not."""
     return PassInfo(
         name=name,
         ir=ir,

@@ -1,9 +1,10 @@
-"""Passes of one's own, from Python files that are named where the program is started.
+"""A user's own passes, from Python files that are named when relascope starts.
 
-`--pass-file` or the environment variable `VARIABLE`, which engines inherit, names a file; never the
-page. Its public functions of one argument `program` are passes from `passes.program.Program` to
-one, read by `passes.catalogue.reader`. Functions `before_NAME` and `after_NAME`, or longer, are
-examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top limits them to an IR.
+`--pass-file` or the environment variable `VARIABLE`, which engines inherit, names a file; the page
+never does. Its public functions of one argument `program` are passes from and to
+`passes.program.Program`, read by `passes.catalogue.reader`. Functions `before_NAME` and
+`after_NAME`, or longer, are examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top
+limits them to an IR.
 """
 
 import ast
@@ -49,7 +50,7 @@ def enter_named() -> None:
 
 
 def _files(named: str) -> list[str]:
-    """A file; or of a folder, the Python files in it by name, but those that begin with "_"."""
+    """A file; or the Python files of a folder in order, except those that begin with "_"."""
     if not Path(named).is_dir():
         return [named]
     found = sorted(str(f) for f in Path(named).glob("[!_]*.py"))

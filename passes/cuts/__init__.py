@@ -1,1 +1,1 @@
-"""Capture strategies: one a file, and what they share."""
+"""Capture strategies, and the code that they share."""
