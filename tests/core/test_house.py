@@ -38,7 +38,7 @@ LINES = {
     "commands": 3370,
     "core": 1313,
     "engine": 41224,
-    "passes": 11139,
+    "passes": 11132,
     "recorder": 1460,
     "samples": 570,
     "viz": 25224,

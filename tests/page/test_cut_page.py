@@ -175,7 +175,7 @@ def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
     for node_id, row in (("r", [1]), ("d0", [0])):
         select(gradient, node_id)
         assert rows() == row and cards.card.node == node_id
-    for node_id, word in (("gd", "backward computes it"), ("x", "given it")):
+    for node_id, word in (("gd", "backward computes it"), ("x", "receives it")):
         select(gradient, node_id)
         assert rows() == [] and cards.card.node == node_id
         assert word in cards.text and cards.able == {}
