@@ -59,7 +59,7 @@ def test_the_pass_does_something_to_its_example_which_is_documented(session, oth
 )
 def test_the_example_computes_the_same_after_the_pass(otherwise, name, dtype):
     if (ENGINE, name, dtype) == ("relax", "mixed_precision", "float64"):
-        with pytest.raises(EngineError, match="takes float32"):
+        with pytest.raises(EngineError, match="needs float32"):
             Run(name, dtype)
         return
     run = Run(name, dtype)
