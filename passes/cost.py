@@ -44,28 +44,28 @@ NOMINAL = Machine()
 
 
 def is_view(node: Node) -> bool:
-    """Whether a node's result is the storage of its first input under another shape."""
+    """Whether a node's result shares the storage of its first input, with another shape."""
     return node.op in operators.VIEWS and node.kind is Kind.CALL and bool(node.edges)
 
 
 def is_product(node: Node) -> bool:
-    """Whether a node is a matrix product or a convolution, or a function that holds one."""
+    """Whether a node is a matrix product or a convolution, or a function that contains one."""
     bodies = () if node.body is None else node.body.with_bodies()
     return any(_is_class(n, "product") for n in (node, *chain.from_iterable(bodies)))
 
 
 def is_random(node: Node) -> bool:
-    """Whether a node draws random numbers, so that it gives others the second time."""
+    """Whether a node draws random numbers, so that running it again gives others."""
     return _is_class(node, "random")
 
 
 def is_reduction(node: Node) -> bool:
-    """Whether a node sums, or the like, over many elements for each that it writes."""
+    """Whether a node reduces many elements to each one that it writes."""
     return _is_class(node, "reduction")
 
 
 def is_fusible(node: Node) -> bool:
-    """Whether a node computes each element by itself, so that a reader can do it on the way."""
+    """Whether a node computes elements independently, so that its reader's kernel can do it."""
     if node.kind in (Kind.TUPLE, Kind.ITEM):
         return True
     return _is_class(node, "other") and len(node.outputs) == 1
@@ -76,7 +76,7 @@ def _is_class(node: Node, name: str) -> bool:
 
 
 def storages(graph: Graph) -> dict[str, str]:
-    """For every node the id of the node that owns its memory: itself, or of a view its base."""
+    """For every node, the id of the node that owns its memory: itself, or a view's base."""
     owner: dict[str, str] = {}
     for node in graph.nodes:
         owner[node.id] = owner[node.edges[0]] if is_view(node) else node.id
@@ -86,7 +86,7 @@ def storages(graph: Graph) -> dict[str, str]:
 def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
     """Floating point operations of each node.
 
-    A multiply-add counts as two; dimensions that are not known count as one element.
+    A multiply-add counts as two; unknown dimensions count as one element.
     """
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}
@@ -113,7 +113,7 @@ def _flops(graph: Graph, node: Node) -> float:
 
 
 def longest(graph: Graph) -> float:
-    """The most operations in sequence on a way through a graph: an operator's are those for one
+    """The most dependent operations on any path through a graph. An operator counts those for one
     element of its result, such as the terms of a sum."""
     ahead: dict[str, float] = {}
     each = flops(graph)
@@ -125,8 +125,8 @@ def longest(graph: Graph) -> float:
 
 
 def known_flops(graph: Graph, node_id: str) -> float | None:
-    """Floating point operations of a node; None of unknown operators or dimensions, which `flops`
-    guesses, for prices need a figure."""
+    """Floating point operations of a node; None for unknown operators or dimensions, which `flops`
+    guesses because costs need a figure."""
     node = graph.by_id[node_id]
     if node.kind is Kind.FUNCTION and node.body is not None:
         inside = [known_flops(node.body, n.id) for n in node.body.nodes]
@@ -141,8 +141,8 @@ def known_flops(graph: Graph, node_id: str) -> float | None:
 
 @dataclass(frozen=True)
 class Read:
-    """What a kernel reads beside what others have just written. `weights` are bytes of parameters
-    and constants, `unread` those of its arguments that it skips, such as other rows of a table."""
+    """What a kernel reads besides other kernels' results. `weights` are bytes of parameters and
+    constants, `unread` bytes of its arguments that it skips, such as other rows of a table."""
 
     weights: int = 0
     unread: int = 0
@@ -156,7 +156,7 @@ def reads(graph: Graph, nodes: Collection[str]) -> Read:
     owner: dict[str, str] = {}
 
     def base(node_id: str) -> str:
-        """Of a view, in this kernel or before it, the node that it is of."""
+        """The node whose storage a view shows, in this kernel or before it."""
         current = node_id
         while current not in owner:
             node = graph.by_id[current]
@@ -189,7 +189,7 @@ def reads(graph: Graph, nodes: Collection[str]) -> Read:
 
 
 def _fields(node: Node) -> tuple[TensorType, ...]:
-    """The tensors that a reader sees: all of a tuple, the first of what has several results."""
+    """The tensors that a reader sees: all of a tuple, else the first result."""
     return node.outputs if node.kind is Kind.TUPLE else node.outputs[:1]
 
 
@@ -201,7 +201,7 @@ def _multiplications(node: Node, read: list[TensorType], written: int) -> int:
         return _elements(read[0]) * (written // max(1, _size_of(node.outputs[0].shape[0])))
     if operators.is_convolution(node.op):
         backwards = "transpose" in node.op
-        # Of a transposed convolution, the axis of what it reads; else of what it writes.
+        # The axis of channels read for a transposed convolution, else of channels written.
         layout, axis = str(node.attrs.get("kernel_layout", "")), "I" if backwards else "O"
         at = layout.index(axis) if len(layout) == len(read[1].shape) and axis in layout else 0
         kernel = _elements(read[1]) // max(1, _size_of(read[1].shape[at]))
@@ -257,7 +257,7 @@ class Work:
 
     @cached_property
     def machine(self) -> Machine:
-        """Whose rates turn work into seconds: as slow as what was measured, where that was."""
+        """The machine whose rates turn work into seconds, slowed to match measured kernels."""
         if self.measured is None:
             return self.assumed
         known = self._estimates
@@ -272,7 +272,7 @@ class Work:
 
     @cached_property
     def bytes(self) -> dict[str, int]:
-        """Bytes of each node's results; dimensions that are not known make it 0."""
+        """Bytes of each node's results; 0 with unknown dimensions."""
         return {n.id: n.bytes or 0 for n in self.graph.nodes}
 
     @cached_property
@@ -284,8 +284,8 @@ class Work:
     def seconds(self) -> dict[str, float]:
         """Seconds of each node within the whole graph; views, tuples and inputs take none.
 
-        A measured kernel's time is split by the estimates; other kernels are estimated on a machine
-        of the same pace.
+        Estimates split a measured kernel's time among its nodes; other kernels are estimated on an
+        equally fast machine.
         """
         if self.measured is None:
             return self._estimates
@@ -300,7 +300,7 @@ class Work:
 
     @cached_property
     def again(self) -> dict[str, float]:
-        """Seconds of each node where it is computed again.
+        """Seconds of each node when it is recomputed.
 
         A result of the graph is then written only for readers that need it in memory. A reduction
         reads its input once more, as its readers come after the last element.
@@ -339,7 +339,7 @@ class Work:
         return found
 
     def _taken(self, node: Node, moved: int) -> float:
-        """Seconds on the machine that was assumed, where so many bytes are moved."""
+        """Seconds on the assumed machine if a node moves this many bytes."""
         calls = _CALL * sum(map(_elements, node.outputs)) if node.op in operators.CALLED else 0
         return self.assumed.seconds(self.flops[node.id] + calls, moved)
 
@@ -389,11 +389,11 @@ class Work:
 
     @cached_property
     def _inner(self) -> frozenset[str]:
-        """Nodes that read what a kernel has not written."""
+        """Nodes that can read values that no kernel wrote to memory."""
         return self._fusible.union(n.id for n in self.graph.nodes if is_reduction(n))
 
     def _written(self, readers: Collection[str] | None = None, results: bool = True) -> set[str]:
-        """Nodes that a reader needs in memory, of some readers or of all; and results, if asked."""
+        """Nodes that some readers, or any, need in memory; and results, if asked."""
         written = set(self.graph.outputs) if results else set[str]()
         for node in reversed(self.graph.nodes):
             asks = node.id not in self._inner or (is_view(node) and node.id in written)

@@ -1,4 +1,4 @@
-"""The least time within a budget of bytes: as a program solves it, or the frontier's cut below."""
+"""The fastest cut within a budget of bytes: an integer program's, or the frontier's below it."""
 
 import re
 
@@ -12,7 +12,7 @@ HALF = 0.5  # the budget where none is given: a fraction of the bytes of everyth
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     """What to save for the shortest step within the budget; 0 keeps nothing. Matrix products may be
-    recomputed. Raises ValueError where no cut is within the budget, or the budget is no number."""
+    recomputed. Raises ValueError if no cut is within the budget, or it is not a valid number."""
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
     forced = joint.kept(wish.save).items()
@@ -26,8 +26,8 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
 
 
 def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The point of the frontier with least time whose bytes are within the wish's budget. Raises
-    ValueError where no point of it keeps so few bytes, or the budget is no number."""
+    """The fastest point of the frontier whose bytes are within the wish's budget. Raises ValueError
+    if no point keeps so few bytes, or the budget is not a valid number."""
     allowed, points = budget_bytes(joint, wish), frontier(joint, wish)
     within = [p for p in points if p.bytes <= allowed]
     if not within:
@@ -36,7 +36,7 @@ def on_frontier(joint: Joint, wish: Wish) -> frozenset[str]:
 
 
 def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> ValueError:
-    """No cut is within the budget: says why."""
+    """The error that no cut is within the budget, with the reason."""
     kept = joint.kept(wish.save)
     masks = sum(b for i, b in joint.kept(least.saved).items() if i in joint.masks)
     forced = sum(b for i, b in kept.items() if i not in joint.masks)

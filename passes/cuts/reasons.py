@@ -1,4 +1,4 @@
-"""Why a tensor is saved, and why another need not be: in words, with the nodes behind them."""
+"""Why each tensor is saved or not, in words, with the nodes responsible."""
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
@@ -14,8 +14,8 @@ MOST = 32  # how many nodes a search for one reason may look at, so that all rea
 
 @dataclass(frozen=True)
 class Recomputation:
-    """How a value comes about when it is not saved. `sources` are ids of the captures, inputs,
-    parameters and masks that the nodes start from; `whole` is False where the search stopped at
+    """How a value is recomputed if it is not saved. `sources` are ids of the captures, inputs,
+    parameters and masks that the nodes start from; `whole` is False if the search stopped at
     `MOST` nodes."""
 
     computed: tuple[str, ...]
@@ -27,8 +27,8 @@ class Recomputation:
 class Standing:
     """What becomes of one node under a cut. `kind` is "captured", "recomputed", "given" (inputs,
     parameters, constants), "too far" (the backward needs it, but has nearer captures), "not
-    needed", "tuple" or "backward"; `forced` is "save" or "recompute" where a person said so, else
-    "", and `can_save` and `can_recompute` say whether a person may."""
+    needed", "tuple" or "backward"; `forced` is "save" or "recompute" if the user chose so, else "";
+    `can_save` and `can_recompute` say whether the user may."""
 
     kind: str
     reason: str
@@ -51,7 +51,7 @@ class Reasons:
         self._next = self._towards_backward(self._again)
 
     def _towards_backward(self, again: Collection[str]) -> dict[str, str]:
-        """For what the backward has: the reader that is nearest to one of its own nodes."""
+        """For each node that the backward has, the reader nearest to one of the backward's own."""
         joint, far, found = self._joint, dict[str, int](), dict[str, str]()
         for node in reversed(joint.graph.nodes):
             if node.id not in joint.forward:
@@ -65,7 +65,7 @@ class Reasons:
         return found
 
     def path(self, node_id: str) -> tuple[str, ...]:
-        """Ids from a node over what is computed again to the first of the backward's own."""
+        """Ids from a node through recomputed nodes to the first of the backward's own."""
         path = [node_id]
         while path[-1] in self._next and (path[-1] in self._joint.forward):
             path.append(self._next[path[-1]])
@@ -176,6 +176,6 @@ class Reasons:
 
 
 def _few(names: list[str]) -> str:
-    """Names in a row, the first ones of many, each once with how often."""
+    """Names in a row, each once with its count; only the first of many."""
     words = [name if n == 1 else f"{name} ({n} times)" for name, n in Counter(names).items()]
     return ", ".join(words[:4]) + (f" and {len(words) - 4} more" if words[4:] else "")

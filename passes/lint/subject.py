@@ -57,17 +57,17 @@ class Subject:
 
     @cached_property
     def live(self) -> set[str]:
-        """What some result needs."""
+        """Ids of nodes that some result needs."""
         return self.graph.ancestors(self.graph.outputs)
 
     @cached_property
     def fixed(self) -> set[str]:
-        """What is the same in every call: constants, and what is computed of them alone."""
+        """Ids of nodes that are the same in every call: they depend only on constants."""
         return self._of((Kind.CONSTANT,))
 
     @cached_property
     def weights(self) -> set[str]:
-        """What weights and constants alone decide; a weight that gets a gradient is none."""
+        """Ids of nodes that depend only on constants and on weights without a gradient."""
         if self.graph.forward_outputs is not None:
             return self.fixed
         return self._of((Kind.CONSTANT, Kind.PARAMETER))
@@ -87,7 +87,7 @@ class Subject:
                 yield node
 
     def base(self, node_id: str) -> Node:
-        """The node that a value's storage belongs to: itself, or of a view what that shows."""
+        """The node that owns a value's storage: itself, or a view's base."""
         return self.graph.by_id[self.work.owner[node_id]]
 
     def together(self, one: str, other: str) -> bool:
@@ -108,14 +108,14 @@ class Subject:
         )
 
     def remains(self, finding: Finding) -> bool:
-        """Whether some kernel computes what a finding is about, as far as that was measured."""
+        """Whether some measured kernel computes a finding's nodes; True without measurements."""
         if self.measured is None or not self.place:
             return True
         calls = [i for i in finding.nodes if self.graph.by_id[i].kind is Kind.CALL]
         return any(i in self.place for i in calls[:1])
 
     def remedy(self, what: str) -> str:
-        """The pass that removes something in this IR; "" where none does."""
+        """The pass that removes a hazard in this IR; "" if none does."""
         return REMEDIES[self.graph.ir].get(what, "")
 
     def finding(
@@ -126,7 +126,7 @@ class Subject:
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about nodes; `wasted`, or all of them, cost what the remedy spares."""
+        """A finding about nodes; the remedy saves the cost of `wasted`, or of all of them."""
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id
@@ -137,7 +137,7 @@ class Subject:
         return Finding("", nodes, titles, scope, *about, moved, seconds, timed)
 
     def moved(self, node_id: str) -> int:
-        """Bytes that a node reads and writes where it stands by itself; a view none."""
+        """Bytes that a node reads and writes in a kernel of its own; 0 for a view."""
         node = self.graph.by_id[node_id]
         if is_view(node) or node.kind not in (Kind.CALL, Kind.FUNCTION):
             return 0
@@ -145,7 +145,7 @@ class Subject:
 
 
 def axes_of(node: Node) -> tuple[int, ...]:
-    """The order of axes of a transpose; without one written down, all of them turned round."""
+    """The order of axes of a transpose; reversed if it has no attribute."""
     rank = len(node.outputs[0].shape)
     axes = node.attrs.get("axes")
     if not axes:
@@ -154,12 +154,12 @@ def axes_of(node: Node) -> tuple[int, ...]:
 
 
 def is_transpose(node: Node) -> bool:
-    """Whether a node only puts axes into another order."""
+    """Whether a node is a transpose."""
     return node.kind is Kind.CALL and node.op in TRANSPOSES and bool(node.edges)
 
 
 def turns_matrix(node: Node) -> bool:
-    """Whether a node transposes matrices: swaps the last two axes and leaves the others."""
+    """Whether a node transposes matrices: it swaps only the last two axes."""
     if not is_transpose(node):
         return False
     axes = axes_of(node)
@@ -184,11 +184,11 @@ class Linter:
 
 
 LINTERS: dict[str, Linter] = {}
-"""By their names, in the order in which they are listed."""
+"""Linters by name, in the order in which they are listed."""
 
 
 def linter(title: str, summary: str, kernels: bool = False) -> Callable[[Find], Find]:
-    """List a function as the linter of its name."""
+    """Register a function as the linter of its name."""
 
     def enter(find: Find) -> Find:
         LINTERS[find.__name__] = Linter(find.__name__, title, summary, find, kernels)
