@@ -174,6 +174,7 @@ class Converter(ExportedProgramImporter):
         mended: dict[Callable[[Convert], Convert], str] = {
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.counted: "index.Tensor index_put.default",
+            self.expanded: "expand.default",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
         }
         ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
@@ -569,6 +570,17 @@ class Converter(ExportedProgramImporter):
         """TVM's omits some casts, and adds others that change nothing."""
         data, *_ = self.retrieve_args(node)
         return self.cast(data, node.meta["val"].dtype)
+
+    def expanded(self, theirs: Convert) -> Convert:
+        """TVM's, which copies what has the shape already."""
+
+        def convert(node: Node) -> Any:
+            data, *_ = node.args
+            assert isinstance(data, Node)
+            same = data.meta["val"].shape == node.meta["val"].shape
+            return self.env[data] if same else theirs(node)
+
+        return convert
 
     def cast(self, data: Any, dtype: torch.dtype) -> Any:
         wanted = self._convert_data_type(dtype)
