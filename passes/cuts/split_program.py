@@ -44,10 +44,14 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of captures that were chosen. Raises EngineError of kind "usage" where
-    one of them cannot be captured, or there are no gradients."""
+    """What is to be known of captures that were chosen. The backward makes views of them itself: two
+    results of a function share no memory. Raises EngineError of kind "usage" where one of them
+    cannot be captured, or there are no gradients."""
     try:
-        return cut_at(graph, captured)
+        chosen = cut_at(graph, captured)
+        owner, saved = chosen.joint.work.owner, {*chosen.ids}
+        views = {i for i in saved if owner[i] != i and owner[i] in saved}
+        return cut_at(graph, saved - views) if views else chosen
     except ValueError as wrong:
         message = f"The program cannot be split there: {wrong}."
         hint = "Capture tensors that the forward computes."
