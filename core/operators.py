@@ -47,6 +47,9 @@ REDUCTIONS = _words(
 )
 """Operators that read many elements for each they write: one FLOP an element read."""
 
+FOLDS = _words("sum mean max min prod")
+"""Reductions whose operand a compiler computes element by element in the same kernel."""
+
 WHOLE = _words(
     "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
     "reverse_sequence"
@@ -82,6 +85,9 @@ POINTWISE = (
     )
 )
 """Operators of one FLOP or so for each element of the result."""
+
+EACH = (POINTWISE | TRANSCENDENTAL | CASTS) - {"resize2d", "image.resize2d", "nn.prelu"}
+"""Operators each of whose elements is computed from those in its place."""
 
 WEIGHTED = _words("matmul nn.dense nn.batch_matmul nn.matmul nn.conv1d nn.conv2d nn.conv3d")
 """Products of a left operand with a weight, the second operand."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -14,7 +14,8 @@ class KernelLives:
     """Kernels of a function, by numbers of their own, and the storages that they use. They run in
     `order`, after their `sources`. `read` are storages that each reads, its own among them or not,
     and `made` those that it writes first; `sizes` are bytes of each storage, 0 of one that is no
-    matter. `kept` are held to the end, and `given` there before all kernels."""
+    matter. `kept` are held to the end, and `given` there before all kernels. `over` are storages
+    that a kernel may write its result over, element by element, where it is their last reader."""
 
     order: Sequence[int]
     sources: Steps
@@ -23,6 +24,7 @@ class KernelLives:
     sizes: Mapping[int, int]
     kept: Collection[int]
     given: Collection[int] = ()
+    over: Steps = field(default_factory=dict)
 
     @cached_property
     def least_held(self) -> list[int]:
@@ -74,12 +76,23 @@ class KernelLives:
         ended = Counter[int]()
         for storage in last.keys() - self.kept:
             ended[last[storage]] += self.sizes[storage]
+        again = self.overwritten(order)
         now = most = sum(self.sizes[s] for s in self.given)
         for node in order:
             now += sum([self.sizes[s] for s in self.made[node]])
-            most = max(most, now)
+            most = max(most, now - self.sizes[again[node]] if node in again else now)
             now -= ended[node]
         return most
+
+    def overwritten(self, order: Sequence[int]) -> dict[int, int]:
+        """By kernel the storage that it writes its result over where they run in an order."""
+        able = {s for those in self.over.values() for s in those} - {*self.kept}
+        last = {s: n for n in order for s in able.intersection(self.read[n])} if able else {}
+        ends: dict[int, list[int]] = {}
+        for storage, node in last.items():
+            if storage in self.over.get(node, ()):
+                ends.setdefault(node, []).append(storage)
+        return {node: min(those) for node, those in ends.items()}
 
 
 def _listed(

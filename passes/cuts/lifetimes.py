@@ -1,19 +1,21 @@
 """How long each tensor of a step of training is held, and the most bytes that are held at once.
 
 Counted are captures, masks, results, what the backward computes again, and what forward and
-backward write on the way, in the order in which they hold least, as engines run them. In Relax,
-captures are given up after their last reader; in Relay they are held until the backward ends.
-Storages are not packed, no kernel has two nodes, and what libraries take inside of one is left out.
-Unknown dimensions count as none.
+backward write on the way, in the order in which they hold least, as engines run them. In Relay,
+captures are held until the backward ends. In Relax, they are given up after their last reader; an
+operator on elements writes over an operand that it is the last to read; and a reduction computes
+the elements that it alone reads. Otherwise each node is a kernel, storages are not packed, and what
+libraries take inside of a kernel is left out. Unknown dimensions count as none.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from relascope.core.graph import Role
+from relascope.core.operators import EACH, FOLDS
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.held_memory import KernelLives
 
@@ -52,18 +54,31 @@ class _Phase:
         made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in ids}
         number = {i: place[i] for i in ids if made[i]} | {b: -1 - k for k, b in enumerate(given)}
         self.ids, self.number, self.given = ids, number, given
+        read = {i: {number[b] for e in edges[i] for b in storages[e] if b in number} for i in ids}
+        sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
+        fused = joint.graph.ir == "relax"
+        like = {i: {number[b] for b in _like(joint, i) if number.get(b, -1) >= 0} for i in ids}
+        over, unlike = (like, {i: read[i] - like[i] for i in ids}) if fused else ({}, {})
+        for node_id, reader in _folded(joint, ids, number.keys() - results) if fused else ():
+            sizes[place[node_id]] = 0
+            read[reader] |= read[node_id]
+            over[reader] |= over[node_id]
+            unlike[reader] |= unlike[node_id]
         self.lives = KernelLives(
             order=range(len(ids)),
             sources={place[i]: {place[e] for e in edges[i] if e in place} for i in ids},
-            read={
-                place[i]: {number[b] for e in edges[i] for b in storages[e] if b in number}
-                for i in ids
-            },
+            read={place[i]: read[i] for i in ids},
             made={place[i]: made[i] for i in ids},
-            sizes={n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()},
+            sizes=sizes,
             kept={number[b] for b in results if b in number},
             given={number[b] for b in given},
+            over={place[i]: over[i] - unlike[i] for i in over},
         )
+
+    @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """Storages that their last reader writes over."""
+        return frozenset(self.lives.overwritten(self.lives.least_held).values())
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
         """By storage the number of the node that writes it, or `before` which the phase begins, and
@@ -120,7 +135,8 @@ class Lifetimes:
                 last, early, read = back, read, uses[back][base][1]
             number = last.number[base]
             kept = number in last.lives.kept or (number < 0 and not read)
-            end = None if kept else max(read, default=begin)
+            # What is written over its place is what is held then.
+            end = None if kept else max(read, default=begin) - (number in last.overwritten)
             role = (Role.FORWARD if phase is ahead else Role.BACKWARD).value
             if base in self._kept:
                 role = Role.CAPTURED.value
@@ -150,6 +166,31 @@ class Lifetimes:
 def peak(joint: Joint, captured: Collection[str]) -> int:
     """Bytes at the peak of a step where `captured` are saved."""
     return Lifetimes(joint, captured).peak
+
+
+def _folded(joint: Joint, ids: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Nodes of `own` storages that are in the kernel of their one reader, the second of each pair:
+    on elements before one on as many, or before a reduction."""
+    by_id, inside = joint.graph.by_id, set(ids)
+    for node in (by_id[i] for i in ids if i in own and by_id[i].op in EACH):
+        readers = [by_id[r] for r in joint.graph.readers[node.id] if r in inside]
+        if len(readers) != 1 or node.id in joint.gradients:
+            continue
+        ((reader,), kinds) = readers, [t.shape for t in (*node.outputs, *readers[0].outputs)]
+        if reader.op in FOLDS or (reader.op in EACH and len(set(kinds)) == 1):
+            yield node.id, reader.id
+
+
+def _like(joint: Joint, node_id: str) -> set[str]:
+    """Ids of the storages that an operator on elements reads in the order in which it writes, and
+    that have as many bytes as its result."""
+    by_id, edges, storages = joint.graph.by_id, joint.graph.edges[node_id], joint.storages
+    node = by_id[node_id]
+    if node.op not in EACH or not node.bytes:
+        return set()
+    like = {e for e in edges if by_id[e].outputs == node.outputs}
+    unlike = {b for e in edges if e not in like for b in storages[e]}
+    return {b for e in like for b in storages[e] if by_id[b].bytes == node.bytes} - unlike
 
 
 def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:

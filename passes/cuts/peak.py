@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import isfinite
 
 from relascope.core.graph import reached
+from relascope.core.operators import EACH
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import peak
@@ -63,7 +64,10 @@ def _least(joint: Joint, point: FrontierPoint) -> int:
     behind = {*joint.behind(largest, point.saved), *point.saved}
     after = reached(largest, lambda i: [r for r in graph.readers[i] if r in inside])
     there = {owner[e] for i in after for e in graph.edges[i] if e in behind}
-    return sum(held[b] for b in there.union(owner[i] for i in largest) - joint.free)
+    there = there.union(owner[i] for i in largest) - joint.free
+    if graph.ir == "relax":  # there, an operator on elements may take no memory of its own
+        there = {b for b in there if b in point.saved or graph.by_id[b].op not in EACH}
+    return sum(held[b] for b in there)
 
 
 def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:

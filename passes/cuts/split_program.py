@@ -44,9 +44,9 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of captures that were chosen. The backward makes views of them itself: two
-    results of a function share no memory. Raises EngineError of kind "usage" where one of them
-    cannot be captured, or there are no gradients."""
+    """What is to be known of captures that were chosen. Views of captures are left to the
+    backward: two results of a function share no memory. Raises EngineError of kind "usage" where
+    one of them cannot be captured, or there are no gradients."""
     try:
         chosen = cut_at(graph, captured)
         owner, saved = chosen.joint.work.owner, {*chosen.ids}

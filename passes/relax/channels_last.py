@@ -13,7 +13,7 @@ from tvm.ir import Call
 from tvm.relax import op
 from tvm.tirx import IntImm
 
-from relascope.core.operators import CASTS, POINTWISE, TRANSCENDENTAL
+from relascope.core.operators import EACH
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.rewrite import op_name, shape
 from relascope.passes.relax.transpose_dedup import axes_of
@@ -32,7 +32,6 @@ LAYOUTS = {
     ("nn.conv2d_transpose", "NCHW", "IOHW"): ("NHWC", "IOHW", "NHWC"),
 }
 """By operator and layouts of data and weight: those with channels last, and the result's."""
-_EACH = (POINTWISE | TRANSCENDENTAL | CASTS) - {"resize2d", "image.resize2d", "nn.prelu"}
 Served = Callable[..., Any]
 """A library's call for a convolution, typed; None where it has none. Of one that is the gradient of
 a depthwise weight, the data and the result's gradient with channels last may follow, which the call
@@ -47,7 +46,7 @@ def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
     found: set[int] = set()
     for variable, value in bound if _gains([value for _, value in bound]) else ():
         of_image = _layouts(value) is not None and str(value.attrs.data_layout) == "NCHW"
-        of_image |= op_name(value) in _EACH and any(a.__chandle__() in found for a in value.args)
+        of_image |= op_name(value) in EACH and any(a.__chandle__() in found for a in value.args)
         if of_image and _is_image(variable):
             found.add(variable.__chandle__())
     return found
@@ -137,7 +136,7 @@ class _Images:
     def _made_last(self, expr: Any) -> Any:
         """An image that is made of one, made of that with channels last; None of others."""
         value = self._values.get(expr.__chandle__())
-        if value is None or (op_name(value) not in _EACH and op_name(value) != "broadcast_to"):
+        if value is None or (op_name(value) not in EACH and op_name(value) != "broadcast_to"):
             return None
         images = [a for a in value.args if _is_image(a) and a.__chandle__() not in self._last]
         if len(images) > 1 or not any(map(_is_image, value.args)):
@@ -175,7 +174,7 @@ class _Images:
         images = [a for a in call.args if a.__chandle__() in self._last]
         if not images or any(getattr(a.ty, "ndim", 0) > 4 for a in call.args):
             return None
-        if name in _EACH:
+        if name in EACH:
             return rewrite.with_args(call, [self._operand(a) for a in call.args]), True
         if name == "broadcast_to" and len(call.args[1].values) == 4:
             return op.broadcast_to(self.last(call.args[0]), _moved(call.args[1].values)), True

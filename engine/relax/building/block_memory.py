@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from relascope.engine.relax.building.in_place import overwritable
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.passes.held_memory import KernelLives
 from relascope.passes.relax.ir.rewrite import everything, op_name
@@ -74,6 +75,37 @@ class _Block:
         returned = (v.__chandle__() for v in relax.analysis.free_vars(function.body.body))
         self.kept = set[int]().union(*(self.of.get(v, ()) for v in returned))
 
+    def over(self, mod: Any) -> dict[int, dict[int, Any]]:
+        """By the place of each kernel's call the storages that it may write its result over, and
+        the argument in each."""
+        found: dict[int, dict[int, Any]] = {}
+        known: dict[str, tuple[int, ...]] = {}
+        for index, binding in enumerate(self.bindings):
+            name, *args, kind = _kernel(binding)
+            if name is None or not isinstance(mod[name], tvm.tirx.PrimFunc):
+                continue
+            if name.name_hint not in known:
+                known[name.name_hint] = overwritable(mod[name])
+            places, held = known[name.name_hint], [self.of.get(a.__chandle__(), {-1}) for a in args]
+            for place in places:
+                (storage, *more), kinds = held[place], [*tensor_types(args[place].ty), *kind]
+                alone = all(p in places for p, of in enumerate(held) if storage in of)
+                sizes = {self.sizes[storage], *(t.bytes for t in kinds)} if storage >= 0 else {}
+                if alone and not more and len(sizes) == 1 and len({t.dtype for t in kinds}) == 1:
+                    found.setdefault(index, {})[storage] = args[place]
+        return found
+
+
+def _kernel(binding: Any) -> tuple[Any, ...]:
+    """Of a call of a kernel with one result: its name, arguments, and that result's types. The name
+    is None for all else."""
+    value = binding.value
+    if op_name(value) == "call_tir" and len(tensor_types(binding.var.ty)) == 1:
+        return (value.args[0], *value.args[1].fields, tensor_types(binding.var.ty))
+    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar) and value.args:
+        return (value.op, *value.args[:-1], tensor_types(value.args[-1].ty))
+    return None, ()
+
 
 def _with(function: Any, params: Sequence[Any], block: Any) -> Any:
     body = relax.SeqExpr([block], function.body.body)
@@ -92,7 +124,9 @@ def least_held(mod: Any, context: Any) -> Any:
     sizes = {s: size if s in given or s >= 0 else 0 for s, size in block.sizes.items()}
     order = range(len(block.bindings))
     made = {index: {index} & block.sizes.keys() for index in order}
-    kernels = KernelLives(order, block.sources, block.read, made, sizes, block.kept, given)
+    kernels = KernelLives(
+        order, block.sources, block.read, made, sizes, block.kept, given, block.over(mod)
+    )
     bindings = [block.bindings[index] for index in kernels.least_held]
     mod = _with_main(mod, _with(main, main.params, relax.DataflowBlock(bindings)))
     return relax.transform.Normalize()(mod)
@@ -119,8 +153,26 @@ def plan_memory(mod: Any, context: Any) -> Any:
                 bindings.append(_packed(variable, "tuple_getitem", given))
                 bindings.append(_packed(_nothing(), "tuple_reset_item", given))
 
-    for binding in block.bindings:
+    over, last = block.over(mod), dict[int, int]()
+    for index, read in block.read.items():
+        last.update(dict.fromkeys(read, index))
+    again: dict[int, Any] = {}  # by the place of the binding that makes a result its memory
+    for index, those in over.items():
+        free = [a for s, a in those.items() if last[s] == index and s not in block.kept]
+        result = block.bindings[index].value.args[-1]
+        if free and isinstance(result, relax.Var):
+            (made,) = block.of[result.__chandle__()]
+            again[made] = free[0]
+    for index, binding in enumerate(block.bindings):
         take(binding.value)
+        if index in again:
+            given, shape = again[index], binding.value.args[0]
+            same = tensor_types(given.ty) == tensor_types(binding.var.ty)
+            binding = (
+                relax.VarBinding(binding.var, given)
+                if same
+                else _packed(binding.var, "reshape", (given, shape))
+            )
         if op_name(binding.value) == "reshape":
             # TVM frees what a function of the machine returns, but not an operator's view.
             binding = _packed(binding.var, "reshape", binding.value.args)
