@@ -15,7 +15,7 @@ def overwritable(function: Any) -> tuple[int, ...]:
     tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, blocks.append)], order="post")
     *given, out = function.params
     writers = [b for b in blocks if any(w.source.same_as(out) for w in b.writes)]
-    if len(writers) != 1:
+    if len(writers) != 1 or any(len(b.match_buffers) for b in blocks):
         return ()
     return tuple(place for place, p in enumerate(given) if _by_element(blocks, p, out))
 
