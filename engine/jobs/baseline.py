@@ -25,7 +25,6 @@ from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.times import CompileTimes, TimeResult
 from relascope.passes import cost
 from relascope.passes.cuts.cut import STRATEGIES, cut
-from relascope.passes.peak_memory import plan
 from relascope.passes.pipeline import Pipeline
 
 VERSION = 1
@@ -98,10 +97,7 @@ def take(
         "kernels": kernels if kernels is None else kernel_lines(graph, kernels),
         "bytes": constant_bytes(graph),
         "flops": flops(graph),
-        "memory": {
-            "planned": None if joint or kernels is None else plan(graph, kernels).bytes,
-            "built": times.own_bytes,
-        },
+        "memory": {"built": times.own_bytes},
         "error": error(found, info.against),
         "compile": compile_document(pipeline, times),
     }

@@ -23,8 +23,7 @@ from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Prof
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.turns import alone
-from relascope.passes.cost import known_flops, reads
-from relascope.passes.peak_memory import plan
+from relascope.passes.cost import known_flops, reads, storages
 
 LOST = (
     "TVM's build changed the program in a way that relascope does not follow, so its kernels are "
@@ -113,10 +112,11 @@ def profile(
 def _phase(
     name: str, graph: Graph, kernels: Sequence[Kernel], median_ms: float, memory: int
 ) -> Phase:
-    others = [0 if k.nodes else k.bytes_out for k in kernels]
-    planned = plan(graph, [k.nodes for k in kernels], others)
+    owner = storages(graph)
+    returned = (graph.by_id[i] for i in {owner[o] for o in graph.outputs})
+    results = sum(n.bytes or 0 for n in returned if n.kind in (Kind.CALL, Kind.ITEM))
     times = sum(k.median_ms for k in kernels), sum(k.median_ms for k in kernels if not k.nodes)
-    return Phase(name, median_ms, *times, memory, planned.bytes, planned.results)
+    return Phase(name, median_ms, *times, memory, results)
 
 
 def watched(function: Profiled, values: Tensors) -> list[float]:

@@ -139,15 +139,13 @@ class Phase:
     """The forward, or the backward, from end to end; times in milliseconds. `median_ms` is of
     runs that are not profiled, copies in and out included, and `unmapped_ms` the part in kernels
     without nodes. `memory_bytes` is the distinct memory that its kernels wrote in one call,
-    `estimated_bytes` the estimate of it by `passes.peak_memory`, from the graph and the kernels'
-    nodes, and `result_bytes` the part of the estimate that the call returns."""
+    and `result_bytes` are of what the call returns."""
 
     name: str
     median_ms: float
     kernels_ms: float
     unmapped_ms: float
     memory_bytes: int = 0
-    estimated_bytes: int = 0
     result_bytes: int = 0
 
     @property
@@ -202,23 +200,13 @@ class Profile:
     def peak_bytes(self) -> int:
         """The most memory that a step takes at one time, measured: masks are held throughout, the
         forward's results while the backward runs."""
-        return self.mask_bytes + _peak([(p.memory_bytes, p.result_bytes) for p in self.phases])
-
-    @property
-    def estimated_peak_bytes(self) -> int:
-        """The same by the estimate."""
-        return self.mask_bytes + _peak([(p.estimated_bytes, p.result_bytes) for p in self.phases])
+        held, most = 0, 0
+        for phase in self.phases:
+            most = max(most, held + phase.memory_bytes)
+            held += phase.result_bytes
+        return self.mask_bytes + most
 
     @property
     def first_bad(self) -> int | None:
         """Index of the first kernel whose output has a NaN or infinity; None where none does."""
         return next((i for i, k in enumerate(self.kernels) if k.bad), None)
-
-
-def _peak(phases: list[tuple[int, int]]) -> int:
-    """The peak, from each phase's memory and the part of it that is results."""
-    held, most = 0, 0
-    for taken, results in phases:
-        most = max(most, held + taken)
-        held += results
-    return most

@@ -39,7 +39,7 @@ def document(layers=3):
         "kernels": [k for i in range(layers) for k in kernels(i)],
         "bytes": {"parameters": 0, "constants": 4096},
         "flops": {"total": 2000, "by operator": {"nn.dense": 1500, "add": 500}},
-        "memory": {"planned": 1000, "built": None},
+        "memory": {"built": 1000},
         "error": {"verdict": "right", "worst": "output 0", "max_rel": 1e-7, **FLOAT32},
         "compile": {
             "passes": {f"{i + 1} {n}": dict(TIMES) for i, n in enumerate(("cse", "bind", "cse"))},
@@ -62,7 +62,7 @@ def test_nothing_differs_from_itself_nor_where_noise_or_a_slower_machine_is():
     now["compile"]["passes"]["1 cse"]["best_ms"] = 14.0
     now["compile"]["build"]["best_ms"] = 140.0
     now["speed"]["forward"] = {"ratio": 1.3, "q1": 1.0, "q3": 1.6}  # its spread holds the other
-    now["memory"]["planned"] = 1009
+    now["memory"]["built"] = 1009
     now["error"]["max_rel"] = 9e-7
     assert said(now) == []
     now = document()
@@ -110,7 +110,7 @@ def test_every_other_kind_has_its_sentence():
     now = document()
     now["pipeline"] = "cse|bind|cse|dce"
     now["flops"] = {"total": 4000, "by operator": {"nn.dense": 3500, "add": 500}}
-    now["memory"] = {"planned": 1500, "built": None}
+    now["memory"] = {"built": 1500}
     now["error"] = {**now["error"], "verdict": "wrong", "max_rel": 0.03}
     now["compile"]["passes"] = {"1 cse": dict(TIMES), "2 bind": {**TIMES, "best_ms": 40.0}}
     now["captures"]["min_cut"] = {"count": 2, "bytes": 4096, "of": {"act": {"erf": 1, "tanh": 1}}}
@@ -123,7 +123,7 @@ def test_every_other_kind_has_its_sentence():
         "captures": "captures: min_cut: 2 captures, 4.0 KiB instead of 1, 2.0 KiB; now saved: "
         "`tanh` of act",
         "flops": "flops: 4 k instead of 2 k (2.0 times): `nn.dense` 3.5 k instead of 1.5 k",
-        "memory": "memory: a run is planned to take 1.5 KiB instead of 1000 B (+50 %)",
+        "memory": "memory: what is built takes 1.5 KiB instead of 1000 B (+50 %)",
         "compile": "compile: the pass `bind` takes 40 ms instead of 10 ms (best of 7 and 7 runs; "
         "medians 12 ms and 12 ms)",
         "speed": "speed: forward takes 1.40 (1.35 to 1.46) of eager's time instead of 1.00 "
@@ -159,7 +159,7 @@ def test_an_error_that_grew_or_is_rounding_is_told_and_no_small_one():
 def test_what_another_machine_target_or_tvm_made_is_said_and_held_as_far_as_it_can_be():
     now = document()
     now["compile"]["passes"]["1 cse"]["best_ms"] = 99.0
-    now["memory"]["planned"] = 9999
+    now["memory"]["built"] = 9999
     now["made"] = {**now["made"], "machine": "B", "tvm": "2"}
     found = compare(document(), now)
     assert [d.kind for d in found.differences] == ["memory"]

@@ -3,9 +3,7 @@
 import pytest
 
 from graphs import graph_of
-from relascope.core.graph import Kind
 from relascope.passes.memory_plan import findings, memory_plan
-from relascope.passes.peak_memory import plan
 
 S = "x; c :/bool; s memory.alloc_storage total_space=[84]; "
 A, B = (f"{n} memory.alloc_tensor s offset=0; " for n in "ab")
@@ -121,41 +119,3 @@ def test_attributes_that_say_nothing_are_not_believed():
     text = "x; a memory.alloc_tensor x offset='?'; p scale a writes=[7,'a']; i [9] p; "
     plan, found = planned(text + "f if i branches=[40,40]; g if f branches='x'")
     assert (len(plan.storages), len(plan.steps), found) == (1, 1, [])
-
-
-def graph(text, outputs=""):
-    return graph_of(text, outputs, ir="relax", of="10")
-
-
-def chain(*sizes):
-    last = f"; f0 exp x :{sizes[1]}"
-    rest = (f"; f{i} exp f{i - 1} :{s}" for i, s in enumerate(sizes[2:], 1))
-    return graph(f"x :{sizes[0]}" + last + "".join(rest))
-
-
-def kernels(g):
-    return [(n.id,) for n in g if n.kind is Kind.CALL]
-
-
-def test_a_peak_is_what_is_held_at_once_within_kernels_and_between():
-    g = chain(10, 10, 10, 10, 10, 10)
-    assert (plan(g, kernels(g)).between, plan(g, kernels(g)).results) == (80, 40)
-    g = chain(10, 10, 10, 10)
-    assert plan(g, [("f0", "f1", "f2")]).bytes == 40
-    g = chain(1, 10, 10, 20, 5)
-    assert plan(g, kernels(g)).between == 40 + 80
-    g = graph("x; a exp x; b exp a", "a b")
-    assert plan(g, [("a",), ("b",)]).bytes == plan(g, [("a",), ("b",)]).results == 80
-    g = chain(10, 10, 10)
-    assert plan(g, [(), ("f0",), ("f1",)], [40, 0, 0]).between == 80
-    assert plan(g, [(), ("f0",), (), ("f1",)], [40, 0, 40, 0]).between == 80
-
-
-def test_views_tuples_and_items_hold_what_they_are_of():
-    g = graph(
-        "x; a exp x; v reshape a :5x2; b exp x; t () v b; c tanh x; d concatenate t :20;"
-        " e add c d :20"
-    )
-    # a, b and c live when d is made: nothing may have been given away before.
-    found = plan(g, [("a",), ("b",), ("c",), ("d",), ("e",)])
-    assert (found.between, found.results) == (40 + 40 + 40 + 80, 80)

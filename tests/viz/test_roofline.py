@@ -75,7 +75,7 @@ def test_what_is_not_known_is_no_number_and_what_is_left_of_a_table_not_moved():
 def profile(*kernels, peaks=PEAKS, whole=2.0):
     taken = sum(k.median_ms for k in kernels)
     unmapped = sum(k.median_ms for k in kernels if not k.nodes)
-    phase = Phase("forward", whole, taken, unmapped, 10, 10, 10)
+    phase = Phase("forward", whole, taken, unmapped, 10, 10)
     return Profile("m", "llvm", 1, 3, kernels, (phase,), (), 0.0, (), peaks, 0)
 
 

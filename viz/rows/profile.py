@@ -37,10 +37,7 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
     """What `profile MODEL` prints of a graph's kernels, in order of execution, and of phases."""
     work = flops(graph)
     profile = _with_changed(profile, graph, work)
-    names = (
-        "machine target threads repeats build_seconds peaks working_set peak_bytes "
-        "estimated_peak_bytes first_bad"
-    )
+    names = "machine target threads repeats build_seconds peaks working_set peak_bytes first_bad"
     kernels = [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))]
     notes = list(profile.notes)
     if over := _beaten(kernels):
@@ -244,10 +241,7 @@ def _phase_text(phase: Row, beaten: bool) -> str:
                 "That leaves out kernels whose peak is unknown, which take "
                 f"{phase['unknown_ms']:.3f} ms."
             )
-    sentences.append(
-        f"Its kernels write to {size(phase['memory_bytes'])} of memory, "
-        f"{size(phase['estimated_bytes'])} by the estimate."
-    )
+    sentences.append(f"Its kernels write to {size(phase['memory_bytes'])} of memory.")
     return " ".join(sentences)
 
 

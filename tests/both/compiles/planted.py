@@ -192,7 +192,7 @@ def own(program):
     Planted(
         "a tensor held sixty-four times",
         "memory",
-        "a run is planned to take",
+        "what is built takes",
         """
 def own(program):
     def held(call, args, kind):

@@ -72,7 +72,6 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, t
     if training:
         bare = replace(found, mask_bytes=0)
         assert found.peak_bytes - bare.peak_bytes == found.mask_bytes
-        assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
 
 
 def test_every_call_of_the_forward_is_in_one_kernel(session):

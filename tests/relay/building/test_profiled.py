@@ -23,7 +23,6 @@ def test_kernels_of_a_training_step_put_out_the_values_of_their_nodes(session):
     pipeline = default_pipeline("relay", True)
     found, graph, values = profile(session, source, pipeline, QUICK)
     check_nodes(found, graph, values)
-    assert found.estimated_peak_bytes == pytest.approx(found.peak_bytes, rel=0.1)
     check_fusion(session, source, pipeline)
 
 

@@ -262,7 +262,7 @@ class PageSession(FakeTuning):
             Kernel("dense", "forward", ("d0",), 0.8, 0.8, 4096, 1024, (out,), 8192.0, 0, 2048),
             Kernel("fused_relu_dense", "forward", ("r", "d1"), *sizes),
         )
-        phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 2048, 1024),)
+        phases = (Phase("forward", 1.0, 0.9, 0.02, 4096, 1024),)
         comparisons = self.check(request, progress=progress)
         peaks = self.peaks(request.target, request.threads, ("float32",), progress=progress)
         where = "a test machine", request.target, request.threads or 2, request.repeats

@@ -390,7 +390,6 @@ def _flops(then: Document, now: Document) -> Iterator[BaselineDifference]:
 
 def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
     for part, name, words in (
-        ("memory", "planned", "a run is planned to take"),
         ("memory", "built", "what is built takes"),
         ("bytes", "parameters", "the parameters take"),
         ("bytes", "constants", "the constants take"),
