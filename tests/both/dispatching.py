@@ -785,18 +785,6 @@ def test_a_bert_classifier_trains_as_with_pytorch_under_the_same_seed(monkeypatc
     assert theirs[0] > 0
 
 
-@pytest.mark.exhaustive
-def test_the_bench_prints_curves_and_what_verify_costs(capsys, monkeypatch):
-    from bench import train
-
-    monkeypatch.setattr(sys, "argv", ["train.py", "--engine", ENGINE, "--steps", "2"])
-    train.main()
-    told = capsys.readouterr().out
-    assert "2 steps: loss" in told and f"{ENGINE} to PyTorch" in told
-    train.print_verify_cost(ENGINE, turns=1)
-    assert "with it" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "make",
     [
