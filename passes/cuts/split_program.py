@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
+from relascope.passes.cost import storages
 from relascope.passes.cuts.cut import Cut, cut_at
 from relascope.passes.program import Program
 
@@ -48,10 +49,8 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
     backward: two results of a function share no memory. Raises EngineError of kind "usage" where
     one of them cannot be captured, or there are no gradients."""
     try:
-        chosen = cut_at(graph, captured)
-        owner, saved = chosen.joint.work.owner, {*chosen.ids}
-        views = {i for i in saved if owner[i] != i and owner[i] in saved}
-        return cut_at(graph, saved - views) if views else chosen
+        owner, saved = storages(graph), {*captured}
+        return cut_at(graph, [i for i in saved if owner.get(i, i) == i or owner[i] not in saved])
     except ValueError as wrong:
         message = f"The program cannot be split there: {wrong}."
         hint = "Capture tensors that the forward computes."
