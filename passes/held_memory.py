@@ -76,23 +76,23 @@ class KernelLives:
         ended = Counter[int]()
         for storage in last.keys() - self.kept:
             ended[last[storage]] += self.sizes[storage]
-        again = self.overwritten(order)
         now = most = sum(self.sizes[s] for s in self.given)
         for node in order:
             now += sum([self.sizes[s] for s in self.made[node]])
-            most = max(most, now - self.sizes[again[node]] if node in again else now)
+            again = self._ending(node, last)
+            most = max(most, now - self.sizes[again[0]] if again else now)
             now -= ended[node]
         return most
 
-    def overwritten(self, order: Sequence[int]) -> dict[int, int]:
-        """By kernel the storage that it writes its result over where they run in an order."""
-        able = {s for those in self.over.values() for s in those} - {*self.kept}
-        last = {s: n for n in order for s in able.intersection(self.read[n])} if able else {}
-        ends: dict[int, list[int]] = {}
-        for storage, node in last.items():
-            if storage in self.over.get(node, ()):
-                ends.setdefault(node, []).append(storage)
-        return {node: min(those) for node, those in ends.items()}
+    def overwritten(self, order: Sequence[int]) -> set[int]:
+        """The storages that their last reader writes over where kernels run in an order."""
+        last = {s: n for n in order for s in self.read[n]}
+        return {s for n in self.over for s in self._ending(n, last)[:1]}
+
+    def _ending(self, node: int, last: Mapping[int, int]) -> list[int]:
+        """What a kernel may write over, as nothing reads it later."""
+        able = self.over.get(node, ())
+        return [s for s in able if last[s] == node and s not in self.kept] if able else []
 
 
 def _listed(

@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, TensorType, reached
-from relascope.core.operators import BROADCASTS
+from relascope.core.operators import BROADCASTS, EACH
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
@@ -149,6 +149,22 @@ class Joint:
                 found[node.id] = tuple(dict.fromkeys(base for e in read for base in found[e]))
             else:
                 found[node.id] = (node.id,)
+        return found
+
+    @cached_property
+    def elementwise(self) -> dict[str, frozenset[str]]:
+        """By operator on elements, in Relax, the storages that it reads in the order in which it
+        writes, and as many bytes: there it may write over them, and shares its one reader's kernel.
+        """
+        found: dict[str, frozenset[str]] = {}
+        by_id, storages = self.graph.by_id, self.storages
+        for node in self.graph.nodes if self.graph.ir == "relax" else ():
+            if node.op in EACH and node.bytes:
+                reads = self.graph.edges[node.id]
+                like = [e for e in reads if by_id[e].outputs == node.outputs]
+                other = {b for e in reads if e not in like for b in storages[e]}
+                bases = {b for e in like for b in storages[e] if by_id[b].bytes == node.bytes}
+                found[node.id] = frozenset(bases - other)
         return found
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:

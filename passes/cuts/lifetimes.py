@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from relascope.core.graph import Role
-from relascope.core.operators import EACH, FOLDS
+from relascope.core.operators import FOLDS
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.held_memory import KernelLives
 
@@ -56,14 +56,16 @@ class _Phase:
         self.ids, self.number, self.given = ids, number, given
         read = {i: {number[b] for e in edges[i] for b in storages[e] if b in number} for i in ids}
         sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
-        fused = joint.graph.ir == "relax"
-        like = {i: {number[b] for b in _like(joint, i) if number.get(b, -1) >= 0} for i in ids}
-        over, unlike = (like, {i: read[i] - like[i] for i in ids}) if fused else ({}, {})
-        for node_id, reader in _folded(joint, ids, number.keys() - results) if fused else ():
+        own, by_id = number.keys() - results, joint.graph.by_id
+        each = joint.elementwise.keys() & ids
+        over = {i: {number[b] for b in joint.elementwise[i] & own} for i in each}
+        other = {i: read[i] - over.get(i, set()) for i in ids}
+        for node_id, reader in _fused(joint, ids, own):
             sizes[place[node_id]] = 0
             read[reader] |= read[node_id]
-            over[reader] |= over[node_id]
-            unlike[reader] |= unlike[node_id]
+            other[reader] |= other[node_id]
+            if reader in over and by_id[node_id].outputs == by_id[reader].outputs:
+                over[reader] |= over[node_id]
         self.lives = KernelLives(
             order=range(len(ids)),
             sources={place[i]: {place[e] for e in edges[i] if e in place} for i in ids},
@@ -72,13 +74,13 @@ class _Phase:
             sizes=sizes,
             kept={number[b] for b in results if b in number},
             given={number[b] for b in given},
-            over={place[i]: over[i] - unlike[i] for i in over},
+            over={place[i]: {n for n in over[i] - other[i] if n >= 0 and sizes[n]} for i in over},
         )
 
     @cached_property
-    def overwritten(self) -> frozenset[int]:
+    def overwritten(self) -> set[int]:
         """Storages that their last reader writes over."""
-        return frozenset(self.lives.overwritten(self.lives.least_held).values())
+        return self.lives.overwritten(self.lives.least_held)
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
         """By storage the number of the node that writes it, or `before` which the phase begins, and
@@ -168,29 +170,18 @@ def peak(joint: Joint, captured: Collection[str]) -> int:
     return Lifetimes(joint, captured).peak
 
 
-def _folded(joint: Joint, ids: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Nodes of `own` storages that are in the kernel of their one reader, the second of each pair:
-    on elements before one on as many, or before a reduction."""
+def _fused(joint: Joint, ids: list[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Operators on elements of `own` storages that are in the kernel of their one reader, the
+    second of each pair: one on as many elements, or a reduction."""
     by_id, inside = joint.graph.by_id, set(ids)
-    for node in (by_id[i] for i in ids if i in own and by_id[i].op in EACH):
-        readers = [by_id[r] for r in joint.graph.readers[node.id] if r in inside]
+    for node in (by_id[i] for i in ids if i in joint.elementwise and i in own):
+        readers = [r for r in joint.graph.readers[node.id] if r in inside]
         if len(readers) != 1 or node.id in joint.gradients:
             continue
-        ((reader,), kinds) = readers, [t.shape for t in (*node.outputs, *readers[0].outputs)]
-        if reader.op in FOLDS or (reader.op in EACH and len(set(kinds)) == 1):
+        reader = by_id[readers[0]]
+        same = reader.id in joint.elementwise and reader.outputs[0].shape == node.outputs[0].shape
+        if same or reader.op in FOLDS:
             yield node.id, reader.id
-
-
-def _like(joint: Joint, node_id: str) -> set[str]:
-    """Ids of the storages that an operator on elements reads in the order in which it writes, and
-    that have as many bytes as its result."""
-    by_id, edges, storages = joint.graph.by_id, joint.graph.edges[node_id], joint.storages
-    node = by_id[node_id]
-    if node.op not in EACH or not node.bytes:
-        return set()
-    like = {e for e in edges if by_id[e].outputs == node.outputs}
-    unlike = {b for e in edges if e not in like for b in storages[e]}
-    return {b for e in like for b in storages[e] if by_id[b].bytes == node.bytes} - unlike
 
 
 def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:

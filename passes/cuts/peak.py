@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
-from relascope.core.graph import reached
-from relascope.core.operators import EACH
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import peak
@@ -36,7 +34,7 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
 
     def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
         """A cut and its peak, if that is below `most`; what cannot be is not simulated."""
-        if point.bytes >= most or _least(joint, point) >= most:
+        if point.bytes >= most:
             return None
         saved = prices.used(point.saved).saved
         high = peak(joint, saved)
@@ -52,22 +50,6 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     if limit is not None:
         raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     return lowest[1]
-
-
-def _least(joint: Joint, point: FrontierPoint) -> int:
-    """Bytes below which no order gets the peak of a cut: what is there when the largest node of the
-    backward's own is computed, as it is made of that, or what follows from it reads it."""
-    graph, owner, held = joint.graph, joint.work.owner, joint.work.bytes
-    own = [i for i in graph.by_id if i not in joint.forward]
-    largest = sorted(own, key=lambda i: -held[i] - sum(held[e] for e in graph.edges[i]))[:1]
-    inside = {*own, *joint.computed_again(point.saved)}
-    behind = {*joint.behind(largest, point.saved), *point.saved}
-    after = reached(largest, lambda i: [r for r in graph.readers[i] if r in inside])
-    there = {owner[e] for i in after for e in graph.edges[i] if e in behind}
-    there = there.union(owner[i] for i in largest) - joint.free
-    if graph.ir == "relax":  # there, an operator on elements may take no memory of its own
-        there = {b for b in there if b in point.saved or graph.by_id[b].op not in EACH}
-    return sum(held[b] for b in there)
 
 
 def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:

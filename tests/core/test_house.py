@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3680,
+    "bench": 3612,
     "commands": 3370,
     "core": 1319,
-    "engine": 41340,
-    "passes": 11193,
+    "engine": 41323,
+    "passes": 11120,
     "recorder": 1460,
     "samples": 570,
-    "viz": 25224,
+    "viz": 25217,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -11,7 +11,6 @@ from joints import graph_of
 from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.passes.cuts.frontier import frontier
 from relascope.passes.cuts.lifetimes import peak
-from relascope.passes.cuts.peak import _least
 
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 
@@ -37,7 +36,6 @@ def test_a_lower_limit_never_gives_a_higher_peak(graph, shares, ir):
     peaks = [peak(joint, p.saved) for p in frontier(joint)]
     lowest, before = cut(joint, "peak").peak_bytes, None
     assert lowest <= min(peaks)
-    assert all(_least(joint, p) <= peak(joint, p.saved) for p in frontier(joint))
     for share in sorted(shares, reverse=True):
         limit = int(share * max(peaks))
         if limit < lowest:
@@ -91,3 +89,17 @@ def test_in_relax_an_operator_on_elements_writes_over_what_it_reads_last():
     size = graph.by_id["p"].bytes
     assert cut_at(graph, ["p"]).peak_bytes == 4 * size + 16  # y, p, d or z, m or dx, and s
     assert cut_at(replace(graph, ir="relax"), ["p"]).peak_bytes == 3 * size + 16
+
+
+def test_a_sum_writes_over_nothing_that_its_operand_is_made_of():
+    text = "x; g; w! :8x8; p exp x; y nn.dense p w; d nn.dense g w; m multiply d p; s sum m :4x1;"
+    graph = graph_of(f"{text} dx nn.dense s w :4x1 -> y | dx", of="4x8")
+    size = graph.by_id["p"].bytes
+    assert cut_at(replace(graph, ir="relax"), ["p"]).peak_bytes == 3 * size + 16  # y, p, d and s
+
+
+def test_in_relax_a_chain_on_elements_writes_over_what_its_first_reads():
+    text = "x; g; w! :8x8; p exp x; y nn.dense p w; d nn.dense g w; s nn.dense d w; a subtract d s;"
+    graph = graph_of(f"{text} b exp a; c tanh b; dx nn.dense c w -> y | dx", of="4x8")
+    relax = replace(graph, ir="relax")
+    assert cut_at(relax, ["p"]).peak_bytes == 4 * graph.by_id["p"].bytes  # y, p, d or c, s or dx

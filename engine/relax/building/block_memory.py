@@ -6,7 +6,7 @@ memory for the next tensor of that size. All other functions use TVM's own plan,
 longer; one storage for everything between kernels would exist beside all results and captures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -75,36 +75,32 @@ class _Block:
         returned = (v.__chandle__() for v in relax.analysis.free_vars(function.body.body))
         self.kept = set[int]().union(*(self.of.get(v, ()) for v in returned))
 
-    def over(self, mod: Any) -> dict[int, dict[int, Any]]:
+    def over(self, functions: Mapping[Any, Any]) -> dict[int, dict[int, Any]]:
         """By the place of each kernel's call the storages that it may write its result over, and
         the argument in each."""
         found: dict[int, dict[int, Any]] = {}
-        known: dict[str, tuple[int, ...]] = {}
         for index, binding in enumerate(self.bindings):
-            name, *args, kind = _kernel(binding)
-            if name is None or not isinstance(mod[name], tvm.tirx.PrimFunc):
-                continue
-            if name.name_hint not in known:
-                known[name.name_hint] = overwritable(mod[name])
-            places, held = known[name.name_hint], [self.of.get(a.__chandle__(), {-1}) for a in args]
+            kernel, args = _kernel(functions, binding)
+            places = overwritable(kernel) if kernel is not None else ()
+            held = [self.of.get(a.__chandle__(), set()) for a in args]
             for place in places:
-                (storage, *more), kinds = held[place], [*tensor_types(args[place].ty), *kind]
-                alone = all(p in places for p, of in enumerate(held) if storage in of)
-                sizes = {self.sizes[storage], *(t.bytes for t in kinds)} if storage >= 0 else {}
-                if alone and not more and len(sizes) == 1 and len({t.dtype for t in kinds}) == 1:
-                    found.setdefault(index, {})[storage] = args[place]
+                its, kinds = held[place], [t for p in (place, -1) for t in tensor_types(args[p].ty)]
+                alone = len(its) == 1 and all(p in places for p, of in enumerate(held) if of & its)
+                same = {t.bytes for t in kinds} == {self.sizes.get(s) for s in its if s >= 0}
+                if alone and same and len({t.dtype for t in kinds}) == 1:
+                    found.setdefault(index, {}).update(dict.fromkeys(its, args[place]))
         return found
 
 
-def _kernel(binding: Any) -> tuple[Any, ...]:
-    """Of a call of a kernel with one result: its name, arguments, and that result's types. The name
-    is None for all else."""
+def _kernel(functions: Mapping[Any, Any], binding: Any) -> tuple[Any, Sequence[Any]]:
+    """The kernel that is called, or None, and its arguments with the result as the last."""
     value = binding.value
-    if op_name(value) == "call_tir" and len(tensor_types(binding.var.ty)) == 1:
-        return (value.args[0], *value.args[1].fields, tensor_types(binding.var.ty))
-    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar) and value.args:
-        return (value.op, *value.args[:-1], tensor_types(value.args[-1].ty))
-    return None, ()
+    args: Sequence[Any] = getattr(value, "args", ())
+    callee = getattr(value, "op", None)
+    if op_name(value) == "call_tir":
+        callee, args = args[0], [*args[1].fields, binding.var]
+    kernel = functions[callee] if isinstance(callee, tvm.ir.GlobalVar) else None
+    return (kernel, args) if isinstance(kernel, tvm.tirx.PrimFunc) else (None, ())
 
 
 def _with(function: Any, params: Sequence[Any], block: Any) -> Any:
@@ -124,9 +120,8 @@ def least_held(mod: Any, context: Any) -> Any:
     sizes = {s: size if s in given or s >= 0 else 0 for s, size in block.sizes.items()}
     order = range(len(block.bindings))
     made = {index: {index} & block.sizes.keys() for index in order}
-    kernels = KernelLives(
-        order, block.sources, block.read, made, sizes, block.kept, given, block.over(mod)
-    )
+    held = block.sources, block.read, made, sizes, block.kept, given, block.over(mod.functions)
+    kernels = KernelLives(order, *held)
     bindings = [block.bindings[index] for index in kernels.least_held]
     mod = _with_main(mod, _with(main, main.params, relax.DataflowBlock(bindings)))
     return relax.transform.Normalize()(mod)
@@ -153,16 +148,12 @@ def plan_memory(mod: Any, context: Any) -> Any:
                 bindings.append(_packed(variable, "tuple_getitem", given))
                 bindings.append(_packed(_nothing(), "tuple_reset_item", given))
 
-    over, last = block.over(mod), dict[int, int]()
-    for index, read in block.read.items():
-        last.update(dict.fromkeys(read, index))
+    last = {storage: index for index, read in block.read.items() for storage in read}
     again: dict[int, Any] = {}  # by the place of the binding that makes a result its memory
-    for index, those in over.items():
+    for index, those in block.over(mod.functions).items():
+        made = block.of[block.bindings[index].value.args[-1].__chandle__()]
         free = [a for s, a in those.items() if last[s] == index and s not in block.kept]
-        result = block.bindings[index].value.args[-1]
-        if free and isinstance(result, relax.Var):
-            (made,) = block.of[result.__chandle__()]
-            again[made] = free[0]
+        again |= dict.fromkeys(made, free[0]) if free else {}
     for index, binding in enumerate(block.bindings):
         take(binding.value)
         if index in again:

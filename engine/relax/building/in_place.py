@@ -14,8 +14,12 @@ def overwritable(function: Any) -> tuple[int, ...]:
     blocks: list[Any] = []
     tvm_ffi.structural_walk(function.body, [(s_tir.SBlock, blocks.append)], order="post")
     *given, out = function.params
-    writers = [b for b in blocks if any(w.source.same_as(out) for w in b.writes)]
-    if len(writers) != 1 or any(len(b.match_buffers) for b in blocks):
+    written = [w.source for b in blocks for w in b.writes if _is_among(w.source, function.params)]
+    if (
+        len(written) != 1
+        or not out.same_as(written[0])
+        or any(len(b.match_buffers) for b in blocks)
+    ):
         return ()
     return tuple(place for place, p in enumerate(given) if _by_element(blocks, p, out))
 
@@ -24,7 +28,7 @@ def _by_element(blocks: Sequence[Any], given: Any, out: Any) -> bool:
     """Whether all that depends on an argument, the result among it, does so element by element."""
     depend = [given]
     for block in blocks:
-        reads = [r for r in block.reads if any(r.source.same_as(d) for d in depend)]
+        reads = [r for r in block.reads if _is_among(r.source, depend)]
         if not reads:
             continue
         if any(v.iter_type != v.DataPar for v in block.iter_vars):
@@ -32,7 +36,11 @@ def _by_element(blocks: Sequence[Any], given: Any, out: Any) -> bool:
         if not _is_one_place(block, (*reads, *block.writes)):
             return False
         depend += [w.source for w in block.writes]
-    return any(out.same_as(d) for d in depend)
+    return _is_among(out, depend)
+
+
+def _is_among(tensor: Any, others: Sequence[Any]) -> bool:
+    return any(tensor.same_as(o) for o in others)
 
 
 def _is_one_place(block: Any, regions: Sequence[Any]) -> bool:

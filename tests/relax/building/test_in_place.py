@@ -5,11 +5,13 @@ import re
 import pytest
 import torch
 import tvm
+from tvm import te
 from tvm.relax import op
 
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import block_memory, runtime
+from relascope.engine.relax.building.in_place import overwritable
 from relax_modules import program
 
 OURS = f"llvm {SCHEDULES}"
@@ -71,3 +73,10 @@ def test_what_is_needed_elsewhere_is_not_written_over(build, expected):
     assert over == 0
     found = compiled.run({"p": p, "g": g})[0]
     torch.testing.assert_close(found, expected(p, g), rtol=1e-4, atol=1e-3)
+
+
+def test_a_kernel_of_two_results_may_read_what_it_wrote_over():
+    x = te.placeholder((4, 4), name="x")
+    first, second = (te.compute((4, 4), lambda i, j: x[i, j] + 1.0, name=n) for n in "ab")
+    assert overwritable(te.create_prim_func([x, first])) == (0,)
+    assert overwritable(te.create_prim_func([x, first, second])) == ()
