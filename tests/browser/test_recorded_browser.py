@@ -85,6 +85,13 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     assert chosen(page) == "tir.Simplify"
     page.locator(".line.changed").first.wait_for()
     assert page.locator(".left mark").all_text_contents() == [" * 1"]
+    page.locator(".runs").evaluate(
+        "root => { const list = root.list, late = new DataView(new ArrayBuffer(21));"
+        " late.setUint32(4, list.session, true); late.setUint32(8, list.asked - 1, true);"
+        " late.setBigUint64(12, list.token, true);"
+        " list.receive(new Uint8Array(late.buffer)); }"
+    )
+    assert chosen(page) == "tir.Simplify", "an answer to an earlier key undoes nothing"
 
     def reloaded():
         page.reload()

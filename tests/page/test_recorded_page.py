@@ -56,7 +56,7 @@ def component(page, key):
     for block in page.get("bidi_component"):
         if key in block.proto.id:
             data = block.proto.bytes
-            start = {"run_list": 12, keeping.RECORDED_VIEW: 0}.get(key, 8)
+            start = {"run_list": 20, keeping.RECORDED_VIEW: 0}.get(key, 8)
             return json.loads(zlib.decompress(data[start:]))
     return None
 

@@ -5,7 +5,6 @@ import { element, recall, remember, unpack } from "./viewer/parts.js";
 
 const HIGH = 26; // px, a row
 const BEYOND = 8; // rows that are drawn above and below those in sight
-const ANSWERED_IN = 5000; // ms; after that what Python says counts, whatever was chosen here
 const MANY = 300; // so many passes are shown folded at first
 const FAILED = 1, UNDER_WAY = 2;
 const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
@@ -14,7 +13,7 @@ export default function listRuns(component) {
   const { parentElement, data } = component;
   const root = parentElement.querySelector(".runs");
   const list = root.list ??= new RunList(root);
-  list.tell = component.setTriggerValue;
+  list.tell = component.setStateValue;
   list.receive(data);
 }
 
@@ -56,23 +55,22 @@ class RunList {
       if (bytes.selected !== this.selected) this.choose(bytes.selected, true);
       return;
     }
-    if (!(bytes instanceof Uint8Array) || bytes.length < 13) return;
+    if (!(bytes instanceof Uint8Array) || bytes.length < 21) return;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    const selected = view.getInt32(0, true), token = view.getBigUint64(4, true);
+    const selected = view.getInt32(0, true), token = view.getBigUint64(12, true);
+    const [session, done] = [4, 8].map((at) => view.getUint32(at, true));
+    if (session !== this.session) Object.assign(this, { session, asked: done });
     if (token !== this.token) {
       this.token = token;
-      const rows = await unpack(bytes.subarray(12));
+      const rows = await unpack(bytes.subarray(20));
       if (token !== this.token) return;
       this.take(rows);
       this.recall();
       this.choose(selected, true);
       return;
     }
-    // An answer to an earlier key must not undo the later ones that are still under way.
-    const waits = this.asked && Date.now() < this.asked.until && this.asked.number !== selected;
-    if (waits) return;
-    this.asked = null;
-    if (selected !== this.selected) this.choose(selected, true);
+    // An answer to an earlier choice must not undo the later ones that are still under way.
+    if (done >= this.asked && selected !== this.selected) this.choose(selected, true);
   }
 
   take(rows) {
@@ -214,9 +212,8 @@ class RunList {
 
   select(number) {
     if (number === undefined || number === this.selected) return;
-    this.asked = { number, until: Date.now() + ANSWERED_IN };
     this.choose(number, false);
-    this.tell("select", number);
+    this.tell("choice", [this.session, ++this.asked, number]);
   }
 
   fold(number, shut) {

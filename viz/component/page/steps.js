@@ -77,8 +77,8 @@ export class Steps {
   mark(component) {
     const { chosen, section: { list, rows } } = this;
     if (list === "runs") {
-      const chosenThere = (name, row) => name === "select" && component.tell({ row });
-      listRuns({ ...component, data: { rows, selected: chosen }, setTriggerValue: chosenThere });
+      const setStateValue = (name, [, , row]) => component.tell({ row });
+      listRuns({ ...component, data: { rows, selected: chosen }, setStateValue });
       return;
     }
     listSteps({ ...component, data: { selected: chosen, rows, still: true } });

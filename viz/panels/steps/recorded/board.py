@@ -1,6 +1,7 @@
 """Tab "Passes" of a recording: its passes on the left, what the chosen one did on the right."""
 
 import re
+import secrets
 import struct
 import time
 from bisect import bisect_left, bisect_right
@@ -31,6 +32,7 @@ _FUNCTION = "keep_recorded_function"
 _VIEW, _VIEWS = "keep_recorded_view", ("Graph", "Text")
 _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
 _WHOLE, _SENT = "keep_recorded_types", "recorded_text_sent"
+_DONE = "run_list_done"  # (whose choices are counted, number of the last that was followed)
 
 
 def show(opened: OpenedRecording) -> None:
@@ -246,16 +248,21 @@ def _run_list(opened: OpenedRecording, selected: int) -> None:
     """Draw the list of passes, the selected one by its number.
 
     Only rows that can be seen are drawn, for a compile runs thousands of passes; what is folded,
-    filtered and searched for is the browser's own, which takes a stranger's texts as text.
+    filtered and searched for is the browser's own, which takes a stranger's texts as text. It
+    counts its choices, and is told how many are done.
     """
+    session, done = st.session_state.setdefault(_DONE, (secrets.randbits(32), 0))
 
     def chosen() -> None:
-        number = (st.session_state.get("run_list") or {}).get("select")
-        if isinstance(number, int) and 0 <= number < len(opened.rows):
-            choose(number)
+        told = (st.session_state.get("run_list") or {}).get("choice")
+        of, count, number = told or (0, 0, -1)
+        if of == session and count > st.session_state[_DONE][1]:
+            st.session_state[_DONE] = session, count
+            if 0 <= number < len(opened.rows):
+                choose(number)
 
-    data = struct.pack("<i", selected) + opened.packed
-    small("run_list")(key="run_list", data=data, on_select_change=chosen)
+    data = struct.pack("<iII", selected, session, done) + opened.packed
+    small("run_list")(key="run_list", data=data, on_choice_change=chosen)
 
 
 def _text_diff(data: bytes) -> None:
