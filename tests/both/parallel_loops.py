@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from limits import ELEMENTWISE
 from relascope.engine.building import threads
 from relascope.engine.building.threads import TEAM, set_threads
 
@@ -58,7 +59,7 @@ def check_every_task_runs_once() -> None:
 def check_no_team_without_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
     """A PyTorch without OpenMP leaves TVM its own threads."""
     monkeypatch.setattr(threads, "_OPENMP", ("no_such_function",))
-    assert threads.Team().made(lambda _: pytest.fail("loaded"), "", "") is None
+    assert threads.Team().launcher(lambda _: pytest.fail("loaded"), "", "") is None
 
 
 def check_two_threads_take_turns(run: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -67,7 +68,7 @@ def check_two_threads_take_turns(run: Callable[[torch.Tensor], torch.Tensor]) ->
 
     def work(x: torch.Tensor) -> bool:
         expected = x.exp().exp()
-        return all(torch.allclose(run(x), expected, rtol=1e-4) for _ in range(200))
+        return all(torch.allclose(run(x), expected, rtol=ELEMENTWISE) for _ in range(200))
 
     with ThreadPoolExecutor(2) as pool:
         assert all(pool.map(work, torch.rand(2, 256, 256)))

@@ -20,12 +20,12 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 from torch.utils import _pytree as pytree
 
+from limits import GRADIENT
 from relascope.core.errors import EngineError, lines_of
 from relascope.engine.dispatch import add_tvm_dispatch
 
 SIZES = (3, 4, 8), (1, 6, 8), (2, 5, 12)
 """Batch, tokens, width."""
-_TOLERANCE = 1e-4  # of a tensor's scale, and four times what PyTorch itself is off float64
 
 
 @dataclass
@@ -283,13 +283,13 @@ def _off(ours: Any, theirs: Any, exact: Callable[[], Any], most: float) -> str:
     a, b = ours.double(), theirs.double()
     scale = max(1e-6, _size(b)) if b.numel() else 1.0
     close = partial(torch.allclose, rtol=0, equal_nan=True)
-    if torch.equal(a, b) or (theirs.is_floating_point() and close(a, b, atol=_TOLERANCE * scale)):
+    if torch.equal(a, b) or (theirs.is_floating_point() and close(a, b, atol=GRADIENT * scale)):
         return ""
     judge = exact()
     theirs_off = _size(b - judge)
     # A gradient that is 0 but for rounding has no digit, as that of a bias before a batch norm.
     only_rounding = _size(judge) < theirs_off
-    room = (16 if only_rounding else 4) * theirs_off + _TOLERANCE * scale
+    room = (16 if only_rounding else 4) * theirs_off + GRADIENT * scale
     room += torch.finfo(torch.float32).eps * most  # of its terms, which may cancel
     if theirs.is_floating_point() and close(a, judge, atol=room):
         return ""

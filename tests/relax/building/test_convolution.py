@@ -7,6 +7,7 @@ from torch.nn import functional
 from tvm import relax
 from tvm.relax import op
 
+from limits import OUTPUT, close
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import runtime
@@ -72,7 +73,7 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
         built = runtime.make(mod, BuildOptions(target))
         found = runtime.Compiled(built, target, mod["main"]).run(given)
         for one, its in zip(found, wanted, strict=True):
-            torch.testing.assert_close(one, its, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(one, its, **close(OUTPUT))
     served = runtime.dispatched(mod, f"llvm {BLAS} {SCHEDULES}")
     text = served.script()
     assert text.count("relascope.convolution channels-last") == 3

@@ -8,6 +8,7 @@ import tvm
 from tvm import te
 from tvm.relax import op
 
+from limits import rounding
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import block_memory, runtime
@@ -40,7 +41,8 @@ def test_an_elements_kernel_writes_over_what_nobody_else_reads():
     a, b = p @ g, g @ p
     expected = ((a - (a * b).sum(1, keepdim=True)) * b) @ g
     assert over == 1
-    torch.testing.assert_close(compiled.run({"p": p, "g": g})[0], expected, rtol=1e-4, atol=1e-4)
+    found = compiled.run({"p": p, "g": g})[0]
+    assert (found - expected).abs().max() < rounding("float32", 3 * 16, expected.abs().max())
     own = compiled.own_memory({"p": p, "g": g})
     assert own.peak < 3 * p.nbytes  # a, b, and the sum
 
@@ -72,7 +74,8 @@ def test_what_is_needed_elsewhere_is_not_written_over(build, expected):
     p, g = torch.randn(2, 16, 16).unbind()
     assert over == 0
     found = compiled.run({"p": p, "g": g})[0]
-    torch.testing.assert_close(found, expected(p, g), rtol=1e-4, atol=1e-3)
+    wanted = expected(p, g)
+    assert (found - wanted).abs().max() < rounding("float32", 3 * 16, wanted.abs().max())
 
 
 def test_a_kernel_of_two_results_may_read_what_it_wrote_over():

@@ -7,6 +7,7 @@ from tvm import relax
 from tvm.script import ir as I
 from tvm.script import relax as R
 
+from limits import ELEMENTWISE
 from relascope.core.errors import EngineError
 from relascope.engine.faults.narrow import Start, extracted
 from relascope.engine.relax.draw.to_graph import to_graph
@@ -71,7 +72,7 @@ def test_what_is_left_of_a_branch_stands_in_its_place_or_is_no_result():
     made = cut(start(Branches), "multiply", "exp")
     assert not any(isinstance(b.value, relax.If) for b in made.mod["main"].body.blocks[0].bindings)
     left, right = run(made, *[X] * len(made.mod["main"].params))
-    assert np.array_equal(left, X * X) and np.allclose(right, np.exp(X), rtol=1e-6)
+    assert np.array_equal(left, X * X) and np.allclose(right, np.exp(X), rtol=ELEMENTWISE)
     made = cut(start(Branches), "if", "add", ends=("if", "add"))
     assert made.outputs == 1
 
@@ -81,11 +82,11 @@ def test_a_kernel_that_writes_into_memory_is_cut_with_its_place_or_without_it():
     begin = start(Branches, [getattr(relax.transform, n)() for n in names])
     made = cut(begin, "tir_tanh")  # its place is an argument, and what it returns
     (found,) = run(made, *(X.copy() for _ in made.mod["main"].params))
-    assert np.allclose(found, np.tanh(X), rtol=1e-5)
+    assert np.allclose(found, np.tanh(X), rtol=ELEMENTWISE)
     # It reads what others wrote.
     made = cut(begin, "tir_sin", "builtin.alloc_tensor", ends=("tir_sin",))
     found = run(made, *[X] * len(made.mod["main"].params))
-    assert any(np.allclose(f, np.sin(X), rtol=1e-5) for f in found)
+    assert any(np.allclose(f, np.sin(X), rtol=ELEMENTWISE) for f in found)
 
 
 def test_a_part_that_is_no_program_is_refused():

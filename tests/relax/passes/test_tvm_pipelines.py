@@ -6,6 +6,7 @@ from tvm.script import relax as R
 
 import small_models  # noqa: F401
 from answers import asking
+from limits import OUTPUT
 from place import ROOT
 from quick import QUICK
 from relascope.core.errors import EngineError
@@ -46,7 +47,7 @@ def spelled_out(session, text):
 def searched(session, source, text, **about):
     pipeline = spelled_out(session, text)
     found = bisect.bisect(asking(session), "relax", Question(source, pipeline, QUICK, **about))
-    return found, [pipeline.steps[i].name for i in found.found.suspects if i >= 0]
+    return found, [pipeline.steps[i].name for i in found.culprits.suspects if i >= 0]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_every_step_of_a_pipeline_is_drawn_and_has_numbers(session, name):
     assert [r.error for r in records] == [None] * len(pipeline)
     for index in range(len(pipeline)):
         request = BuildRequest(source, pipeline.upto(index), QUICK)
-        assert all(c.max_rel < 1e-5 for c in session.check(request, progress=silent))
+        assert all(c.max_rel < OUTPUT for c in session.check(request, progress=silent))
 
 
 def test_the_steps_are_those_that_tvm_runs_and_kernels_say_what_they_write(session):

@@ -158,7 +158,8 @@ def test_the_gradient_of_a_weight_runs_without_optimisation():
     run = Run(module_of(made), given, "llvm", optimised=False)
     run()
     exact = torch.nn.grad.conv2d_weight(data, (6, 4, 3, 3), grad)
-    torch.testing.assert_close(torch.from_numpy(run.results()[0]), exact, rtol=1e-4, atol=1e-3)
+    limit = rounding("float32", grad[:, 0].numel(), exact.abs().max())
+    assert (torch.from_numpy(run.results()[0]) - exact).abs().max() < limit
 
 
 def test_a_layout_that_came_before_the_build_is_served_too():

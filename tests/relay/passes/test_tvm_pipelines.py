@@ -2,6 +2,7 @@
 
 import pytest
 
+from limits import OUTPUT
 from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
@@ -21,7 +22,7 @@ def test_every_step_of_a_level_is_drawn_and_has_numbers(session, level):
     assert [r.error for r in records] == [None] * len(pipeline)
     for index in (0, len(pipeline) // 2, len(pipeline) - 1):
         request = BuildRequest(source, pipeline.upto(index), QUICK)
-        assert all(c.max_rel < 1e-5 for c in session.check(request, progress=silent))
+        assert all(c.max_rel < OUTPUT for c in session.check(request, progress=silent))
 
 
 def test_the_steps_are_those_that_tvm_runs_and_fuse_less_at_a_lower_level(session):
