@@ -202,7 +202,7 @@ def differences(command: Command, document: Document) -> None:
     def page() -> Sheet:
         source, pipeline = command.source, command.pipeline
         file = _sheet(command, source, pipeline)
-        file.tab("baseline", "Baseline", comment.found(document))
+        file.tab("baseline", "Baseline", comment.overview(document))
         if document["now"] is not None:
             after = command("graph_after", source, pipeline, len(pipeline) - 1, True)
             graph_tab(file, after, PLAIN, command("load", source, True))

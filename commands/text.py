@@ -356,7 +356,7 @@ def _differences(document: Document) -> str:
     last = comment.verdict(document)
     if document["differences"] and not document["updated"]:
         last += " If the changes are intended, --update accepts them."
-    return "\n".join([head, *document["notes"], *comment.said(document), last])
+    return "\n".join([head, *document["notes"], *comment.sentences(document), last])
 
 
 def bulk(document: Document) -> str:

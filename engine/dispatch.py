@@ -40,7 +40,7 @@ from relascope.engine.pytorch.model import (
     seeded,
 )
 from relascope.engine.pytorch.nested import (
-    Given,
+    Arguments,
     Nest,
     Slot,
     closed,
@@ -150,7 +150,7 @@ def _taken_apart(
     forward: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Given:
+) -> Arguments:
     try:
         inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as wrong:
@@ -208,7 +208,7 @@ class Dispatch:
 class _Route:
     module: torch.nn.Module
     own: Callable[..., Any]
-    given: Given
+    given: Arguments
     backend: Any
     captures: tuple[str, float | int | None]
     target: str | None

@@ -16,14 +16,14 @@ class Applications:
     """The replacements of a pass while it ran, limited to `most`; None sets no limit.
 
     Attributes:
-        made: the replaced expressions, in order.
+        replaced: the replaced expressions, in order.
         refused: how many replacements `most` prevented.
         at: the expression that a rule examines; None outside a rule.
         asked: whether a rewriter ran at all.
     """
 
     most: int | None = None
-    made: list[Any] = field(default_factory=list)
+    replaced: list[Any] = field(default_factory=list)
     refused: int = 0
     at: Any = None
     asked: bool = False
@@ -53,8 +53,8 @@ def may_replace(expr: Any) -> bool:
     now = _NOW.get()
     if now is None:
         return True
-    if now.most is not None and len(now.made) >= now.most:
+    if now.most is not None and len(now.replaced) >= now.most:
         now.refused += 1
         return False
-    now.made.append(expr)
+    now.replaced.append(expr)
     return True

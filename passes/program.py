@@ -52,12 +52,12 @@ class Mask:
         return prod(self.shape)
 
     @property
-    def held_shape(self) -> tuple[int, ...]:
+    def input_shape(self) -> tuple[int, ...]:
         """The shape of the input."""
         return (1, -(-self.elements // 8)) if self.bits else self.shape
 
     @property
-    def held(self) -> str:
+    def input_dtype(self) -> str:
         """The dtype of the input: a dropout's holds 1 where an element stays, and 0."""
         return self.dtype if self.draw else "uint8"
 

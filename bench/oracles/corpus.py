@@ -113,7 +113,7 @@ def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     found = bisect.bisect(ask, ir, question)
     row = {"found": _verdict(found), "said": bisect.verdict(ir, found)}
     row["against"] = against
-    names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.found.suspects]
+    names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.culprits.suspects]
     row["named"] = " or ".join(names)
     if reduce.cannot(found):
         return row

@@ -74,7 +74,7 @@ def library_of(
 
 
 @dataclass(frozen=True)
-class Taken:
+class Disassembly:
     """A library's kernels, the bytes of its object files (None if TVM cannot export them), and
     notes about it."""
 
@@ -83,7 +83,7 @@ class Taken:
     notes: tuple[str, ...]
 
 
-def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> Taken:
+def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> Disassembly:
     """The kernels of a library, with their code. The object files are left in `folder`, as one tar
     file per phase, with the code."""
     notes = [library.note] if library.note else []
@@ -93,7 +93,7 @@ def take_apart(library: Library, compile_cuda: Compile, folder: Path | None) -> 
     if folder is not None:
         _write(folder / library.phase, kernels)
     size = sum(len(o) for o in objects) if objects else None
-    return Taken(tuple(kernels), size, tuple(notes))
+    return Disassembly(tuple(kernels), size, tuple(notes))
 
 
 def pack(output: str, objects: Sequence[str], options: object = None, **more: object) -> None:

@@ -28,7 +28,7 @@ class Launches:
     extents: Callable[[Any], Mapping[str, int]]
     shared: Callable[[Any], Iterable[int]]
     schedule: Callable[[Any], str] = lambda function: ""
-    found: dict[str, Launch] = field(default_factory=dict, init=False)
+    launches: dict[str, Launch] = field(default_factory=dict, init=False)
 
     def instrument(self, decorate: Callable[[type], type]) -> Any:
         """What TVM calls after each pass."""
@@ -50,7 +50,7 @@ class Launches:
             )
             owner = functions.get(kernel_code.owner(name, functions))
             rule = "" if owner is None else self.schedule(owner)
-            self.found[name] = Launch(name, blocks, threads, sum(self.shared(function)), rule)
+            self.launches[name] = Launch(name, blocks, threads, sum(self.shared(function)), rule)
 
 
 def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:

@@ -132,7 +132,7 @@ class Team:
         self._table: _Table | None = None
         self._module: Any = None  # whose code it is: unloaded without it
 
-    def made(self, load: Callable[[str], Any], target: str, entry: str) -> int | None:
+    def launcher(self, load: Callable[[str], Any], target: str, entry: str) -> int | None:
         """The address of a function that does what `LAUNCH` does. `load` loads a file of LLVM text
         as a TVM module, `target` is LLVM text that TVM compiled for this machine, and `entry` is
         the text of `ENTRY`. None if this PyTorch has no OpenMP: then TVM keeps its own threads."""

@@ -92,12 +92,12 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
     if mask.draw:
         return filled(mask, device)
     if mask.bits:
-        return _packed(_mask(replace(mask, bits=False), device, BufferPool()), mask.held_shape[1])
+        return _packed(_mask(replace(mask, bits=False), device, BufferPool()), mask.input_shape[1])
     if mask.order:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]
         return _mask(lying, device, room).permute(places).contiguous()
-    held = getattr(torch, mask.held)
+    held = getattr(torch, mask.input_dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does, without a pass over ones
         made = room.again(mask.name)
         if made is None:

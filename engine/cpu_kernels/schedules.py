@@ -119,7 +119,7 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
     where they may not beat TVM's own."""
     kernel = _Kernel(dialect, function)
     try:
-        if sure and not kernel.known():
+        if sure and not kernel.suits():
             return None
         kernel.schedule()
         kernel.unfold()
@@ -132,7 +132,7 @@ class _Kernel:
     def __init__(self, dialect: Dialect, function: Any) -> None:
         self.tvm, self.sch = dialect, dialect.open(function)
 
-    def known(self) -> bool:
+    def suits(self) -> bool:
         """Whether the rules do well here: no reduction over windows, or of two matrices."""
         ours = (*_PRODUCTS, packed_matmul.STRIPS)
         others = [b for b in self._blocks() if self._is_reduction(b) and self._name(b) not in ours]

@@ -18,7 +18,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.building.explain import explain
 from relascope.engine.faults import kept, replay
-from relascope.engine.protocol.fault import OF_PASS, Shown, Suspects, Where
+from relascope.engine.protocol.fault import OF_PASS, PieceResult, Suspects, Suspicion
 from relascope.engine.turns import alone
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.pipeline import Step
@@ -41,7 +41,7 @@ class Cutout:
 
 
 @dataclass(frozen=True)
-class Written:
+class ProgramText:
     """A program as text with its constants by their names in it, or as TVM's JSON. `arguments` are
     the names in it of the arguments of "main", in the program's order; constants follow these."""
 
@@ -68,7 +68,7 @@ class PieceBackend(Protocol):
         each node of its graph, by the node's id. Raises EngineError of kind "pass" where it reads
         something that is not a node."""
 
-    def written(self, program: Any) -> Written:
+    def written(self, program: Any) -> ProgramText:
         """A small program as text that TVM reads back to the same."""
 
 
@@ -201,8 +201,8 @@ def same_result(steps: Passes) -> bool:
 
 
 def look(
-    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
-) -> Shown:
+    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool = False
+) -> PieceResult:
     """What a piece shows; any error on the way is part of the answer. If `bare`, the suspected
     passes are left out: the answer is whether the piece can run at all."""
     if where.kind in OF_PASS:
@@ -213,44 +213,44 @@ def look(
         before = applied(found.program, start.tail)
         left = replay.ran(backend.replay, before.mod, found.values, target, not where.plain)
     except Exception as error:
-        return Shown("cannot be run", error=message_of(error))
+        return PieceResult("cannot be run", error=message_of(error))
     if bare:
-        return Shown("good")
+        return PieceResult("good")
     try:
         after = applied(changed(backend, start, found.program), start.tail)
         right = replay.ran(backend.replay, after.mod, found.values, target, not where.plain)
     except Refusal as refusal:
-        return Shown("refused", error=refusal.error)
+        return PieceResult("refused", error=refusal.error)
     except replay.Malformed as error:
-        return Shown("crash", error=EngineError("pass", str(error)), crash="malformed")
+        return PieceResult("crash", error=EngineError("pass", str(error)), crash="malformed")
     except (Exception, SystemExit) as error:
-        return Shown("crash", error=message_of(error), crash="raises")
+        return PieceResult("crash", error=message_of(error), crash="raises")
     if left is None or right is None:
-        return Shown("good")
+        return PieceResult("good")
     if where.kind == "slow":
         with alone():
             ratio = replay.ratio(left, right)
-        return Shown("slow" if ratio > where.limit else "good", ratio=ratio)
+        return PieceResult("slow" if ratio > where.limit else "good", ratio=ratio)
     return compared(left.results(), right.results(), piece, where.limit, start.floor)
 
 
 def _passes_alone(
-    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool
-) -> Shown:
+    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool
+) -> PieceResult:
     """The time and memory of the suspected passes themselves on a piece."""
     try:
         program = extracted(backend, start, piece).program
         if bare:
-            return Shown("good")
+            return PieceResult("good")
         memory, began = kept.since(), time.perf_counter()
         after = applied(program, start.steps)
         seconds, stayed = time.perf_counter() - began, memory()
         stayed = kept.beyond(stayed, *(backend.to_graph(p)[0] for p in (program, after)))
     except Exception as error:
-        return Shown("cannot be run", error=message_of(error))
+        return PieceResult("cannot be run", error=message_of(error))
     taken = seconds if where.kind == "long" else stayed
     outcome = where.kind if taken > where.limit else "good"
-    return Shown(outcome, seconds=seconds, kept_bytes=stayed)
+    return PieceResult(outcome, seconds=seconds, kept_bytes=stayed)
 
 
 def compared(
@@ -259,10 +259,10 @@ def compared(
     piece: Piece,
     limit: float,
     floor: float,
-) -> Shown:
+) -> PieceResult:
     if len(before) != len(after):
         text = f"It has {len(before)} results before the pass, and {len(after)} after it."
-        return Shown("cannot be run", error=EngineError("pass", text))
+        return PieceResult("cannot be run", error=EngineError("pass", text))
     gaps = replay.differences(before, after, floor)
     # With a tail, gradients follow the outputs; an error is then not in one output alone.
     named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
@@ -270,7 +270,7 @@ def compared(
     wrong.sort(key=lambda pair: pair[0], reverse=True)
     worst = max(gaps, key=lambda g: g.max_rel)
     outcome = "good" if worst.max_rel <= limit else "wrong"
-    return Shown(outcome, tuple(i for _, i in wrong), worst.max_abs, worst.max_rel)
+    return PieceResult(outcome, tuple(i for _, i in wrong), worst.max_abs, worst.max_rel)
 
 
 def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:

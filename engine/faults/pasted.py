@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from relascope.engine.faults.show import ProgramCall
-from relascope.engine.protocol.fault import Where
+from relascope.engine.protocol.fault import Suspicion
 from relascope.passes.tvm_calls import TvmCall
 
 Values = Mapping[str, np.ndarray]
@@ -157,7 +157,7 @@ def script(
     json: str,
     constants: Sequence[str],
     given: Literals,
-    where: Where,
+    where: Suspicion,
     floor: float,
 ) -> str:
     """A script that fails while passes show their fault, and else exits with 0. It is "" where the

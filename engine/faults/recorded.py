@@ -25,7 +25,7 @@ from relascope.engine.faults.narrow import (
     plain_name,
     with_values,
 )
-from relascope.engine.protocol.fault import Shown, Where
+from relascope.engine.protocol.fault import PieceResult, Suspicion
 from relascope.passes.search.reduce import Piece, arguments, whole
 
 _LEFT = 0.1
@@ -34,8 +34,8 @@ _ARGUMENTS = (Kind.INPUT, Kind.PARAMETER)
 
 
 def look(
-    backend: PieceBackend, start: Start, where: Where, piece: Piece, bare: bool = False
-) -> Shown:
+    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool = False
+) -> PieceResult:
     """What a piece shows, as `narrow.look` answers for passes that can run."""
     target = where.target if where.building else ""
     try:
@@ -43,15 +43,15 @@ def look(
         left = replay.ran(backend.replay, found.program.mod, found.values, target)
         after = became(backend, start, piece, found)
     except Exception as error:
-        return Shown("cannot be run", error=message_of(error))
+        return PieceResult("cannot be run", error=message_of(error))
     if bare:
-        return Shown("good")
+        return PieceResult("good")
     try:
         right = replay.ran(backend.replay, after.program.mod, after.values, target)
     except Exception as error:
-        return Shown("crash", error=message_of(error), crash="raises")
+        return PieceResult("crash", error=message_of(error), crash="raises")
     if left is None or right is None:
-        return Shown("good")
+        return PieceResult("good")
     shown = compared(left.results(), right.results(), piece, where.limit, start.floor)
     if shown.outcome != "wrong" or piece == whole(start.graph):
         return shown
@@ -60,7 +60,7 @@ def look(
             if ident not in start.graph.outputs:
                 _blame(backend, start, where, ident)
     except Exception as error:
-        return Shown("cannot be run", error=message_of(error))
+        return PieceResult("cannot be run", error=message_of(error))
     return shown
 
 
@@ -140,7 +140,7 @@ def _reached(
     return nodes, given
 
 
-def _blame(backend: PieceBackend, start: Start, where: Where, ident: str) -> None:
+def _blame(backend: PieceBackend, start: Start, where: Suspicion, ident: str) -> None:
     """Refuse a node that is not to blame for the program's error."""
     after, there = _after(start), _there(start, ident)
     right = {there: start.recorded[ident]}

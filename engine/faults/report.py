@@ -25,8 +25,8 @@ from relascope.engine.faults.narrow import (
     Extracted,
     Passes,
     PieceBackend,
+    ProgramText,
     Start,
-    Written,
     applied,
     changed,
     extracted,
@@ -42,7 +42,7 @@ from relascope.engine.protocol.fault import (
     ModuleFiles,
     Passage,
     Report,
-    Where,
+    Suspicion,
 )
 from relascope.engine.registry import REGISTRY
 from relascope.passes.catalogue.entry import PassInfo
@@ -68,15 +68,15 @@ class Facts:
     ir: str
     version: str
     start: Start
-    where: Where
+    where: Suspicion
     piece: Piece
     account: Account
     extracted: Extracted
-    written: Written
+    written: ProgramText
     before: str
     after: str
     results: Mapping[str, np.ndarray]
-    left: Written | None = None
+    left: ProgramText | None = None
     calls: Calls = ()
     pasted: str = ""
     unpasted: str = ""
@@ -90,7 +90,7 @@ class Facts:
 
 
 def report(
-    backend: PieceBackend, start: Start, where: Where, piece: Piece, account: Account
+    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, account: Account
 ) -> Report:
     """Make the report on a piece that shows a fault. A crash, and a pass that takes too much, do
     not run again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
@@ -127,7 +127,7 @@ def report(
 
 
 def _called(
-    backend: PieceBackend, start: Start, found: Extracted, where: Where
+    backend: PieceBackend, start: Start, found: Extracted, where: Suspicion
 ) -> tuple[Extracted, Calls]:
     """A piece as TVM's passes take it, and the calls of those passes.
 
@@ -166,7 +166,7 @@ def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | Non
 
 
 def _differs(
-    backend: PieceBackend, start: Start, found: Extracted, calls: Calls, where: Where
+    backend: PieceBackend, start: Start, found: Extracted, calls: Calls, where: Suspicion
 ) -> bool:
     before = _run(backend, start, found.program, found, where).results()
     after = _run(backend, start, _changed(backend, start, found, calls), found, where).results()
@@ -186,9 +186,9 @@ def _changed(backend: PieceBackend, start: Start, found: Extracted, calls: Calls
 def _pasted(
     backend: PieceBackend,
     start: Start,
-    where: Where,
+    where: Suspicion,
     found: Extracted,
-    written: Written,
+    written: ProgramText,
     calls: Calls,
 ) -> tuple[str, str]:
     """The fault as a short script, where the passes alone show it; else why there is none."""
@@ -230,7 +230,7 @@ def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
 
 
 def _run(
-    backend: PieceBackend, start: Start, program: Any, found: Extracted, where: Where
+    backend: PieceBackend, start: Start, program: Any, found: Extracted, where: Suspicion
 ) -> replay.Runner:
     run = replay.ran(backend.replay, applied(program, start.tail).mod, found.values, where.target)
     assert run is not None, "what is compared was built"
@@ -398,7 +398,7 @@ def _plain(text: Any) -> str:
 
 def passages(facts: Facts) -> tuple[Passage, ...]:
     """The text: in the order and words of TVM's bug form, then the module and the rest."""
-    found, command = (_FOLDERS.sub("", t) for t in (facts.account.found, facts.account.command))
+    found, command = (_FOLDERS.sub("", t) for t in (facts.account.summary, facts.account.command))
     kind = "python" if facts.ir == "relax" else ""  # TVMScript
     before = "" if facts.pasted and facts.written.text else facts.before  # it is in the script
     modules = {"before": before, "after": facts.after}

@@ -43,11 +43,11 @@ class Script:
 
 @dataclass
 class _ScriptGrammar:
-    """Checks one text: `known` tells operators and types of Relax, `bound` has the names of
+    """Checks one text: `knows` tells operators and types of Relax, `bound` has the names of
     variables and functions, `module_names` those of the module itself; `kernel` says whether this
     is inside one."""
 
-    known: Callable[[tuple[str, ...]], bool]
+    knows: Callable[[tuple[str, ...]], bool]
     bound: set[str] = field(default_factory=set)
     module_names: set[str] = field(default_factory=lambda: {"cls"})
     kernel: bool = False
@@ -269,18 +269,18 @@ class _ScriptGrammar:
         path = dotted(one)
         if len(path) == 2 and path[0] in self.module_names and path[1] in self.bound:
             return
-        if path[:1] in (("R",), ("I",), ("T",)) and self.known(path):
+        if path[:1] in (("R",), ("I",), ("T",)) and self.knows(path):
             return
         raise PartRefused(one, "is not a Relax operator or type that a file may use", _EARLIER)
 
 
-def check_script(text: str, known: Callable[[tuple[str, ...]], bool], name: str) -> Script:
+def check_script(text: str, knows: Callable[[tuple[str, ...]], bool], name: str) -> Script:
     """Check a Relax module's TVMScript of the file `name`; returns it as TVM's parser may read it.
-    `known` tells whether a path such as ("R", "nn", "relu") is an operator or type. A refusal (kind
+    `knows` tells whether a path such as ("R", "nn", "relu") is an operator or type. A refusal (kind
     "file") names the line."""
     place, hint = name, _HINT
     try:
-        return _ScriptGrammar(known).module(ast.parse(text))
+        return _ScriptGrammar(knows).module(ast.parse(text))
     except PartRefused as wrong:
         why, hint, line = f"it {wrong.why}", wrong.hint or _HINT, getattr(wrong.at, "lineno", 0)
         if wrong.at is not None and line:

@@ -104,16 +104,16 @@ OURS = Tolerance()
 @dataclass(frozen=True)
 class Judged:
     """The results of a program, against PyTorch's. The `verdict` is "right", "rounding" (over a
-    limit in float32, within it in float64) or "wrong"; `found` has the comparisons in the source's
-    own precision."""
+    limit in float32, within it in float64) or "wrong"; `comparisons` are in the source's own
+    precision."""
 
     verdict: str
-    found: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]
     limit: Limit
 
     @property
     def worst(self) -> Comparison:
-        return self.limit.worst(self.found)
+        return self.limit.worst(self.comparisons)
 
 
 def judged(

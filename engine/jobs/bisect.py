@@ -121,15 +121,15 @@ class Try:
 @dataclass(frozen=True)
 class Bisection:
     """The result of a bisection. `kind` is the fault: "wrong", "slow" (the program), "long" (a pass
-    itself), "crash", "memory" or "bad", and "" without one; `found` has the suspects. `double`, if
-    wrong in float32, is the smallest wrong pipeline in float64, with the node where the error first
+    itself), "crash", "memory" or "bad", and "" without one. `double`, if wrong
+    in float32, is the smallest wrong pipeline in float64, with the node where the error first
     jumps, which distinguishes rounding from a fault; `question` is about float64 if the answer was
     found there. `taken` is the passes' cost, None for recorded ones; `also` has sentences on other
     runs with the same result, and on missing ones; see `runs_of`."""
 
     question: Question
     kind: str
-    found: Culprits
+    culprits: Culprits
     log: tuple[Try, ...]
     double: accuracy.AccuracyRow | None = None
     taken: PassCost | None = None
@@ -156,7 +156,7 @@ def bisect(
         pipeline = _built(ir, pipeline)
     if question.kind == "slow":
         return _slow(ask, ir, question, pipeline, tell)
-    return _FaultSearch(ask, ir, question, pipeline, tell).found()
+    return _FaultSearch(ask, ir, question, pipeline, tell).find()
 
 
 class _FaultSearch:
@@ -208,7 +208,7 @@ class _FaultSearch:
             self.question = asked
         return whole
 
-    def found(self) -> Bisection:
+    def find(self) -> Bisection:
         whole, question = self.whole(), self.question
         kind, error = whole.outcome, whole.error
         if error is not None and (kind != "crash" or question.kind in _MEASURED):
@@ -442,15 +442,15 @@ def verdict(ir: str, result: Bisection) -> str:
     if not kind:
         said = f"Nothing to find: {_tried(result)}", *result.also, _took(ir, result)
         return " ".join(filter(None, said))
-    names = [_name(ir, pipeline, i) for i in result.found.suspects]
-    bad = next((t for t in result.log if t.pipeline == result.found.bad), result.log[0])
+    names = [_name(ir, pipeline, i) for i in result.culprits.suspects]
+    bad = next((t for t in result.log if t.pipeline == result.culprits.bad), result.log[0])
     if kind in ("long", "memory"):
         return f"{names[0]} {does(kind)}: {_too_much(result)}."
-    if result.found.suspects == (IMPORT,):
+    if result.culprits.suspects == (IMPORT,):
         text = f"The imported program is at fault, before any pass: {_of(bad)}."
     elif len(names) == 1:
         text = f"{names[0]} {does(kind, bad.error)}: {_of(bad)}."
-        good = next((t for t in result.log if t.pipeline == result.found.good), None)
+        good = next((t for t in result.log if t.pipeline == result.culprits.good), None)
         if good is not None and kind != "slow":
             text += f" Without it: {_of(good)}."
     else:

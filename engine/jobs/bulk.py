@@ -108,7 +108,7 @@ def _found(ask: Ask, task: Task) -> Row:
     steps = result.question.pipeline.steps
     return {
         "outcome": _outcome(result),
-        "culprits": ["import" if i == IMPORT else steps[i].name for i in result.found.suspects],
+        "culprits": ["import" if i == IMPORT else steps[i].name for i in result.culprits.suspects],
         "verdict": " ".join(said),
         "failure": _failure(result.log[0].error),
         "max_rel": result.log[0].max_rel,

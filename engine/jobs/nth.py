@@ -36,7 +36,7 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
     """Search on in the pass that bisection found for the application that breaks the pipeline; None
     where it found no single pass, the pass is slow, or its applications are not counted. Raises
     EngineError of kind "cancelled"."""
-    suspects, pipeline = result.found.suspects, result.found.bad
+    suspects, pipeline = result.culprits.suspects, result.culprits.bad
     if result.kind not in _KINDS or len(suspects) != 1 or pipeline is None:
         return None
     index = suspects[0]

@@ -21,10 +21,10 @@ from relascope.engine.protocol.fault import (
     OF_PASS,
     OF_TEST,
     Account,
+    PieceResult,
     Report,
-    Shown,
     Suspects,
-    Where,
+    Suspicion,
 )
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
@@ -45,7 +45,7 @@ from relascope.passes.search.reduce import (
 class PieceTry:
     nodes: int
     outputs: int
-    shown: Shown
+    shown: PieceResult
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Reduction:
 
     bisection: Bisection
     source: ModelSource
-    where: Where
+    where: Suspicion
     total: int
     log: tuple[PieceTry, ...]
     piece: Piece | None = None
-    shown: Shown | None = None
+    shown: PieceResult | None = None
     operators: tuple[str, ...] = ()
     minimal: bool = False
     report: Report | None = None
@@ -82,7 +82,7 @@ def narrow(
     `command` was run, or would do the same. Raises EngineError of kind "usage" where there is
     nothing to narrow, see `cannot`, and others where the program before the pass cannot be run."""
     source, where = _start(bisection)
-    test, good = bisection.question.test, bisection.found.good
+    test, good = bisection.question.test, bisection.culprits.good
     search = _ReduceSearch(ask, source, tell, test, good is not None and where.last >= 0)
     graph, near, shows = search.begin(ir, where)
     total = len(whole(graph).nodes)
@@ -91,7 +91,7 @@ def narrow(
     where = shows
     found = reduce(graph, lambda piece: search.look(where, piece), near, most)
     assert found.piece is not None, "the whole shows the fault, or there would be no question"
-    shown, named = search.known[found.piece], tuple(operators(graph, found.piece))
+    shown, named = search.results[found.piece], tuple(operators(graph, found.piece))
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
     words = search_words(made, calls(graph, found.piece))
@@ -109,8 +109,8 @@ def cannot(bisection: Bisection) -> str:
     """Why there is nothing to narrow, in a sentence; "" where there is."""
     if not bisection.kind:
         return "There is no fault to narrow: bisection found none."
-    imported = set(bisection.found.suspects) <= {IMPORT} and bisection.question.test is None
-    if bisection.found.bad is None or imported:
+    imported = set(bisection.culprits.suspects) <= {IMPORT} and bisection.question.test is None
+    if bisection.culprits.bad is None or imported:
         return (
             "The imported program is at fault, before any pass: there is no pass to narrow. "
             "`relascope check` shows which node goes wrong first."
@@ -118,8 +118,8 @@ def cannot(bisection: Bisection) -> str:
     return ""
 
 
-def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
-    question, found = bisection.question, bisection.found
+def _start(bisection: Bisection) -> tuple[ModelSource, Suspicion]:
+    question, found = bisection.question, bisection.culprits
     steps = [i for i in found.suspects if i != IMPORT]
     if cannot(bisection):
         raise EngineError("usage", cannot(bisection), "bisection")
@@ -140,7 +140,7 @@ def _start(bisection: Bisection) -> tuple[ModelSource, Where]:
     first, last = (steps[0], steps[-1]) if steps else (0, IMPORT)  # or the import as it is
     about = found.bad, first, last, bisection.kind, target, limit[bisection.kind]
     absolute = question.tolerance.absolute if bisection.kind == "wrong" else 0.0
-    return source, Where(*about, absolute=absolute, runs=question.runs)
+    return source, Suspicion(*about, absolute=absolute, runs=question.runs)
 
 
 def _slow(bisection: Bisection) -> float:
@@ -158,10 +158,10 @@ class _ReduceSearch:
     test: OwnTest | None = None
     from_good: bool = False  # whether the test must call a piece good before the passes
     log: list[PieceTry] = field(default_factory=list)
-    first: Shown | None = None
-    known: dict[Piece, Shown] = field(default_factory=dict)
+    first: PieceResult | None = None
+    results: dict[Piece, PieceResult] = field(default_factory=dict)
 
-    def begin(self, ir: str, where: Where) -> tuple[Graph, tuple[str, ...], Where | None]:
+    def begin(self, ir: str, where: Suspicion) -> tuple[Graph, tuple[str, ...], Suspicion | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
 
         If the passes themselves crash, nothing is built. If TVM's build crashes without them, too,
@@ -191,8 +191,8 @@ class _ReduceSearch:
                 break
         return start.graph, (), None
 
-    def look(self, where: Where, piece: Piece) -> PieceVerdict:
-        if self.first is not None and self.known.get(piece) is self.first:  # the whole, again
+    def look(self, where: Suspicion, piece: Piece) -> PieceVerdict:
+        if self.first is not None and self.results.get(piece) is self.first:  # the whole, again
             return PieceVerdict(Verdict.BAD, self.first.outputs)
         shown = self._shown(where, piece)
         done = PieceTry(len(piece.nodes), len(piece.outputs), shown)
@@ -200,11 +200,11 @@ class _ReduceSearch:
         self.tell(done)
         if shown.outcome == where.kind and self._same(shown):
             self.first = self.first or shown
-            self.known[piece] = shown
+            self.results[piece] = shown
             return PieceVerdict(Verdict.BAD, shown.outputs)
         return PieceVerdict(Verdict.GOOD if shown.outcome == "good" else Verdict.CANNOT_RUN)
 
-    def _shown(self, where: Where, piece: Piece) -> Shown:
+    def _shown(self, where: Suspicion, piece: Piece) -> PieceResult:
         if self.test is not None:
             for _ in range(where.runs):
                 shown = self._tested(self.test, where, piece)
@@ -212,7 +212,7 @@ class _ReduceSearch:
                     break
             return shown
         try:
-            answer: Shown = self.ask("narrow", self.source, where, piece)
+            answer: PieceResult = self.ask("narrow", self.source, where, piece)
         except EngineError as death:
             if death.kind != "engine":
                 raise
@@ -224,26 +224,26 @@ class _ReduceSearch:
             except EngineError as other:
                 if other.kind != "engine":
                     raise
-                return Shown("cannot be run", error=other)
+                return PieceResult("cannot be run", error=other)
             return _death(death)
         return answer
 
-    def _tested(self, test: OwnTest, where: Where, piece: Piece) -> Shown:
+    def _tested(self, test: OwnTest, where: Suspicion, piece: Piece) -> PieceResult:
         """The user's own test: bad after the passes and, if the whole program is, good before
         them."""
         try:
             files = self.ask("written_piece", self.source, where, piece)
         except EngineError as error:
-            return Shown("cannot be run", error=error.as_finding())
+            return PieceResult("cannot be run", error=error.as_finding())
         run = test.run(files["module"], files["before"])
         if run.verdict == OF_TEST and self.from_good:
             ahead = test.run(files["before"], files["before"])
             if ahead.verdict != "good":
                 outcome = "bad before" if ahead.verdict == OF_TEST else ahead.verdict
-                return Shown(outcome, test=ahead)
-        return Shown(run.verdict, test=run)
+                return PieceResult(outcome, test=ahead)
+        return PieceResult(run.verdict, test=run)
 
-    def _same(self, shown: Shown) -> bool:
+    def _same(self, shown: PieceResult) -> bool:
         """Whether an error is the whole program's, except for numbers in it."""
         if self.first is None or shown.error is None or self.first.error is None:
             return True
@@ -251,8 +251,8 @@ class _ReduceSearch:
         return shown.crash == self.first.crash and same
 
 
-def _death(error: EngineError) -> Shown:
-    return Shown("crash", error=error, crash=limit_crossed(error) or "ends")
+def _death(error: EngineError) -> PieceResult:
+    return PieceResult("crash", error=error, crash=limit_crossed(error) or "ends")
 
 
 def search_words(made: Reduction, count: int) -> str:
@@ -314,7 +314,7 @@ def _instead(made: Reduction) -> str:
     return f" ({errors[0].message.partition(chr(10))[0].rstrip('.')})" if errors else ""
 
 
-def _of(shown: Shown) -> str:
+def _of(shown: PieceResult) -> str:
     if shown.error is not None:
         return shown.error.message.partition("\n")[0].rstrip(".")
     if shown.test is not None:

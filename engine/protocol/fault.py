@@ -51,7 +51,7 @@ class ScriptRun:
 
 
 @dataclass(frozen=True)
-class Where:
+class Suspicion:
     """Which passes of a pipeline are under suspicion, and what the fault is.
 
     Args:
@@ -90,10 +90,10 @@ class Suspects:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a piece of a program shows. `outcome` is "good", a kind of `Where`, "refused" (by a pass
-    of the catalogue), "bad before" (the user's own test fails without the passes, too) or "cannot
-    be run"; `outputs` are ids of wrong outputs, the worst first, and `crash` is as in
+class PieceResult:
+    """What a piece of a program shows. `outcome` is "good", a kind of `Suspicion`, "refused" (by a
+    pass of the catalogue), "bad before" (the user's own test fails without the passes, too) or
+    "cannot be run"; `outputs` are ids of wrong outputs, the worst first, and `crash` is as in
     `engine.faults.show.Fault`. `seconds` and `kept_bytes` are of the passes themselves, as in
     `StepRecord`."""
 
@@ -117,8 +117,8 @@ class Account:
     result of bisection; `command` was run, or would do the same."""
 
     model: str
-    shown: Shown
-    found: str
+    shown: PieceResult
+    summary: str
     minimal: bool
     seconds: float = 0.0
     memory: float = 0.0

@@ -100,7 +100,7 @@ class Slot(int):
 
 
 @dataclass(frozen=True)
-class Given:
+class Arguments:
     """The arguments of a call of forward(), taken apart: their tensors, each once, with names;
     `name=value` of other values that are not defaults; how each argument nests; and the leaves of
     all arguments, with a slot in place of each tensor."""
@@ -137,7 +137,7 @@ def given(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     kept: Callable[[str, Any], Any] = constant,
-) -> Given:
+) -> Arguments:
     """Take a call of a module's forward() apart; `kept` gets the name and value of a leaf that is
     not a tensor, and returns what every run gets in its place, or refuses it."""
     signature = _signature(forward, args, kwargs)
@@ -162,7 +162,7 @@ def given(
                 names[id(leaf)] = name
                 tensors.append(leaf)
             leaves.append(Slot([*names].index(id(leaf))))
-    return Given(
+    return Arguments(
         unlike(names.values()), tuple(tensors), tuple(fixed), signature, bound, tuple(leaves)
     )
 
@@ -200,7 +200,7 @@ def apart(names: Iterable[str], taken: Collection[str] = ()) -> tuple[str, ...]:
     return tuple(result)
 
 
-def taking(module: torch.nn.Module, call: Given, path: str = "") -> torch.nn.Module:
+def taking(module: torch.nn.Module, call: Arguments, path: str = "") -> torch.nn.Module:
     """A module as one that takes tensors and returns a tuple of tensors; shares all but its hooks.
     With a path, it is a submodule, which may also return other values."""
     piece: torch.nn.Module = type(module).__new__(type(module))

@@ -24,7 +24,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import LATER, Flattener, TraceCall, body
 from relascope.engine.pytorch.inputs import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
-from relascope.engine.pytorch.nested import Given, given, opened, taking, unlike
+from relascope.engine.pytorch.nested import Arguments, given, opened, taking, unlike
 
 _LIST = "`relascope modules MODEL` lists the modules."
 _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
@@ -66,7 +66,7 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         arguments = dict(zip(names, call.arguments, strict=True))
         about = given(lambda **_: None, (), arguments, lambda name, value: value)
         return _opened(whole, modules[0], about, len(found), path, call)
-    calls: list[tuple[nn.Module, Given] | None] = []
+    calls: list[tuple[nn.Module, Arguments] | None] = []
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         wanted, keep = len(calls) + 1 == source.call, partial(_copied, path)
@@ -119,7 +119,12 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
 
 
 def _opened(
-    whole: Opened, module: nn.Module, about: Given, calls: int, path: str, call: TraceCall | None
+    whole: Opened,
+    module: nn.Module,
+    about: Arguments,
+    calls: int,
+    path: str,
+    call: TraceCall | None,
 ) -> Opened:
     if not about.tensors:
         message = "This module gets no tensor, so there is nothing to run it on."

@@ -16,7 +16,14 @@ from relascope.engine.faults.narrow import Start, Values
 from relascope.engine.limits import limited
 from relascope.engine.measure.compare import values_for
 from relascope.engine.measure.intermediates import Intermediates, values_inside
-from relascope.engine.protocol.fault import Account, ModuleFiles, Report, Shown, Suspects, Where
+from relascope.engine.protocol.fault import (
+    Account,
+    ModuleFiles,
+    PieceResult,
+    Report,
+    Suspects,
+    Suspicion,
+)
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.server.backend import Program
@@ -34,7 +41,7 @@ class Faults:
         self._programs = programs
         self._starts: Memo[Start] = Memo(1)
 
-    def suspects(self, source: ModelSource, where: Where, *, progress: Progress) -> Suspects:
+    def suspects(self, source: ModelSource, where: Suspicion, *, progress: Progress) -> Suspects:
         """The program before suspected passes, and the nodes where values first differ after them,
         if they make it wrong."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
@@ -51,12 +58,12 @@ class Faults:
     def narrow(
         self,
         source: ModelSource,
-        where: Where,
+        where: Suspicion,
         piece: Piece,
         bare: bool = False,
         *,
         progress: Progress,
-    ) -> Shown:
+    ) -> PieceResult:
         """What the suspected passes do to a piece of the program before them; a failure is also an
         answer, unless the process ends."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
@@ -71,7 +78,7 @@ class Faults:
             return shown
 
     def written_piece(
-        self, source: ModelSource, where: Where, piece: Piece, *, progress: Progress
+        self, source: ModelSource, where: Suspicion, piece: Piece, *, progress: Progress
     ) -> dict[str, ModuleFiles]:
         """A piece as files: "before" the suspected passes, and "module" after them. Raises
         EngineError where the piece cannot be cut out, or a pass fails on it."""
@@ -89,7 +96,7 @@ class Faults:
     def report(
         self,
         source: ModelSource,
-        where: Where,
+        where: Suspicion,
         piece: Piece,
         account: Account,
         *,
@@ -100,7 +107,7 @@ class Faults:
         progress(0.5, "writing the report")
         return report.report(self._programs.backend, start, where, piece, account)
 
-    def _start(self, source: ModelSource, where: Where, progress: Progress) -> Start:
+    def _start(self, source: ModelSource, where: Suspicion, progress: Progress) -> Start:
         def make() -> Start:
             before = where.pipeline.upto(where.first - 1)
             state = self._programs.end(source, before, part(progress, 0.0, 0.5))

@@ -464,7 +464,7 @@ class Programs:
             hint = " ".join([fault.hint, *(f"It was looking at {a.words}." for a in at)]).strip()
             kind = "type" if message else "pass"
             failure = EngineError(kind, message + fault.message, where, hint)
-        places = places_of(before, counted.made)
+        places = places_of(before, counted.replaced)
         said = printed.getvalue()[:MOST_TEXT]
         sys.stdout.write(said)
         if failure is not None:

@@ -8,7 +8,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.building.options import Function
 from relascope.engine.faults.narrow import Passes
-from relascope.engine.protocol.fault import Where
+from relascope.engine.protocol.fault import Suspicion
 from relascope.engine.protocol.results import Application, ImportChange, StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model
@@ -183,7 +183,7 @@ def _name(expr: Any) -> str:
     return str(getattr(op, "name", "") or getattr(expr, "name_hint", "") or "a value")
 
 
-def passes_of(ir: str, where: Where) -> tuple[Passes, Passes]:
+def passes_of(ir: str, where: Suspicion) -> tuple[Passes, Passes]:
     """The suspected passes that are on, and those that run after them. Raises EngineError of kind
     "usage" where one has a count, which a report cannot express."""
     for step in where.pipeline:

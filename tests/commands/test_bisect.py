@@ -335,7 +335,7 @@ def searched(engine):
 )
 def test_other_sizes_and_both_sides_of_an_if_are_run_and_named(bad, where):
     result, said = searched(WithoutPyTorch(bad=bad))
-    assert (result.kind, result.found.suspects) == ("wrong", (0,))
+    assert (result.kind, result.culprits.suspects) == ("wrong", (0,))
     assert f"This was on sample inputs at {where}." in said
     assert f"Numbers are compared with {IMPORTED}." in said
 
@@ -350,7 +350,7 @@ def test_an_import_that_crashes_in_another_way_is_not_to_blame():
 
     result, _ = searched(ask)
     assert result.kind == "crash"
-    assert result.found.suspects == (IMPORT, 0), "between the two nothing can be run"
+    assert result.culprits.suspects == (IMPORT, 0), "between the two nothing can be run"
 
 
 def test_what_other_runs_do_not_reach_is_said():
@@ -400,7 +400,7 @@ def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one(
     pipeline = Pipeline.parse("cse|root_grad_out|gradient|graph_normal_form|dce|drop_zeros")
     question = bisection.Question(ModelSource("mlp", training=True), pipeline, "llvm")
     result = bisection.bisect(Crosses(), "relay", question)
-    assert (result.kind, result.found.suspects) == ("crash", (5,))
+    assert (result.kind, result.culprits.suspects) == ("crash", (5,))
     assert [t.outcome for t in result.log][:2] == ["crash", "crash"]
 
 

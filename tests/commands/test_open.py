@@ -88,7 +88,7 @@ def test_without_modules_there_are_no_numbers_and_with_them_as_far_as_they_can_b
     found = read(Path(path))
     found.about["level"] = "modules"
     (part,) = parts(found)
-    assert (part.first, part.by, part.after, part.made) == (0, 0, False, (RunOfModule(1, 1),))
+    assert (part.first, part.by, part.after, part.modules) == (0, 0, False, (RunOfModule(1, 1),))
     assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It contains kernels")
 
 
@@ -195,7 +195,7 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     assert parts(raised) == parts(changed) == ()
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
-    assert (part.made, part.end) == ((RunOfModule(1, 0),), "Pass 1, Raises: It raised no good.")
+    assert (part.modules, part.end) == ((RunOfModule(1, 0),), "Pass 1, Raises: It raised no good.")
 
 
 def _found(part, kind):

@@ -122,7 +122,7 @@ def search(path, pipeline="cse|fold|bind", ask=None, **options):
 
 def test_bisection_asks_the_test_about_the_module_after_each_try(tmp_path):
     found = search(script(tmp_path, 'grep -q fold "$1" && exit 7\ntest -s "$2" && exit 1\nexit 0'))
-    assert (found.kind, found.found.suspects) == ("bad", (1,))
+    assert (found.kind, found.culprits.suspects) == ("bad", (1,))
     assert {t.outcome: t.test.status for t in found.log} == {"bad": 7, "good": 0}
     said = bisection.verdict("relay", found)
     assert said.startswith("Step 2, fold (FoldConstant), makes the test fail: exit status 7.")
@@ -134,7 +134,7 @@ def test_a_test_that_is_good_finds_nothing_and_the_import_can_be_bad(tmp_path):
     found = search(script(tmp_path, "exit 0"), ask=asked)
     assert (found.kind, found.compiles, set(asked.asked)) == ("", 1, {"written"})
     assert "the test passes after the whole pipeline" in bisection.verdict("relay", found)
-    assert search(script(tmp_path, "exit 1")).found.suspects == (IMPORT,)
+    assert search(script(tmp_path, "exit 1")).culprits.suspects == (IMPORT,)
 
 
 def test_a_table_of_many_models_asks_it_too(tmp_path):
@@ -159,11 +159,11 @@ def test_a_table_of_many_models_asks_it_too(tmp_path):
 def test_what_cannot_be_judged_or_written_is_passed_over_and_a_killed_test_ends_it(tmp_path):
     path = script(tmp_path, 'grep -q bind "$1" && exit 1\ngrep -q fold "$1" && exit 125\nexit 0')
     found = search(path)
-    assert found.found.suspects == (1, 2)
+    assert found.culprits.suspects == (1, 2)
     with pytest.raises(EngineError, match="cannot judge the module: exit status 125"):
         search(script(tmp_path, "exit 125"))
     found = search(script(tmp_path, 'grep -q dce "$1"; test $? = 1'), "cse|fold|dce")
-    assert found.found.suspects == (2,)
+    assert found.culprits.suspects == (2,)
     with pytest.raises(EngineError, match="No good"):
         search(path, ask=Answers(["bind"]))
     with pytest.raises(EngineError, match="SIGKILL"):
@@ -174,7 +174,7 @@ def test_one_bad_run_of_several_is_bad(tmp_path):
     count = tmp_path / "count"
     body = f'echo x >> {count}; grep -q fold "$1" || exit 0; test $(($(wc -l < {count}) % 3)) != 0'
     found = search(script(tmp_path, body), "cse|fold", runs=3)
-    about = found.kind, found.found.suspects, found.log[0].runs, found.log[0].bad
+    about = found.kind, found.culprits.suspects, found.log[0].runs, found.log[0].bad
     assert about == ("bad", (1,), 3, 1)
     assert "in 1 of 3 runs" in bisection.verdict("relay", found)
 

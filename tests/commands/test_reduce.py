@@ -24,7 +24,7 @@ from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.limits import Limits, Unit, Usage
-from relascope.engine.protocol.fault import Report, Shown, Suspects
+from relascope.engine.protocol.fault import PieceResult, Report, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict
@@ -250,7 +250,7 @@ def narrowed(narrow, *about, **more):
 
 def wrong(where, piece, bare=False):
     bad = "b" in piece.nodes
-    return Shown("wrong", piece.outputs, 1.0, 0.5) if bad else Shown("good")
+    return PieceResult("wrong", piece.outputs, 1.0, 0.5) if bad else PieceResult("good")
 
 
 def test_the_suspects_alone_are_asked_about_on_a_plain_target():
@@ -286,19 +286,23 @@ def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
         found = bisected("slow")
         parts = [Pipeline.parse("cse|fold|bind"), Pipeline.parse("cse|-fold|-bind")]
         log = [bisection.Try(p, 0, "", ratio=r) for p, r in zip(parts, (bad, good), strict=True)]
-        return replace(found, found=Culprits((1,), *parts), log=tuple(log))
+        return replace(found, culprits=Culprits((1,), *parts), log=tuple(log))
 
     def slow(where, piece, bare=False):
-        return Shown("slow", ratio=9.0)
+        return PieceResult("slow", ratio=9.0)
 
     for bad, good, limit in ((9.0, 1.0, 1.5), (1.69, 1.0, 1.3), (1.02, 1.0, 1.1)):
         made = reduction.narrow(Answers(slow), "relay", took(bad, good))
         assert made.where.limit == pytest.approx(limit)
 
 
+def failing(outcome, message, hint=""):
+    return PieceResult(outcome, error=EngineError("pass", message, hint=hint))
+
+
 def test_a_program_that_relascope_refuses_is_no_fault_of_the_pass():
     def refused(where, piece, bare=False):
-        return Shown("refused", error=EngineError("pass", "It is in train mode.", hint="Do this."))
+        return failing("refused", "It is in train mode.", hint="Do this.")
 
     made = narrowed(refused, "crash")
     assert (made.piece, made.report, len(made.log)) == (None, None, 1)
@@ -329,7 +333,7 @@ def test_the_report_of_a_crossed_limit_gets_the_limit(used, crash):
 
 def test_where_it_shows_only_later_the_steps_behind_are_run_too():
     def later(where, piece, bare=False):
-        return wrong(where, piece) if where.tail else Shown("good")
+        return wrong(where, piece) if where.tail else PieceResult("good")
 
     made = narrowed(later)
     assert (made.where.tail, made.piece.nodes) == (True, ("b",))
@@ -342,8 +346,8 @@ def test_a_crash_must_stay_the_same_crash():
     def crash(where, piece, bare=False):
         size = len(piece.nodes)
         if "b" in piece.nodes and size > 1:
-            return Shown("crash", error=EngineError("pass", f"ValueError: no good after {size}"))
-        return Shown("crash", error=EngineError("pass", "KeyError: 'something else entirely'"))
+            return failing("crash", f"ValueError: no good after {size}")
+        return failing("crash", "KeyError: 'something else entirely'")
 
     made = narrowed(crash, "crash")
     assert not made.where.building
@@ -355,7 +359,7 @@ def test_a_crash_must_stay_the_same_crash():
 def test_a_crash_is_looked_for_in_the_pass_then_behind_it_then_in_what_is_built(building, tail):
     def crash(where, piece, bare=False):
         shows = where.building >= building and where.tail >= tail and "c" in piece.nodes
-        return Shown("crash", error=EngineError("pass", "No.")) if shows else Shown("good")
+        return failing("crash", "No.") if shows else PieceResult("good")
 
     made = narrowed(crash, "crash")
     found = made.where.building, made.where.tail, made.piece.nodes
@@ -368,12 +372,12 @@ def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_n
 
     def dies(where, piece, bare=False):
         if not where.building:
-            return Shown("good")
+            return PieceResult("good")
         asked.append((piece.nodes, bare))
         # c ends it with and without the passes, unless b is there, too.
         if ("b" in piece.nodes and not bare) or piece.nodes == ("c",):
             raise death
-        return Shown("good")
+        return PieceResult("good")
 
     made = narrowed(dies, "crash", "cse|fold")
     assert (made.where.building, made.piece.nodes) == (True, ("b",))

@@ -8,7 +8,7 @@ from relascope.core.identity import carry_identity, flat, makers, own_key
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.compare.changes import start_of
-from relascope.viz.compare.origins import How, origins
+from relascope.viz.compare.origins import Fate, origins
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.drawing.union import Union
 
@@ -53,7 +53,7 @@ def test_what_did_not_change_keeps_its_id(steps):
 
 def test_every_node_that_comes_or_goes_says_from_where_and_to_where(steps):
     _, found = steps
-    alone = {How.DEAD, How.ARGUMENT}
+    alone = {Fate.DEAD, Fate.ARGUMENT}
     sure = total = 0
     for name, before, matched in found:
         rows = origins(before, matched)
@@ -74,17 +74,17 @@ def test_every_node_that_comes_or_goes_says_from_where_and_to_where(steps):
 
 KINDS = {
     "relay": {
-        "cse": {How.MERGED},
-        "fold": {How.FOLDED},
-        "graph_normal_form": {How.DEAD},
-        "transpose_dedup": {How.LEFT_OUT},
-        "decompose_layer_norm": {How.REPLACED},
+        "cse": {Fate.MERGED},
+        "fold": {Fate.FOLDED},
+        "graph_normal_form": {Fate.DEAD},
+        "transpose_dedup": {Fate.LEFT_OUT},
+        "decompose_layer_norm": {Fate.REPLACED},
     },
     "relax": {
-        "cse": {How.MERGED},
-        "fold": {How.FOLDED},
-        "decompose_gelu": {How.REPLACED},
-        "combine_matmul": {How.REPLACED},
+        "cse": {Fate.MERGED},
+        "fold": {Fate.FOLDED},
+        "decompose_gelu": {Fate.REPLACED},
+        "combine_matmul": {Fate.REPLACED},
     },
 }
 
@@ -106,20 +106,20 @@ def test_fusing_names_the_operators_and_kernels_their_operators(steps):
     named = {name: (before, matched) for name, before, matched in found}
     before, matched = named["fuse" if ir == "relay" else "fuse_ops"]
     rows = origins(before, matched)
-    assert {o.how for o in rows} == {How.FUSES}
+    assert {o.how for o in rows} == {Fate.FUSES}
     assert sum(len(o.nodes) for o in rows) == len({i for o in rows for i in o.nodes})
     if ir == "relax":
         before, matched = named["legalize"]
         pairs = {
             before.by_id[o.id].op: matched.graph.by_id[o.nodes[0]].op
             for o in origins(before, matched)
-            if o.what == "removed" and o.how is How.REPLACED
+            if o.what == "removed" and o.how is Fate.REPLACED
         }
         assert pairs["nn.softmax"] == "softmax"
         assert pairs["nn.gelu"] == "gelu"
         assert pairs["permute_dims"].startswith("transpose")
         before, matched = named["fuse_tir"]
-        moved = [o for o in origins(before, matched) if o.how is How.MOVED]
+        moved = [o for o in origins(before, matched) if o.how is Fate.MOVED]
         assert len(moved) > 20
         assert all(matched.graph.by_id[o.nodes[0]].op.startswith("fused_") for o in moved)
 

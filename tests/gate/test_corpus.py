@@ -15,7 +15,7 @@ import pytest
 import corpus
 from engines import shared
 from relascope.engine.jobs import reduce
-from relascope.engine.protocol.fault import Account, Where
+from relascope.engine.protocol.fault import Account, Suspicion
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.search.reduce import whole
@@ -80,7 +80,7 @@ def test_a_script_draws_many_numbers_and_runs_passes_in_order(tmp_path):
     path.write_text(case.path.read_text().replace("(2, 3, 4, 4)", "(2, 3, 16, 16)"))
     source, ask = source_from_file(path), shared("relax").call
     pipeline = read_pipeline("relax", "FoldConstant|DecomposeOpsForInference")
-    where = Where(pipeline, 0, 1, "wrong", "llvm", 1e-5)
+    where = Suspicion(pipeline, 0, 1, "wrong", "llvm", 1e-5)
     piece = whole(ask("suspects", source, where).graph)
     account = Account("mod.relax", ask("narrow", source, where, piece), "", True)
     report = ask("report", source, where, piece, account)

@@ -173,9 +173,9 @@ def test_a_counter_lets_so_many_through_and_counts_nothing_outside():
     with counting(counter):
         assert may_replace("a")
         looking_at("b")
-    assert (counter.made, counter.refused, counter.at, counter.asked) == (["a"], 0, "b", True)
+    assert (counter.replaced, counter.refused, counter.at, counter.asked) == (["a"], 0, "b", True)
     looking_at("c")
-    assert may_replace("d") and counter.made == ["a"] and counter.at == "b"
+    assert may_replace("d") and counter.replaced == ["a"] and counter.at == "b"
 
 
 def test_what_is_not_counted_says_why():
@@ -191,10 +191,10 @@ def test_what_is_not_counted_says_why():
 
 
 def test_a_counted_step_is_not_narrowed():
-    from relascope.engine.protocol.fault import Where
+    from relascope.engine.protocol.fault import Suspicion
     from relascope.engine.server.steps import passes_of
 
     pipeline = read_pipeline("relay", "drop_zeros(count=3)")
-    where = Where(pipeline, 0, 0, "wrong", "llvm", 1e-5)
+    where = Suspicion(pipeline, 0, 0, "wrong", "llvm", 1e-5)
     with pytest.raises(EngineError, match="cannot be narrowed"):
         passes_of("relay", where)

@@ -115,8 +115,8 @@ def test_what_ended_from_outside_is_tried_once_more_and_leaves_no_answer_behind(
     with pytest.raises(Waiting):
         tries.go_on()
     tries.go_on()
-    assert not tries.going and len(tries.found) == len(tries.tasks)
-    document = rows.document(tries.found, [t.key for t in tries.tasks], failing=True)
+    assert not tries.going and len(tries.lines) == len(tries.tasks)
+    document = rows.document(tries.lines, [t.key for t in tries.tasks], failing=True)
     assert {r["result"] for r in document["rows"]} == {"match"}
     assert not cache._answers
     about = {"model": "mlp", "engine": "relay", "against": "PyTorch"}

@@ -9,7 +9,7 @@ from relascope.passes import cost
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.opened import KERNELS
-from relascope.viz.compare.origins import How, Origin, origins
+from relascope.viz.compare.origins import Fate, Origin, origins
 
 Row = dict[str, Any]
 
@@ -64,12 +64,12 @@ def change_rows(before: Graph, matched: Matched) -> list[Row]:
 
 
 _ALONE = {
-    How.CHANGED: "",
-    How.DEAD: "dead: nothing reads it",
-    How.ARGUMENT: "a new argument of the program",
+    Fate.CHANGED: "",
+    Fate.DEAD: "dead: nothing reads it",
+    Fate.ARGUMENT: "a new argument of the program",
 }
 """What is said of a node without others; of a changed one, what is different."""
-_BEGIN = {How.LEFT_OUT: "left out: its readers read", How.NEW: "new: it reads"}
+_BEGIN = {Fate.LEFT_OUT: "left out: its readers read", Fate.NEW: "new: it reads"}
 
 
 def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str:
@@ -84,7 +84,7 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
     ]
     named = ", ".join(titles[:_TOLD])
     named += f" and {len(titles) - _TOLD} more" if len(titles) > _TOLD else ""
-    if origin.how is How.FOLDED and titles == ["constant"]:
+    if origin.how is Fate.FOLDED and titles == ["constant"]:
         named = "a constant"
     text = f"{_BEGIN.get(origin.how, origin.how.value)} {named}"
     return text if origin.sure else f"{text} (going by its place)"

@@ -36,7 +36,7 @@ _GRADIENT = "gradient of "
 _FAR = 64  # nodes looked at to find whether one is computed from another
 
 
-class How(str, Enum):
+class Fate(str, Enum):
     """In which way a node came or went; the nodes of its `Origin` complete the phrase."""
 
     FOLDED = "folded into"
@@ -65,7 +65,7 @@ class Origin:
 
     id: str
     what: str
-    how: How
+    how: Fate
     nodes: tuple[str, ...] = ()
     sure: bool = True
     detail: str = ""
@@ -86,12 +86,12 @@ def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:
 
 @dataclass(frozen=True)
 class _Link:
-    how: How
+    how: Fate
     nodes: tuple[str, ...]
     sure: bool
 
 
-_DEAD = _Link(How.DEAD, (), True)
+_DEAD = _Link(Fate.DEAD, (), True)
 
 
 def _joined(links: Sequence[_Link]) -> _Link:
@@ -132,7 +132,7 @@ class _OriginSearch:
             if ident in self.removed and node.kind is not Kind.FUNCTION:
                 same = there.get((own_key(node), one(self._now(self.old.reads[ident]))))
                 if same is not None:
-                    how = How.REPLACED if same in self.added else How.MERGED
+                    how = Fate.REPLACED if same in self.added else Fate.MERGED
                     self._stand(ident, same, how, True)
 
     # 2. Inputs.
@@ -155,7 +155,7 @@ class _OriginSearch:
                 continue
             found.remove(chosen)
             if node.body is None:
-                self._stand(node.id, chosen, How.REPLACED, like > 0)
+                self._stand(node.id, chosen, Fate.REPLACED, like > 0)
             else:
                 self._move(node.id, node.body, chosen)
 
@@ -165,8 +165,8 @@ class _OriginSearch:
     def _move(self, old: str, body: Graph, new: str) -> None:
         """A function, with all in it, went to one that was added."""
         for ident in (*(n.id for n in flat(body) if n.id in self.removed), old):
-            self.went[ident] = _Link(How.MOVED, (new,), True)
-        self.came[new] = _Link(How.REPLACES, (old,), True)
+            self.went[ident] = _Link(Fate.MOVED, (new,), True)
+        self.came[new] = _Link(Fate.REPLACES, (old,), True)
         self.becomes[old] = self.becomes[self.old.made_by.get(old, old)] = new
         self.stands_for[new] = old
 
@@ -217,35 +217,35 @@ class _OriginSearch:
         if old not in self.removed:
             if self._is_open(new):
                 behind = _reaches(new, old, self.new.reads, self.added)
-                self.came[new] = _Link(How.INSERTED if behind else How.REPLACES, (old,), behind)
+                self.came[new] = _Link(Fate.INSERTED if behind else Fate.REPLACES, (old,), behind)
         elif old in self.went:
             if typed and self.becomes.get(old) == new:  # a second witness
                 self.went[old] = replace(self.went[old], nodes=(new,), sure=True)
                 if new in self.came and old in self.came[new].nodes:
                     self.came[new] = replace(self.came[new], sure=True)
         elif now.kind is Kind.CONSTANT and old in self.constant:
-            self._stand(old, new, How.FOLDED, typed)
+            self._stand(old, new, Fate.FOLDED, typed)
         elif new not in self.added and self._computed_from(old, new):
             self._is_left_out(old, new, sure)
         else:
-            self._stand(old, new, How.REPLACED, typed)
+            self._stand(old, new, Fate.REPLACED, typed)
 
     def _is_left_out(self, old: str, new: str, sure: bool) -> None:
         # Where it reads what is new, it may compute something else than before.
         fresh = [i for i in self.new.reads[new] if i in self.added]
-        self._stand(old, new, How.REPLACED if fresh else How.LEFT_OUT, sure and not fresh)
+        self._stand(old, new, Fate.REPLACED if fresh else Fate.LEFT_OUT, sure and not fresh)
         taken = [i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT]
         if taken and self._weighs(old):  # a scale that a weight has taken over
-            self.went[old] = _Link(How.FOLDED, tuple(taken[:1]), False)
+            self.went[old] = _Link(Fate.FOLDED, tuple(taken[:1]), False)
 
-    def _stand(self, old: str, new: str, how: How, sure: bool) -> None:
+    def _stand(self, old: str, new: str, how: Fate, sure: bool) -> None:
         self.went[old] = _Link(how, (new,), sure)
         self.becomes[old] = new
         if new in self.added:
             self.stands_for.setdefault(new, old)
             before = self.came.get(new)
             nodes = (*before.nodes, old) if before else (old,)
-            back = How.FOLDS if how is How.FOLDED else How.REPLACES
+            back = Fate.FOLDS if how is Fate.FOLDED else Fate.REPLACES
             if len(nodes) <= MOST:
                 self.came[new] = _Link(back, nodes, sure and (before is None or before.sure))
 
@@ -262,24 +262,24 @@ class _OriginSearch:
                 self.went[ident] = self._opened(node.body)
                 continue
             fates = [self.went[r] for r in self.old.readers[ident] if r in self.removed]
-            links = [link for f in fates if (link := self._served(ident, f)).how is not How.DEAD]
-            guess = _Link(How.REPLACED, end, False) if end and ident in ends else _DEAD
+            links = [link for f in fates if (link := self._served(ident, f)).how is not Fate.DEAD]
+            guess = _Link(Fate.REPLACED, end, False) if end and ident in ends else _DEAD
             self.went[ident] = _joined(links) if links else guess
 
     def _served(self, ident: str, fate: _Link) -> _Link:
         """Where a node went whose reader had this fate."""
-        if fate.how is How.LEFT_OUT:
+        if fate.how is Fate.LEFT_OUT:
             return fate if self._computed_from(ident, fate.nodes[0]) else _DEAD
         decided = ident in self.constant or self._weighs(ident)
-        if fate.how is How.MERGED or (fate.how is How.FOLDED and not decided):
-            return _Link(How.REPLACED, fate.nodes, False)
+        if fate.how is Fate.MERGED or (fate.how is Fate.FOLDED and not decided):
+            return _Link(Fate.REPLACED, fate.nodes, False)
         return fate
 
     def _opened(self, body: Graph) -> _Link:
         inside = [n.id for n in flat(body)]
         kept = _first(i for i in inside if i in self.new.nodes)
         to = kept or _first(n for i in inside if i in self.went for n in self.went[i].nodes)
-        return _Link(How.REPLACED, to, bool(kept)) if to else _DEAD
+        return _Link(Fate.REPLACED, to, bool(kept)) if to else _DEAD
 
     def follow_the_added(self) -> None:
         by_place: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -291,26 +291,26 @@ class _OriginSearch:
             if ident in self.added and node.body is not None:
                 inside = [n.id for n in flat(node.body) if n.id in self.new.nodes]
                 old = _first(i for i in inside if i in self.old.nodes)
-                self.came[ident] = _Link(How.FUSES, old or tuple(inside[:MOST]), bool(old))
+                self.came[ident] = _Link(Fate.FUSES, old or tuple(inside[:MOST]), bool(old))
             elif self._is_open(ident):
                 self.came[ident] = self._comes(node, by_place)
 
     def _comes(self, node: Node, by_place: Mapping[tuple[str, str], list[str]]) -> _Link:
         if node.kind in (Kind.INPUT, Kind.PARAMETER):
-            return _Link(How.ARGUMENT, (), True)
+            return _Link(Fate.ARGUMENT, (), True)
         forward = by_place.get((node.scope, node.source.removeprefix(_GRADIENT)))
         if forward and node.source.startswith(_GRADIENT):
-            return _Link(How.GRADIENT, tuple(forward[:MOST]), True)
+            return _Link(Fate.GRADIENT, tuple(forward[:MOST]), True)
         serves = (self.came[r] for r in self.new.readers[node.id] if r in self.came)
-        kinds = (How.REPLACES, How.FOLDS, How.INSERTED, How.GRADIENT)
+        kinds = (Fate.REPLACES, Fate.FOLDS, Fate.INSERTED, Fate.GRADIENT)
         if links := [s for s in serves if s.how in kinds]:
             link = _joined(links)
-            return replace(link, sure=link.sure and link.how is not How.GRADIENT)
+            return replace(link, sure=link.sure and link.how is not Fate.GRADIENT)
         there = by_place.get((node.scope, node.source), ())
         if gone := tuple(filter(self.removed.__contains__, there)):
-            return _Link(How.REPLACES, gone[:MOST], False)
+            return _Link(Fate.REPLACES, gone[:MOST], False)
         read = _first(i for i in self.new.reads[node.id] if i in self.new.nodes)
-        return _Link(How.NEW, read or tuple(self.new.readers[node.id][:MOST]), True)
+        return _Link(Fate.NEW, read or tuple(self.new.readers[node.id][:MOST]), True)
 
     # What they share.
 
@@ -344,7 +344,7 @@ class _OriginSearch:
         found: list[Origin] = []
         for ident in filter(self.went.__contains__, self.old.nodes):
             link = self.went[ident]
-            if link.how in (How.FOLDED, How.MOVED):
+            if link.how in (Fate.FOLDED, Fate.MOVED):
                 into[link.nodes[0]].append(ident)
             if ident in self.removed:
                 found.append(Origin(ident, "removed", link.how, link.nodes, link.sure))
@@ -355,7 +355,7 @@ class _OriginSearch:
                 found.append(Origin(ident, "added", link.how, nodes, link.sure))
             elif ident in self.matched.changed:
                 nodes, detail = self._difference(self.old.nodes[ident], node)
-                found.append(Origin(ident, "changed", How.CHANGED, nodes, True, detail))
+                found.append(Origin(ident, "changed", Fate.CHANGED, nodes, True, detail))
         return tuple(found)
 
     def _difference(self, old: Node, new: Node) -> tuple[tuple[str, ...], str]:

@@ -21,7 +21,7 @@ from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import timings
 from relascope.viz.rows.sections import Section, table
 from relascope.viz.sessions.results import cut_with, result_sections
-from relascope.viz.sessions.state import FOUND, Session, pipeline_text
+from relascope.viz.sessions.state import RESULTS, Session, pipeline_text
 
 _MOST = 1000  # nodes of a model whose page is made at once
 
@@ -82,7 +82,7 @@ def _findings(session: Session) -> list[Section]:
         fields = dict.fromkeys(("name", "max_abs", "max_rel", "scale", "dtype"))
         rows = [{**fields, **row} for row in compared]
         sections.append(table("Errors, tensor by tensor", rows, timings.COMPARED))
-    for name in FOUND:
+    for name in RESULTS:
         if (value := session.results.get(name)) is not None:
             sections += result_sections(name, value)
     return sections

@@ -51,13 +51,13 @@ class RunOfModule:
 class Part:
     """A program on its way through passes that leave what it takes and returns: the number of its
     `first` module, the pass `by` which it was left (`after`) or which was given it, and the modules
-    `made` of it, in order; `end` says, with the pass, why no more of them are compared, "" where
+    `modules` of it, in order; `end` says, with the pass, why no more of them are compared, "" where
     that is the last."""
 
     first: int
     by: int
     after: bool
-    made: tuple[RunOfModule, ...]
+    modules: tuple[RunOfModule, ...]
     end: str = ""
 
 
@@ -111,7 +111,7 @@ def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     `kernels`, those that Relax modules have may be run, which are code.
     """
     kernels = kernels and ir_of(recording) == "relax"
-    return tuple(part for part in _all_parts(recording, kernels) if part.made)
+    return tuple(part for part in _all_parts(recording, kernels) if part.modules)
 
 
 def why_none(recording: Recording) -> str:
@@ -161,8 +161,8 @@ def _split(
         its = None if why else _signature(recording, run, after)
         if signature is not None and its is not None:
             if _same(signature, its):
-                made = (*found[-1].made, RunOfModule(module, run.number))
-                found[-1] = replace(found[-1], made=made)
+                made = (*found[-1].modules, RunOfModule(module, run.number))
+                found[-1] = replace(found[-1], modules=made)
                 continue
             why = _other(signature, its)
         if signature is not None:
@@ -177,7 +177,7 @@ def _split(
 
 def _raised(recording: Recording, part: Part) -> str:
     """The innermost pass that raised on a part's last module; "" where none did."""
-    last = part.made[-1].module if part.made else part.first
+    last = part.modules[-1].module if part.modules else part.first
     given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
     stopped = (r for r in given if r.after is None and (r.failure is not None or r.seconds is None))
     run = max(stopped, key=lambda r: r.depth, default=None)
@@ -271,7 +271,7 @@ class RecordedNumbers:
     def pipeline(self, part: Part) -> Pipeline:
         """The passes of a part; raises as `source`."""
         steps = []
-        for one in part.made:
+        for one in part.modules:
             self._write(one.module, one.by, True)
             name = self.recording.passes[one.by].name
             steps.append(recorded.recorded(one.module, one.by, name))
@@ -305,7 +305,7 @@ class RecordedNumbers:
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)
         last = part
-        for index, made in enumerate(part.made):
+        for index, made in enumerate(part.modules):
             row: Row = {"number": made.by, "pass": self.recording.passes[made.by].name}
             row |= {"error": None, "step_error": None, "failure": None}
             try:
@@ -313,7 +313,7 @@ class RecordedNumbers:
                     raise error
                 whole = stepped.sound.upto(index)
                 row["error"] = _judged(ask, source, whole, target, given)
-                own = replace(last, made=(made,))
+                own = replace(last, modules=(made,))
                 row["step_error"] = row["error"]
                 if last.first != part.first:
                     about = self.source(own), self.pipeline(own), target, given
@@ -330,10 +330,10 @@ class RecordedNumbers:
         """The pipeline of a part without modules that cannot be read, and what to say of those;
         EngineError where none can be."""
         stepped = step(ask, self.source(part), self.pipeline(part))
-        pairs = list(zip(part.made, stepped.records, strict=True))
+        pairs = list(zip(part.modules, stepped.records, strict=True))
         # An ill-formed module is a finding, and none that cannot be read.
         failed = [(m.by, r.error) for m, r in pairs if r.error and r.error.kind != "type"]
-        if len(failed) == len(part.made):
+        if len(failed) == len(part.modules):
             raise failed[0][1]
         left_out = [
             f"Pass {by}, {self.recording.passes[by].name}, is left out: {_line(error)}"
@@ -341,7 +341,7 @@ class RecordedNumbers:
         ]
         more = f" {len(left_out) - 3} more are left out." if len(left_out) > 3 else ""
         kept = (m for m, r in pairs if r.error is None or r.error.kind == "type")
-        return self.pipeline(replace(part, made=tuple(kept))), " ".join(left_out[:3]) + more
+        return self.pipeline(replace(part, modules=tuple(kept))), " ".join(left_out[:3]) + more
 
     def search(
         self,

@@ -53,7 +53,7 @@ MEASURED = (
     "forward_ms; forward + backward: forward_backward_ms; times eager: ratio; max abs error: "
     "max_abs_error"
 )
-FOUND = (
+OUTCOMES = (
     "inputs?; stage?; strategy?; pipeline?; dtype; outcome; max abs error?: max_abs; relative to "
     "scale?: max_rel; limit?; worst tensor?: worst; first bad node?: node; in?: scope; failure?"
 )
@@ -82,7 +82,7 @@ BEST = f"activation_memory_budget={BEST_BUDGET}"
 PROVEN = "No cut lies below the line; each point on it is a cut."
 STOPPED = "Each point on the line is a cut. The search ended early, so others may lie below it."
 """What is to be said of a frontier's line, by `proven` of `frontier_document`."""
-HELD = (
+HELD_NOTE = (
     "Everything that forward and backward hold while each node runs, without inputs and "
     "parameters, in the order that holds least, which engines use. Click an entry of the legend to "
     "see it alone."
@@ -316,7 +316,7 @@ def cut_sections(document: Row) -> list[Section]:
         note = PROVEN if document["proven"] else STOPPED
         told = "Bytes kept against time added"
         sections.append(chart(told, "frontier", document, rivals, now, note=note))
-    held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD)
+    held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD_NOTE)
     return [*sections, held, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
@@ -495,7 +495,7 @@ def _errors(found: Sequence[Comparison], worst: Comparison) -> Row:
 
 def judged_row(judged: Judged) -> Row:
     """What `step --check` says of one step: the tensor nearest to its limit, or farthest over."""
-    worst, found = judged.worst, judged.found
+    worst, found = judged.worst, judged.comparisons
     return {
         "verdict": judged.verdict,
         **_errors(found, worst),
@@ -576,7 +576,7 @@ def accuracy_sections(document: Row) -> list[Section]:
     stages = [s for s in document["stages"] if not (kinds and s["passed"])]
     return [
         table("", kinds, _KINDS),
-        table("", map(finding, stages), FOUND),
+        table("", map(finding, stages), OUTCOMES),
         sentence(document["verdict"]),
     ]
 
@@ -599,7 +599,7 @@ def finding(stage: Row) -> Row:
 def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Row:
     """What `bisect MODEL` prints: the culprit and where in it, what it does, and every try."""
     question = result.question
-    suspects = [_step_at(question.pipeline, i) for i in result.found.suspects]
+    suspects = [_step_at(question.pipeline, i) for i in result.culprits.suspects]
     log, taken = (*result.log, *(inside.log if inside else ())), result.taken
     said = [bisect.verdict(ir, result), *([nth.verdict(ir, result, inside)] if inside else [])]
     return {

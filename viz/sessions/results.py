@@ -112,7 +112,7 @@ def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
         for one in result.log
     )
     names = ["import", *(s.name for s in asked.pipeline)]
-    suspects = tuple(names[i + 1] for i in result.found.suspects)
+    suspects = tuple(names[i + 1] for i in result.culprits.suspects)
     wish = asked.target, asked.kind, asked.factor, tolerance.relative, tolerance.absolute
     return state.SavedSearch(*wish, result.kind, suspects, bisect.verdict(ir, result), rows)
 
@@ -127,11 +127,11 @@ def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
 
 
 def result_sections(name: str, value: Results) -> list[Section]:
-    """What a button found, one of `FOUND` by its name, as a session keeps it."""
+    """What a button found, one of `RESULTS` by its name, as a session keeps it."""
     if "error" in value:
         return [sentence(str(value["error"].get("message")), True)]
-    found = plain(state.read(state.FOUND[name], value, name))
-    rows, columns = found["rows"], tables.FOUND
+    found = plain(state.read(state.RESULTS[name], value, name))
+    rows, columns = found["rows"], tables.OUTCOMES
     if name == "profile":
         rows = [{**r, "share": r["share"] / 100} for r in rows]
         columns = "kernel; phase; median: median_ms; share; computes: nodes"
@@ -205,7 +205,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
         now["cut"] = part(lambda: cut_facts(cut()))
     if "errors" in then:
         now["errors"] = part(errors)
-    for name, kind in state.FOUND.items():
+    for name, kind in state.RESULTS.items():
         if name in then and then[name].get("asked") != "slow":  # which is a matter of times alone
             before = state.read(kind, then[name], name)
             now[name] = plain(part(partial(anew[name], before)))

@@ -257,7 +257,7 @@ class Kernels:
     rows: tuple[KernelTime, ...] = ()
 
 
-FOUND: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profile": Kernels}
+RESULTS: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profile": Kernels}
 """Results that were asked for by a button: by their name, what they are."""
 
 
@@ -345,7 +345,7 @@ def _check_results(results: dict[str, Any]) -> None:
     read(tuple[anything, ...] | anything | None, results.get("steps"), "steps")
     read(tuple[Any, ...] | None, parts["cut"].get("captures"), "captures")
     rows = read(tuple[anything, ...] | None, parts["errors"].get("comparisons"), "comparisons")
-    for name, kind in FOUND.items():
+    for name, kind in RESULTS.items():
         if (one := results.get(name)) is not None and "error" not in read(anything, one, name):
             read(kind, one, name)
     for row in rows or ():

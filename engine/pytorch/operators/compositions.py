@@ -30,7 +30,7 @@ _MORE = (
 
 Axes = list[int] | None
 Dtype = torch.dtype | None
-Known = Callable[[str], bool]
+Supports = Callable[[str], bool]
 """Whether a frontend has an operator, by its name."""
 
 
@@ -40,7 +40,7 @@ def name_of(op: Any) -> str:
     return f"{name}.{op._schema.overload_name or 'default'}"
 
 
-def composing(op: Any, known: Known, apart: bool) -> dict[Any, Callable[..., Any]]:
+def composing(op: Any, known: Supports, apart: bool) -> dict[Any, Callable[..., Any]]:
     """PyTorch functions by the ATen operators that they compose. What the frontend knows stays
     whole, except, if `apart`, the operator itself and the max pools that it is made of."""
     pools = name_of(op).startswith("max_pool")

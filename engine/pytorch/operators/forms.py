@@ -21,7 +21,7 @@ from relascope.engine.pytorch.operators.recurrent import recurrent
 _aten = torch.ops.aten
 Form = Callable[..., Any]
 """A PyTorch function that takes its operator's arguments."""
-Given = Mapping[str, Any]
+Arguments = Mapping[str, Any]
 """An operator's arguments, by name; tensors may be without memory."""
 
 _NEED_AXES = (
@@ -49,7 +49,7 @@ def in_form(op: Any) -> Form:
     return run
 
 
-def form_of(name: str, given: Given, training: bool) -> Form | None:
+def form_of(name: str, given: Arguments, training: bool) -> Form | None:
     """What an operator, such as "add.Tensor", is written as with these arguments; None if it stays.
     In `training`, a gradient may be taken."""
     base, _, overload = name.partition(".")
@@ -76,7 +76,7 @@ def form_of(name: str, given: Given, training: bool) -> Form | None:
     return _FORMS[base](given) if base in _FORMS else None
 
 
-def _lacks_axes(name: str, given: Given) -> bool:
+def _lacks_axes(name: str, given: Arguments) -> bool:
     """Whether an operator along an axis is given a tensor that has none."""
     first = given.get("self", given.get("input"))
     if name.partition(".")[0] not in _NEED_AXES.split() or not isinstance(first, Tensor):
@@ -95,13 +95,13 @@ def _with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
     return tuple(m.reshape(()) for m in made) if isinstance(made, tuple) else made.reshape(())
 
 
-def _is_dilated(given: Given) -> bool:
+def _is_dilated(given: Arguments) -> bool:
     """Whether windows are dilated: no engine has the gradient of such maxima."""
     dilation = given.get("dilation", 1)
     return any(d != 1 for d in (dilation if isinstance(dilation, list | tuple) else [dilation]))
 
 
-def _in_layers(given: Given) -> Form | None:
+def _in_layers(given: Arguments) -> Form | None:
     """A 3D convolution as the sum of 2D ones, one for each layer of its kernel."""
     if given["input"].dim() != 5 or given.get("transposed") or isinstance(given["padding"], str):
         return None
@@ -129,7 +129,7 @@ def _in_layers(given: Given) -> Form | None:
     return run
 
 
-def _is_resampled(base: str, given: Given) -> bool:
+def _is_resampled(base: str, given: Arguments) -> bool:
     """Whether an image is resized by a factor other than the ratio of sizes, which engines use.
 
     Relay's bicubic operator supports only float32.
@@ -155,17 +155,17 @@ def _floats(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _scaled(sign: int) -> Callable[[Given], Form | None]:
+def _scaled(sign: int) -> Callable[[Arguments], Form | None]:
     """A sum or difference with `alpha`, which TVM ignores."""
 
-    def form(given: Given) -> Form | None:
+    def form(given: Arguments) -> Form | None:
         times = sign * given.get("alpha", 1)
         return None if times == sign else lambda x, y, *_, **__: x + y * times
 
     return form
 
 
-def _product(given: Given) -> Form | None:
+def _product(given: Arguments) -> Form | None:
     """With 0: infinity and NaN give NaN, but 0 in TVM."""
     x, y = given["self"], given["other"]
     zeros = [_number(v) == 0 for v in (x, y)]
@@ -175,7 +175,7 @@ def _product(given: Given) -> Form | None:
     return lambda *pair: torch.where(pair[place].isfinite(), 0.0, math.nan).to(dtype)
 
 
-def _quotient(given: Given) -> Form | None:
+def _quotient(given: Arguments) -> Form | None:
     """By 0, which TVM cannot build."""
     x, divisor = given["self"], _number(given["other"])
     if divisor != 0 or not isinstance(x, Tensor) or given.get("rounding_mode"):
@@ -185,14 +185,14 @@ def _quotient(given: Given) -> Form | None:
     return lambda x, _: x.to(dtype) * infinity
 
 
-def _power(given: Given) -> Form | None:
+def _power(given: Arguments) -> Form | None:
     """Roots, as in PyTorch: a power of minus infinity or of -0 differs."""
     roots: dict[float, Form] = {0: torch.ones_like, 0.5: torch.sqrt, -0.5: torch.rsqrt}
     root = roots.get(_number(given["exponent"])) if _floats(given["self"]) else None
     return None if root is None else lambda x, _: root(x)
 
 
-def _linear(given: Given) -> Form | None:
+def _linear(given: Arguments) -> Form | None:
     """With a vector."""
     if given["input"].dim() > 1 and given["weight"].dim() > 1:
         return None
@@ -227,7 +227,7 @@ def _scatter_reduce(
     return total / counts if _floats(x) else torch.div(total, counts, rounding_mode="floor")
 
 
-def _index(given: Given) -> Form | None:
+def _index(given: Arguments) -> Form | None:
     """Along several axes at once; or by a mask, where the shape depends on values."""
     places = [p for p in given["indices"] if p is not None]
     if any(p.dtype == torch.bool for p in places):
@@ -252,7 +252,7 @@ def _index_flat(x: Tensor, indices: list[Tensor | None]) -> Tensor:
     return made
 
 
-def _reduction(given: Given) -> Form | None:
+def _reduction(given: Arguments) -> Form | None:
     plain = given["include_self"] and given["reduce"] != "mean" and given["dim"] >= 0
     return None if plain and given["self"].dtype != torch.bool else _scatter_reduce
 
@@ -279,7 +279,7 @@ def _index_put(
     return flat.view(x.shape)
 
 
-def _put(given: Given) -> Form | None:
+def _put(given: Arguments) -> Form | None:
     """Everything but one integer index into one axis."""
     x, indices = given["self"], given["indices"]
     single = x.dim() == 1 and len(indices) == 1 and indices[0].dtype != torch.bool
@@ -287,7 +287,7 @@ def _put(given: Given) -> Form | None:
     return None if plain and not (given["accumulate"] and x.dtype == torch.bool) else _index_put
 
 
-def _cast_first(op: Any, given: Given) -> Form | None:
+def _cast_first(op: Any, given: Arguments) -> Form | None:
     """In the given dtype, integers in int64, and over all axes if none is named."""
     x, axes = given["self"], given.get("dim", ())
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.int64)
@@ -307,14 +307,14 @@ def _cast_first(op: Any, given: Given) -> Form | None:
     return run
 
 
-def _from_first(op: Any, given: Given) -> Form | None:
+def _from_first(op: Any, given: Arguments) -> Form | None:
     """Along an axis counted from the last."""
     if given["dim"] >= 0:
         return None
     return lambda x, dim, *more, **how: op(x, dim % x.dim(), *more, **how)
 
 
-def _spread(op: Any, given: Given) -> Form | None:
+def _spread(op: Any, given: Arguments) -> Form | None:
     """With a divisor other than all elements, or all but one; over all axes if none is named."""
     x, named = given["self"], given.get("dim")
     axes = list(named or range(x.dim()))
@@ -335,7 +335,7 @@ def _spread(op: Any, given: Given) -> Form | None:
     return run
 
 
-def _embedding(given: Given, training: bool) -> Form | None:
+def _embedding(given: Arguments, training: bool) -> Form | None:
     """The padding's row gets no gradient; the other options change only gradients, too."""
     padding = given["padding_idx"]
     if padding < 0 and not given["sparse"] and not given["scale_grad_by_freq"]:
@@ -350,7 +350,7 @@ def _embedding(given: Given, training: bool) -> Form | None:
     return run
 
 
-def _arange(given: Given) -> Form | None:
+def _arange(given: Arguments) -> Form | None:
     """As a constant, if the numbers are not integers or fall."""
     numbers = [given[n] for n in ("start", "end", "step") if n in given]
     rising = given.get("step") is None or given["step"] > 0
@@ -364,7 +364,7 @@ def _arange(given: Given) -> Form | None:
     return run
 
 
-_BY_OPTIONS: dict[str, Callable[[Any, Given], Form | None]] = {
+_BY_OPTIONS: dict[str, Callable[[Any, Arguments], Form | None]] = {
     **dict.fromkeys(("log_softmax", "mean", "softmax"), _cast_first),
     **dict.fromkeys(("cumprod", "cumsum", "prod", "sum"), _cast_first),
     **dict.fromkeys(("scatter", "scatter_add"), _from_first),
@@ -375,7 +375,7 @@ _IN_TRAINING: dict[str, Form] = {
     "special_xlog1py": times_log(torch.log1p, -1.0),
 }
 
-_FORMS: dict[str, Callable[[Given], Form | None]] = {
+_FORMS: dict[str, Callable[[Arguments], Form | None]] = {
     "add": _scaled(1),
     "arange": _arange,
     "avg_pool3d": lambda given: None if given["divisor_override"] is None else avg_pool3d,

@@ -34,7 +34,7 @@ def library(function: Function, phase: str, target: str) -> Library:
     on_gpu = "gpu" in parse(target).keys
     watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []
     executable = runtime.executable(*asked, watching)
-    return library_of(executable, executable.mod, phase, target, _NOTES, watch.found)
+    return library_of(executable, executable.mod, phase, target, _NOTES, watch.launches)
 
 
 def compiler_for(target: str) -> Any:

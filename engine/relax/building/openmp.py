@@ -24,7 +24,7 @@ def hand_over() -> None:
     one = te.placeholder((1,))
     made = te.create_prim_func([one, te.compute((1,), lambda i: one[i])])
     target = tvm.compile(tvm.IRModule({"main": made}), parse(processor())).mod.inspect_source("ll")
-    launch = TEAM.made(tvm.runtime.load_module, target, _ENTRY)
+    launch = TEAM.launcher(tvm.runtime.load_module, target, _ENTRY)
     if launch is not None:
         library = ctypes.CDLL(str(tvm_ffi.libinfo.find_libtvm_ffi()))
         register = library.TVMFFIEnvModRegisterContextSymbol

@@ -9,7 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.faults.narrow import Cutout, Written, plain_name
+from relascope.engine.faults.narrow import Cutout, ProgramText, plain_name
 from relascope.engine.relax.draw.to_graph import written_arguments
 from relascope.engine.relax.faults import replay
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -152,7 +152,7 @@ def _called(mod: Any, main: Any) -> dict[Any, Any]:
     return found
 
 
-def written(program: RelaxProgram) -> Written:
+def written(program: RelaxProgram) -> ProgramText:
     """A program as TVMScript that TVM reads back unchanged, else as TVM's JSON."""
     for inline in (True, False):
         try:
@@ -162,9 +162,9 @@ def written(program: RelaxProgram) -> Written:
         except Exception:  # the parser raises anything; then try the other way
             continue
         if tvm_ffi.structural_equal(again, program.mod):
-            return Written(text, constants, "", tuple(replay.signature(again)[0]))
+            return ProgramText(text, constants, "", tuple(replay.signature(again)[0]))
     json = str(tvm.ir.save_json(program.mod))
-    return Written("", {}, json, tuple(replay.signature(program.mod)[0]))
+    return ProgramText("", {}, json, tuple(replay.signature(program.mod)[0]))
 
 
 def _spelled_out(program: RelaxProgram, inline: bool) -> tuple[Any, dict[str, np.ndarray]]:

@@ -280,7 +280,7 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, *unlike.DRAWS)
         mask = draws.named(drawn, self.masks)
         self.masks.append(mask)
-        self.mask_variables.append(variable(mask.name, mask.shape, mask.held))
+        self.mask_variables.append(variable(mask.name, mask.shape, mask.input_dtype))
         return self.mask_variables[-1]
 
     def random(self, node: Node) -> Any:

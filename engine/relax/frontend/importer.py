@@ -56,7 +56,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         name: variable(name, tuple(tensor.shape), dtype_name(tensor.dtype))
         for name, tensor in {**inputs, **tensors}.items()
     }
-    variables.update({m.name: variable(m.name, m.shape, m.held) for m in trace.masks})
+    variables.update({m.name: variable(m.name, m.shape, m.input_dtype) for m in trace.masks})
     variables.update({n: variable(n, *kind) for n, kind in trace.grad_outs.items()})
     builder, env = converter.block_builder, converter.env
     placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))

@@ -22,7 +22,7 @@ from relascope.engine.pytorch.draws import draw_in_fx, named
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.nested import apart
-from relascope.engine.pytorch.operators.compositions import Known, compositions, name_of
+from relascope.engine.pytorch.operators.compositions import Supports, compositions, name_of
 from relascope.engine.pytorch.operators.forms import in_form
 from relascope.engine.pytorch.trace_to_fx import FxTrace, is_mutable
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
@@ -45,7 +45,7 @@ _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
 
-def joint_trace(model: Model, trace: FxTrace, known: Known) -> FxTrace:
+def joint_trace(model: Model, trace: FxTrace, known: Supports) -> FxTrace:
     """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" that
     names the operator and its module, if one draws random numbers, changes a tensor in place, or
     has no gradient.
@@ -78,14 +78,15 @@ class _Joint:
         self.origins = _Origins()
         self.updates: dict[str, Any] = {}
 
-    def run(self, known: Known) -> FxTrace:
+    def run(self, known: Supports) -> FxTrace:
         values = [n.meta["val"].detach() for n in self.placeholders]
         for _, index in self.leaves:
             values[index].requires_grad_()
         grad_outs = [self.outputs[i].meta["val"].detach() for i in self.floating]
         with values[0].fake_mode:
             masks = [
-                n.meta["val"].detach().to(getattr(torch, m.held)) for n, m in self.masks.items()
+                n.meta["val"].detach().to(getattr(torch, m.input_dtype))
+                for n, m in self.masks.items()
             ]
         held = [n.meta["val"].detach() for n in self.held]
         table = {o: made for o, made in compositions().items() if not known(name_of(o))}

@@ -40,7 +40,7 @@ def library(function: Function, phase: str, target: str) -> Library:
     watching = [watch.instrument(tvm.instrument.pass_instrument)] if on_gpu else []
     with _source_alone() if str(parse(target).kind) == "cuda" else nullcontext():
         built = runtime.library(*asked, watching)
-    return library_of(built, built.lib, phase, target, _NOTES, watch.found)
+    return library_of(built, built.lib, phase, target, _NOTES, watch.launches)
 
 
 @contextmanager

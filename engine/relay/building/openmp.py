@@ -28,7 +28,7 @@ def hand_over() -> None:
     one = te.placeholder((1,))
     made = te.create_prim_func([one, te.compute((1,), lambda i: one[i])])
     target = tvm.build(tvm.IRModule({"main": made}), target=parse(processor())).get_source("ll")
-    launch = TEAM.made(tvm.runtime.load_module, target, _ENTRY)
+    launch = TEAM.launcher(tvm.runtime.load_module, target, _ENTRY)
     if launch is None:
         return
     with open(_LIB._name, "rb") as file:

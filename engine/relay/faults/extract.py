@@ -9,7 +9,7 @@ from tvm import relay
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Node
-from relascope.engine.faults.narrow import Cutout, Written, plain_name
+from relascope.engine.faults.narrow import Cutout, ProgramText, plain_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -55,7 +55,7 @@ def _again(expr: Any, node: Node, of: Callable[[Any], Any]) -> Any:
     raise EngineError("pass", message, node.title)
 
 
-def written(program: RelayProgram) -> Written:
+def written(program: RelayProgram) -> ProgramText:
     """A program as text that TVM reads back unchanged, else as TVM's JSON."""
     for inline in (True, False):
         try:
@@ -65,9 +65,9 @@ def written(program: RelayProgram) -> Written:
         except Exception:  # the parser raises anything; then try the other way
             continue
         if tvm.ir.structural_equal(again, program.mod):
-            return Written(text, constants, "", tuple(replay.signature(again)[0]))
+            return ProgramText(text, constants, "", tuple(replay.signature(again)[0]))
     json = str(tvm.ir.save_json(program.mod))
-    return Written("", {}, json, tuple(replay.signature(program.mod)[0]))
+    return ProgramText("", {}, json, tuple(replay.signature(program.mod)[0]))
 
 
 def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[str, np.ndarray]]:

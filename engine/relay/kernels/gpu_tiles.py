@@ -46,12 +46,12 @@ class GpuTile:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution, as tiles see it. `batch` is images times groups; `made` are the result's
+    """A convolution, as tiles see it. `batch` is images times groups; `result` are the result's
     channels per group, rows and columns; `inputs` are the channels summed over for each; `apart`
     says that it is depthwise."""
 
     batch: int
-    made: Axes
+    result: Axes
     inputs: int
     window: tuple[int, int]
     strides: tuple[int, int]
@@ -61,7 +61,7 @@ class Convolution:
 def tile(one: Convolution) -> GpuTile:
     """The tile with the least cost: reads per product, weighted by how much of the GPU is idle.
     Raises ValueError if none fits into a block's shared memory."""
-    options = [_splits(extent) for extent in one.made]
+    options = [_splits(extent) for extent in one.result]
     best: tuple[float, GpuTile] | None = None
     for parts in itertools.product(*options):
         (tf, fi), (ty, yi), (tx, xi) = parts
@@ -72,7 +72,7 @@ def tile(one: Convolution) -> GpuTile:
         if not channels:
             continue
         outputs = threads * inner
-        blocks = one.batch * math.prod(one.made) / outputs
+        blocks = one.batch * math.prod(one.result) / outputs
         reads = 1.0 if one.apart else 1 / (yi * xi) + 1 / fi
         idle = math.ceil(threads / _WARP) * _WARP / threads * max(1.0, _BUSY / (blocks * threads))
         products = outputs * channels * math.prod(one.window)
@@ -159,7 +159,7 @@ def _conv2d(arguments: Sequence[Any]) -> Entity:
 def _depthwise(arguments: Sequence[Any]) -> Entity:
     (_, (batch, channels, *_), _), (_, (_, each, *_), _) = arguments[:2]
     one = _read(arguments, apart=True)
-    whole = Convolution(batch, (channels * each, *one.made[1:]), 1, one.window, one.strides, True)
+    whole = Convolution(batch, (channels * each, *one.result[1:]), 1, one.window, one.strides, True)
     return _spatial(tile(whole))
 
 
@@ -200,7 +200,7 @@ def _parts(extent: int) -> list[tuple[int, int]]:
 
 
 def _product_cost(one: Convolution, ty: int, tx: int, yi: int, xi: int) -> float:
-    _, rows, columns = one.made
+    _, rows, columns = one.result
     blocks = one.batch * math.ceil(rows / (ty * yi)) * math.ceil(columns / (tx * xi))
     threads = ty * tx
     done = blocks * threads * yi * xi / (one.batch * rows * columns)

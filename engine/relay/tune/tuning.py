@@ -74,13 +74,13 @@ def tuner(target: str, threads: int) -> "Iterator[RelayTuner]":
 
 
 class NoBuild(Builder):
-    """AutoTVM's builder, which does nothing: `Here` builds and runs."""
+    """AutoTVM's builder, which does nothing: `AloneRunner` builds and runs."""
 
     def build(self, measure_inputs: Any) -> Any:
         return measure_inputs
 
 
-class Here(Runner):
+class AloneRunner(Runner):
     """AutoTVM's runner, while no other engine works; AutoTVM's own needs a network and a linker."""
 
     def __init__(self, pool: PopenPoolExecutor, target: str, threads: int) -> None:
@@ -166,7 +166,8 @@ class RelayTuner:
 
         for index, (name, arguments) in enumerate(task.choices):
             count = (trials + index) // len(task.choices)
-            measures = NoBuild(_SECONDS, _BATCH), Here(self._pool, self._target, self._threads)
+            runner = AloneRunner(self._pool, self._target, self._threads)
+            measures = NoBuild(_SECONDS, _BATCH), runner
             tuner = GATuner(autotvm.task.create(name, arguments, target=target), _POPULATION)
             _inherit(tuner, place)
             with spawning():

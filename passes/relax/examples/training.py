@@ -58,7 +58,7 @@ def transpose_of_matmul(new: Tensors) -> Example:
 
 def masks_as_bits(new: Tensors) -> Example:
     x, mask = new.var("x", 4, 4), Mask("dropout_mask_0", 0.5, (4, 4), new.dtype)
-    drawn = new.var(mask.name, *mask.shape, dtype=mask.held)
+    drawn = new.var(mask.name, *mask.shape, dtype=mask.input_dtype)
     kept = new.bind("kept", op.astype(drawn, new.dtype))
     differs = "the mask is read from another input"
     made = new.example(op.multiply(x, kept), differs=differs)

@@ -29,7 +29,7 @@ def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
         taken.append(variable)
         reader = readers.get(variable.__chandle__())
         if (mask := masks.get(str(variable.name))) and reader:
-            taken[-1] = relax.Var(mask.name, relax.TensorType(mask.held_shape, mask.held))
+            taken[-1] = relax.Var(mask.name, relax.TensorType(mask.input_shape, mask.input_dtype))
             maker.origin = reader
             instead[variable.__chandle__()] = _unpacked(taken[-1], mask, maker)
     if not instead:

@@ -38,7 +38,7 @@ def externalize_dropout(program: RelayProgram) -> RelayProgram:
         order = program.orders[count] if program.orders else ()
         about = float(call.attrs.rate), shape(call.args[0]), kind.dtype, order
         masks.append(Mask(name, *about, ordinal=execution_order(call)))
-        drawn_as = relay.TensorType(kind.shape, masks[-1].held)
+        drawn_as = relay.TensorType(kind.shape, masks[-1].input_dtype)
         variables[call.handle.value] = relay.var(name, drawn_as), masks[-1].scale
 
     def visit(call: Any, args: list[Any]) -> Any:

@@ -25,7 +25,7 @@ def masks_as_bits(program: RelayProgram) -> RelayProgram:
     for variable in main.params:
         taken.append(variable)
         if (mask := masks.get(variable.name_hint)) and variable.handle.value in readers:
-            taken[-1] = relay.var(mask.name, shape=mask.held_shape, dtype=mask.held)
+            taken[-1] = relay.var(mask.name, shape=mask.input_shape, dtype=mask.input_dtype)
             span = readers[variable.handle.value].span
             unpacked = _unpacked(taken[-1], mask)
             instead[variable.handle.value] = spanned(unpacked, span, taken[-1:])

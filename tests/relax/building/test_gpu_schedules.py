@@ -34,7 +34,7 @@ def built(shapes, make, options=CUDA):
     mod = program(make, *((s, "float32") for s in shapes))
     watching = [watch.instrument(tvm.instrument.pass_instrument)]
     runtime.make(mod, BuildOptions(options), watching)
-    return list(watch.found.values())
+    return list(watch.launches.values())
 
 
 def notes(found):

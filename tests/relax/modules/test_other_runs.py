@@ -85,7 +85,7 @@ def found(monkeypatch, opened, operator):
 @pytest.mark.parametrize(("operator", "side"), [("subtract", "true"), ("divide", "false")])
 def test_a_fault_on_either_side_of_a_computed_if_is_found(monkeypatch, opened, operator, side):
     result = found(monkeypatch, opened, operator)
-    assert (result.kind, result.found.suspects) == ("wrong", (0,))
+    assert (result.kind, result.culprits.suspects) == ("wrong", (0,))
     on = f"This was on sample inputs at large = {side} (forced)."
     # What the values decide by themselves is the sample's own run.
     assert (on in bisect.verdict("relax", result)) == (side == "true")

@@ -47,7 +47,7 @@ def test_a_pass_that_ends_the_process_is_found_and_narrowed(case, tmp_path):
     with EngineClient("relax") as client:
         question = bisection.Question(small(tmp_path, Gelu), pipeline, "llvm")
         found = bisection.bisect(client.call, "relax", question)
-        assert (found.kind, found.found.suspects) == ("crash", (0,))
+        assert (found.kind, found.culprits.suspects) == ("crash", (0,))
         made = reduce.narrow(client.call, "relax", found)
     assert (made.operators, made.where.building) == (("nn.gelu",), False)
     assert "SIGSEGV" in made.shown.error.message

@@ -39,7 +39,7 @@ SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
 )
 def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
     made = tile(one)
-    for extent, threads, inner in zip(one.made, made.threads, made.inner, strict=True):
+    for extent, threads, inner in zip(one.result, made.threads, made.inner, strict=True):
         assert extent % (threads * inner) == 0
     assert 32 <= math.prod(made.threads) <= 256
     assert made.threads[0] <= 64  # along a block's third axis
@@ -104,8 +104,8 @@ def product(rows, columns, dtype="float32"):
 )
 def test_no_template_is_left_with_one_thread(body):
     watch, _ = built(body, CUDA)
-    assert watch.found
-    for launch in watch.found.values():
+    assert watch.launches
+    for launch in watch.launches.values():
         assert 32 <= launch.threads <= 1024, launch
         assert launch.blocks > 1 and launch.shared_bytes <= 48 * 1024
 
@@ -113,9 +113,9 @@ def test_no_template_is_left_with_one_thread(body):
 def test_products_go_to_cublas_where_it_has_them():
     for body in (relay.nn.dense(var("x", 8, 64), var("w", 16, 64)), product(16, 16)):
         watch, loops = built(body, f"{CUDA} -libs=cublas")
-        assert not watch.found and "tvm.contrib.cublas." in loops
+        assert not watch.launches and "tvm.contrib.cublas." in loops
     watch, loops = built(product(16, 16, "float16"), f"{CUDA} -libs=cublas")
-    assert watch.found and "tvm.contrib.cublas." not in loops
+    assert watch.launches and "tvm.contrib.cublas." not in loops
 
 
 def test_a_gpus_memory_is_handed_to_pytorch_as_it_lies(monkeypatch):

@@ -144,7 +144,7 @@ def test_packed_weights_are_for_constants_alone(session):
     ],
 )
 def test_a_schedule_that_crashes_or_hangs_is_an_answer_and_the_next_goes_on(pool, fault, says):
-    here, right = tuning.Here(pool, PLAIN, 1), lambda *_: 0.5
+    here, right = tuning.AloneRunner(pool, PLAIN, 1), lambda *_: 0.5
     results = []
     for timed in (fault, right):
         with patch.object(trial, "timed", timed), spawning():

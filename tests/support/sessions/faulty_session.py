@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from page_session import PageSession, forward_graph
 from relascope.core.errors import EngineError
-from relascope.engine.protocol.fault import OF_PASS, Report, Shown, Suspects
+from relascope.engine.protocol.fault import OF_PASS, PieceResult, Report, Suspects
 from relascope.passes.pipeline import TvmPipelines
 
 WRONG_FOLD = 21  # with this seed fold makes it wrong, in float64 too
@@ -84,16 +84,16 @@ class FaultySession(PageSession):
         if source.seed == SLOW_NARROW and len(piece.nodes) < 4:
             time.sleep(60)
         if "r" not in piece.nodes or source.seed == WHOLE_FOLD:
-            return Shown("good")
+            return PieceResult("good")
         if source.seed == FATAL_CSE and not bare:
             os._exit(3)
         if where.kind == "crash":
-            return Shown("crash", error=EngineError("pass", "No good.", "FoldConstant"))
+            return PieceResult("crash", error=EngineError("pass", "No good.", "FoldConstant"))
         if where.kind == "slow":
-            return Shown("slow", ratio=3.0)
+            return PieceResult("slow", ratio=3.0)
         if where.kind in OF_PASS:
-            return Shown(where.kind, seconds=15.0, kept_bytes=3 << 30)
-        return Shown("wrong", piece.outputs, 0.25, 0.5)
+            return PieceResult(where.kind, seconds=15.0, kept_bytes=3 << 30)
+        return PieceResult("wrong", piece.outputs, 0.25, 0.5)
 
     def report(self, source, where, piece, account, *, progress):
         about = f"{account.model} {source.dtype} {where.pipeline} {' '.join(piece.nodes)}"

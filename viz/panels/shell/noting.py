@@ -49,7 +49,7 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
 
 
 def note_result(screen: Screen, name: str, result: Any) -> None:
-    """Have what a button found, one of `viz.sessions.state.FOUND`, noted with this screen."""
+    """Have what a button found, one of `viz.sessions.state.RESULTS`, noted with this screen."""
     st.session_state.setdefault(_FOUND, {})[name] = screen.place, result
 
 

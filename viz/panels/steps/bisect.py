@@ -56,7 +56,7 @@ class BisectSearch:
         """What to say at the steps that are to blame, by their index."""
         if self.result is None:
             return {}
-        found = self.result.found.suspects
+        found = self.result.culprits.suspects
         words = bisect.does(self.result.kind, self.result.log[0].error) if found else ""
         return {i: f"This step {words}." if len(found) == 1 else "Suspected." for i in found}
 

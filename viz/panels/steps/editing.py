@@ -26,7 +26,7 @@ _PASTED = "keep_pipeline_text"
 Change = Callable[[Pipeline | None, int | None], None]
 """Called with the new pipeline, None for the default one, and the step to choose, if another."""
 
-Now = Callable[[], tuple[Pipeline, int]]
+CurrentStep = Callable[[], tuple[Pipeline, int]]
 """The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
 others than when the page was drawn."""
 
@@ -64,7 +64,7 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
     return theirs
 
 
-def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
+def parameters(screen: Screen, index: int, now: CurrentStep, change: Change) -> None:
     """A field for each parameter of the chosen step; what is its default stands in no text."""
     if index < 0:
         return
@@ -81,7 +81,7 @@ def parameters(screen: Screen, index: int, now: Now, change: Change) -> None:
 
 
 def _field(
-    screen: Screen, index: int, parameter: Parameter, key: str, now: Now, change: Change
+    screen: Screen, index: int, parameter: Parameter, key: str, now: CurrentStep, change: Change
 ) -> None:
     step = screen.pipeline.steps[index]
     text = dict(step.params).get(parameter.name, parameter.default_text)

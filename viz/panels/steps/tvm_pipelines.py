@@ -26,13 +26,13 @@ _KEY = "tvm_pipelines"
 class PipelineTries:
     """A model through TVM's pipelines as far as they are tried, kept between runs of the page;
     `going`: whether to try more. `tasks` are all, once the engine has said what there is, and
-    `found` the lines of the first ones. The next line `began` at a `time.monotonic`; `asked` is
+    `lines` the lines of the first ones. The next line `began` at a `time.monotonic`; `asked` is
     what was asked for it alone, and `died` what of that ended the engine's process."""
 
     screen: Screen
     going: bool = True
     tasks: list[bulk.Task] = field(default_factory=list)
-    found: list[bulk.Row] = field(default_factory=list)
+    lines: list[bulk.Row] = field(default_factory=list)
     began: float = 0.0
     asked: set[Request] = field(default_factory=set)
     died: set[Request] = field(default_factory=set)
@@ -58,10 +58,10 @@ class PipelineTries:
             ours = "default", default_pipeline(screen.ir, False), ask("describe").best
             task = bulk.Task(screen.ir, screen.label, screen.source, *ours)
             self.tasks = [*bulk.through_tvms(task, ask("pipelines"))]
-        for task in self.tasks[len(self.found) :]:
+        for task in self.tasks[len(self.lines) :]:
             self.began = self.began or time.monotonic()
             row = bulk.run(ask, task)
-            self.found.append({**row, "seconds": round(time.monotonic() - self.began, 2)})
+            self.lines.append({**row, "seconds": round(time.monotonic() - self.began, 2)})
             for request in self.asked:  # or the cache would forget other tabs' answers for them
                 screen.cache.forget(request.method, *request.arguments)
             self.began, self.asked, self.died = 0.0, set(), set()
@@ -84,23 +84,23 @@ def button(screen: Screen) -> PipelineTries | None:
         "before the first one. Click a row to load its pipeline into the list.",
     ):
         screen.cache.forget_errors()
-        complete = len(tries.found) == len(tries.tasks)
+        complete = len(tries.lines) == len(tries.tasks)
         left = replace(tries, going=True, began=0.0, died=set())
         st.session_state[_KEY] = PipelineTries(screen) if complete else left
         st.rerun()
     if tries.going:
         _go_on(tries)
-    if tries.found:
-        count = f"{len(tries.found)} of {len(tries.tasks)} tried"
+    if tries.lines:
+        count = f"{len(tries.lines)} of {len(tries.tasks)} tried"
         st.caption(f"{count}; the table is below the graph.")
-    return tries if tries.found else None
+    return tries if tries.lines else None
 
 
 def show(tries: PipelineTries, change: Change) -> None:
     """Draw the lines that there are, and the passes to blame."""
     tasks = tries.tasks
-    document = rows.document(tries.found, {t.key for t in tasks if t.search}, False)
-    lines, *said = rows.sections(document, len(tries.found) == len(tasks))
+    document = rows.document(tries.lines, {t.key for t in tasks if t.search}, False)
+    lines, *said = rows.sections(document, len(tries.lines) == len(tasks))
 
     def pick(row: int | None) -> None:
         if row is not None:

@@ -64,7 +64,7 @@ def show(screen: Screen, target: str) -> None:
         say(plain_text(" ".join((accuracy.verdict(rows, against), *also))))
         noting.note_result(screen, "accuracy", results.saved_accuracy(target, kinds, rows))
     picked = rows and table(
-        map(tables.finding, plain(rows)), tables.FOUND, key="accuracy_table", on_select="rerun"
+        map(tables.finding, plain(rows)), tables.OUTCOMES, key="accuracy_table", on_select="rerun"
     )
     for at in picked or ():
         if (bad := rows[at].first_bad) is not None:

@@ -30,7 +30,7 @@ def verdict(document: Row) -> str:
     return words.get(count, f"{count} differences fail.")
 
 
-def said(document: Row) -> list[str]:
+def sentences(document: Row) -> list[str]:
     """A sentence for each difference, and whether it is one that does not fail."""
     failing, lines = set(document["failing"]), []
     for one in document["differences"]:
@@ -40,9 +40,9 @@ def said(document: Row) -> list[str]:
     return lines
 
 
-def found(document: Row) -> list[sections.Section]:
+def overview(document: Row) -> list[sections.Section]:
     """What a page shows: the verdict, the figures, the sentences and what was not compared."""
-    told = [*said(document), *document["notes"]]
+    told = [*sentences(document), *document["notes"]]
     head = sections.sentence(verdict(document), document["fails"])
     return [head, _figures(document), *map(sections.sentence, told)]
 
@@ -70,7 +70,7 @@ def comment(document: Row, argv: Sequence[str]) -> str:
     titles, _, cells = sections.cells(_figures(shown)["rows"])
     cells = [[_text(_cut(cell, _CELL)) for cell in row] for row in cells]
     table = [titles, ["---"] * len(titles), *cells] if cells else []
-    lines = said(shown)
+    lines = sentences(shown)
     if len(first) > _MOST:
         lines.append(f"{len(first) - _MOST} more; the page has all.")
     parts = [

@@ -128,7 +128,7 @@ def _search(
 
 def _part(found: tuple[Part, ...], number: int) -> Part:
     """The part that a pass is of, or the one that begins last before it."""
-    before = [p for p in found if p.made[0].by <= number]
+    before = [p for p in found if p.modules[0].by <= number]
     return before[-1] if before else found[0]
 
 
