@@ -22,10 +22,8 @@ def captures(command: Command) -> Document:
     handing_on.check_ending(args, *handing_on.LISTS)
     source, pipeline = command.source, command.pipeline
     started = time.perf_counter()
-    measured = None
-    if args.prices == "measured":
-        measured = forward_times(command, command.request())
-    chosen = command.cut(joint_of(command, source, pipeline, measured))
+    prices = forward_times(command, command.request()) if args.prices == "measured" else ()
+    chosen = command.cut(joint_of(command, source, pipeline, *prices))
     saved = _torch_saved(command, source)
     document = {
         **command.about(source, pipeline, built=False),
@@ -41,6 +39,8 @@ def captures(command: Command) -> Document:
             others = (n for n, s in STRATEGIES.items() if not s.has_budget)
             points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
         document["measured"] = plain(measure(command, command.request(), points))
+        if chosen.offloaded:
+            document["measured"][0]["host_bytes"] = chosen.host_bytes
     if args.output:
         handing_on.captures(command, source, pipeline, chosen, saved)
     return document

@@ -176,7 +176,7 @@ def captures(
         return file
 
     def split() -> Row:
-        return plain(command("split", source, pipeline, cut.ids))
+        return plain(command("split", source, pipeline, cut.marked))
 
     columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
     rows = partial(tables.saved_rows, tables.cut_document(cut))

@@ -191,7 +191,7 @@ def strategy(command: ArgumentParser) -> None:
     add("--budget", type=_by(parse_budget), metavar="B", help=about + "50%%) or bytes (4MiB)")
     about = "stay below this peak of a whole step: as --strategy peak --budget B"
     add("--peak", action=_Peak, type=_by(parse_budget), metavar="B", help=about)
-    command.set_defaults(save=[], recompute=[])
+    command.set_defaults(save=[], recompute=[], offload=False)
 
 
 def by_hand(command: ArgumentParser) -> None:
@@ -200,8 +200,16 @@ def by_hand(command: ArgumentParser) -> None:
     for name, does in (("--save", "save"), ("--recompute", "recompute")):
         about = f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp "
         about += ":: matmul' (modules :: operator) or 'dropout_mask_*', and choose the rest around "
-        about += "them; repeatable"
+        about += "them; "
+        about += "after host:, on the host; " if name == "--save" else ""
+        about += "repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
+    about = (
+        "let captures wait on the host, where that lowers the peak; --strategy peak then copies "
+    )
+    about += "instead of recomputing if that takes less time. On the CPU, the host is simulated; "
+    about += "only Relax builds it"
+    command.add_argument("--offload", **_SWITCH, help=about)
 
 
 def captures(command: ArgumentParser) -> None:

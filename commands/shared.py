@@ -139,11 +139,12 @@ class Command:
         named on stderr. Raises EngineError of kind "usage" where the graph cannot be cut so."""
         args = self.args
         where, hint = (
-            "--strategy, --budget, --peak, --save, --recompute",
+            "--strategy, --budget, --peak, --save, --recompute, --offload",
             "See: relascope captures --help",
         )
         with refusing("usage", "The graph cannot be cut this way: {}.", where, hint):
-            found = cut(joint, args.strategy, args.budget, args.save, args.recompute)
+            by_hand = args.save, args.recompute
+            found = cut(joint, args.strategy, args.budget, *by_hand, args.offload)
         for line in tables.idle_lines(found):
             print(f"relascope: {line}", file=sys.stderr)
         return found

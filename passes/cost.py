@@ -28,11 +28,13 @@ MeasuredKernels = Sequence[tuple[Collection[str], float]]
 
 @dataclass(frozen=True)
 class Machine:
-    """The two rates that a roofline needs, of one device. `flops` are floating point operations a
-    second, `bandwidth` bytes a second from and to memory."""
+    """The two rates that a roofline needs, of one device, and that of a copy to its host. `flops`
+    are floating point operations a second, `bandwidth` bytes a second from and to memory, `copy`
+    bytes a second from the device to the host, or back."""
 
     flops: float = 1e11
     bandwidth: float = 1e10
+    copy: float = 2e8
 
     def seconds(self, flops: float, traffic: float) -> float:
         """How long work of so many FLOPs and so many bytes moved takes at least."""
@@ -40,7 +42,8 @@ class Machine:
 
 
 NOMINAL = Machine()
-"""Ten FLOPs for each byte moved, near both a few CPU cores and a data-centre GPU in float32."""
+"""Ten FLOPs for each byte moved, near both a few CPU cores and a data-centre GPU in float32. A copy
+to the host is fifty times slower than memory, as over PCIe beside such a GPU."""
 
 
 def is_view(node: Node) -> bool:
@@ -264,7 +267,8 @@ class Work:
         estimated = sum(known[i] for nodes, _ in self.measured for i in nodes)
         taken = sum(seconds for _, seconds in self.measured)
         pace = estimated / taken if taken and estimated else 1.0
-        return Machine(self.assumed.flops * pace, self.assumed.bandwidth * pace)
+        given = self.assumed
+        return Machine(given.flops * pace, given.bandwidth * pace, given.copy * pace)
 
     @cached_property
     def flops(self) -> dict[str, float]:

@@ -22,12 +22,18 @@ _WHOLE = "forward_backward"
 
 
 def joint_of(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, measured: MeasuredKernels | None = None
+    ask: Ask,
+    source: ModelSource,
+    pipeline: Pipeline,
+    measured: MeasuredKernels | None = None,
+    copied: float | None = None,
 ) -> Joint:
     """The joint graph at a pipeline's end, with the nodes of each kernel. `measured` has kernels'
-    times, from `forward_times`; without it, work is estimated. Raises EngineError of kind "usage"
+    times, and `copied` the bytes a second of a copy to the host, from `forward_times`; without
+    them, work is estimated. Raises EngineError of kind "usage"
     where the pipeline takes no gradient, and what the session raises."""
-    return Joint(joint_graph(ask, source, pipeline), ask("kernels", source, pipeline), measured)
+    kernels = ask("kernels", source, pipeline)
+    return Joint(joint_graph(ask, source, pipeline), kernels, measured, copied)
 
 
 def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
@@ -35,7 +41,7 @@ def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = c
     and what `choose` raises."""
     if not request.source.training:
         return request
-    return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).ids)
+    return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).marked)
 
 
 def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
@@ -49,13 +55,16 @@ def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     return graph
 
 
-def forward_times(ask: Ask, request: BuildRequest) -> tuple[tuple[tuple[str, ...], float], ...]:
+def forward_times(
+    ask: Ask, request: BuildRequest
+) -> tuple[tuple[tuple[tuple[str, ...], float], ...], float | None]:
     """Seconds of each kernel of the forward, with its nodes, when nothing is saved, so that the
-    compiler fuses freely. Kernels without nodes of the graph are left out."""
+    compiler fuses freely; and bytes a second of a copy to the host. Kernels without nodes of the
+    graph are left out."""
     profile: Profile = ask("profile", request.split_at(()))
-    return tuple(
-        (k.nodes, 1e-3 * k.median_ms) for k in profile.kernels if k.phase == "forward" and k.nodes
-    )
+    ahead = (k for k in profile.kernels if k.phase == "forward" and k.nodes)
+    copied = profile.peaks.copy if profile.peaks else None
+    return tuple((k.nodes, 1e-3 * k.median_ms) for k in ahead), copied
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ def measure(
         return times[ids]
 
     for title, one in cuts:
-        base, mine = timed(cut(one.joint, BASE).ids), timed(one.ids)
+        base, mine = timed(cut(one.joint, BASE).ids), timed(one.marked)
         eager = next(r for r in base.rows if r.ratio_to_eager is None and r.phase == _WHOLE)
         # From ratios, so that a slower machine between two timings does not count for the cut.
         more = (_ratio(mine) - _ratio(base)) * eager.median_ms

@@ -21,6 +21,7 @@ from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
 from relascope.engine.pytorch.model import Model
+from relascope.passes.cuts.split_program import is_on_host
 
 WHOLE_NUMBERS = 2.0**32
 """The largest scale of integers: with it, an error of 1 exceeds float64's limit at any size."""
@@ -201,8 +202,22 @@ def measure(
     where = machine(), ours[0].target, torch.get_num_threads()
     waits = waited(model.device)
     found, notes = compared[ours[0].what], [*([waits] if waits else []), *notes]
+    notes += [note for one in ours if (note := _on_host(one))]
     notes += timing.unsteady(rows)
     return TimeResult(*where, tuple(rows), found, first.seconds, tuple(notes), model.against)
+
+
+def _on_host(one: Contender) -> str:
+    """What of a build's captures its peak does not count; "" where all are on the device."""
+    if not any(map(is_on_host, getattr(one.built.step, "captures", ()))):
+        return ""
+    _, captures = one.built.forward(one.built.masks(None))
+    held = sum(value.nbytes for name, value in captures.items() if is_on_host(name))
+    return (
+        f"{one.what}: captures of {held:,} bytes wait on the host, which the peak does not count. "
+        "The host is simulated: it is other memory of this machine, and each copy ends before the "
+        "next kernel begins."
+    )
 
 
 def _run(built: Built, backward: bool) -> Callable[[], object]:

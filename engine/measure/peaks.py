@@ -24,6 +24,7 @@ _BETTER = 1.02
 _BLOCK_SECONDS = 3e-3
 """Quicker work is done several times in a row."""
 _SMALLEST = 2**18
+_COPIED = 2**25
 _LEAST_LARGEST = 2**28
 _MOST_LARGEST = 2**31
 _SIDES = {"cpu": (1024, 4096), "cuda": (4096, 16384)}
@@ -44,8 +45,8 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     names = [d for d in dict.fromkeys(dtypes) if d in _TYPES]
     with torch.no_grad():
         products = {name: _product(device, getattr(torch, name), wait) for name in names}
-        moves = _moves(device)
-        work: dict[Any, tuple[float, Work]] = {**products, **moves}
+        moves, copies = _moves(device), _copies(device)
+        work: dict[Any, tuple[float, Work]] = {**products, **moves, **copies}
         best = _best(work, wait)
     sizes = sorted({size for size, _ in moves})
     rates = [max(best[key] for key in moves if key[0] >= size) for size in sizes]
@@ -53,7 +54,8 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     about = machine(), torch.get_num_threads()
     if device.type != "cpu":
         about = torch.cuda.get_device_name(device), 0
-    return Peaks(*about, flops, bandwidth, time.perf_counter() - began)
+    copy = min(best[key] for key in copies)
+    return Peaks(*about, flops, bandwidth, time.perf_counter() - began, copy)
 
 
 def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> dict[Any, float]:
@@ -113,6 +115,15 @@ def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
         found[size, "triad"] = 12.0 * third, partial(torch.add, a, b, alpha=0.5, out=c)
         size *= 2
     return found
+
+
+def _copies(device: torch.device) -> dict[str, tuple[float, Work]]:
+    """Copies to pinned memory of the host, and back. On the CPU the host is simulated: another part
+    of its own memory."""
+    ours = torch.ones(_COPIED, dtype=torch.uint8, device=device)
+    host = torch.ones(_COPIED, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    pairs = {"to the host": (host, ours), "from the host": (ours, host)}
+    return {name: (_COPIED, partial(to.copy_, of)) for name, (to, of) in pairs.items()}
 
 
 def _largest(device: torch.device) -> int:

@@ -26,13 +26,15 @@ class Output:
 class Peaks:
     """A machine's best rates, measured by PyTorch (`engine.measure.peaks`). `flops` has FLOP/s of a
     large matrix product by dtype; `bandwidth` is pairs of a working set's bytes and bytes a second,
-    from the smallest to one beyond any cache, never faster than the one before."""
+    from the smallest to one beyond any cache, never faster than the one before; `copy` is bytes a
+    second of a copy from the device to the host, or back, whichever is slower."""
 
     device: str
     threads: int
     flops: tuple[tuple[str, float], ...]
     bandwidth: tuple[tuple[int, float], ...]
     seconds: float = 0.0
+    copy: float | None = None
 
     @property
     def memory(self) -> float:

@@ -70,6 +70,7 @@ from relascope.passes.applications import Applications
 from relascope.passes.catalogue import check_gradient, default_pipeline
 from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
+from relascope.passes.cuts.offload import MARK
 from relascope.passes.memory_plan import findings, memory_plan
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
@@ -543,12 +544,24 @@ class Programs:
         if not joint:
             raise _no_gradient(request.pipeline)
 
+        _check_host(request)
+
         def make() -> Unbuilt:
             program, exprs = state.program, state.exprs
             split = self.backend.split(program, state.base, exprs, request.captures)
             return Unbuilt(self.backend, state, split)
 
         return self._unbuilt.get((key, request.captures), make)
+
+
+def _check_host(request: BuildRequest) -> None:
+    """Raise EngineError of kind "target" where captures are to wait on the host of a GPU."""
+    kind = request.target.partition(" ")[0]
+    if kind in ("", "llvm", "c") or not any(i.startswith(MARK) for i in request.captures):
+        return
+    message = "Captures on the host of a GPU are estimated only: building them is not tried yet."
+    hint = "Leave out --offload, or take a CPU as the target, where the host is simulated."
+    raise EngineError("target", message, request.target, hint)
 
 
 def sampled(source: ModelSource) -> ModelSource:

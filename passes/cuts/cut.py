@@ -24,6 +24,8 @@ from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint
 from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
+from relascope.passes.cuts.offload import chosen as chosen_away
+from relascope.passes.cuts.offload import marked, movable, unmarked
 from relascope.passes.cuts.peak import peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
@@ -90,6 +92,7 @@ class Cut:
             their ratio means something.
         joint: the graph that is cut, from which single tensors' facts are computed on first use.
         budget: in bytes, where the strategy has one; of the whole step for `peak`.
+        offloaded: ids of the captures that wait on the host, in graph order.
     """
 
     strategy: str
@@ -102,6 +105,12 @@ class Cut:
     wish: Wish = field(repr=False)
     joint: Joint = field(repr=False, compare=False)
     budget: int | None = None
+    offloaded: tuple[str, ...] = ()
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """Ids of the captures as a request has them: see `passes.cuts.offload.MARK`."""
+        return marked(self.ids, self.offloaded)
 
     @property
     def handed(self) -> tuple[str, ...]:
@@ -120,13 +129,25 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """`Joint.net_share` of the captures."""
-        return self.joint.net_share(self.ids)
+        """`Joint.net_share` of the captures, and the time of their copies to the host and back."""
+        whole = self.joint.forward_seconds
+        copies = self.copy_seconds / whole if whole else 0.0
+        return self.joint.net_share(self.ids) + copies
+
+    @property
+    def copy_seconds(self) -> float:
+        """Estimated time of copying to the host and back."""
+        return self.joint.copy_seconds(self.offloaded)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the captures that wait on the host."""
+        return sum(self.joint.work.bytes[i] for i in self.offloaded)
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
         """How long each tensor of a step is held."""
-        return Lifetimes(self.joint, self.ids)
+        return Lifetimes(self.joint, self.ids, self.offloaded)
 
     @property
     def peak_bytes(self) -> int:
@@ -207,7 +228,7 @@ class Cut:
         equal layers are taken together, for each asks for a cut."""
         rule, wish = STRATEGIES.get(self.strategy), self.wish
         groups: dict[tuple[bool, tuple[str, ...]], set[str]] = {}
-        for node_id in sorted(wish.save | wish.recompute) if rule else ():
+        for node_id in sorted(wish.save - wish.on_host | wish.recompute) if rule else ():
             alike = self.joint.alike.get(node_id, (node_id,))
             groups.setdefault((node_id in wish.save, alike), set()).add(node_id)
         found: dict[str, str] = {}
@@ -243,15 +264,16 @@ class Cut:
 
     @cached_property
     def _kept(self) -> dict[str, int | None]:
-        """Bytes of each storage that is kept, by its owner's id."""
+        """Bytes of each storage that the device keeps, by its owner's id."""
         by_id, owner = self.joint.graph.by_id, self.joint.work.owner
-        kept = self.joint.kept(self.ids)
+        kept, away = self.joint.kept(self.ids), {owner[i] for i in self.offloaded}
         unknown = {owner[i] for i in (*self.ids, *kept) if by_id[i].bytes is None}
-        return {i: None if i in unknown else held for i, held in kept.items()}
+        return {i: None if i in unknown else n for i, n in kept.items() if i not in away}
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of captures and masks, each storage once; None where one is not known."""
+        """Bytes of captures and masks, each storage once, but for `host_bytes`; None where one is
+        not known."""
         return _sum(self._kept.values())
 
     @property
@@ -274,7 +296,7 @@ class Cut:
         readers = tuple(r for r in joint.graph.readers[node.id] if r in self._inside)
         own = (node.id,) if node.id in joint.gradients else ()
         kind, is_output = node.outputs[0], owner[node.id] in self._results
-        held = 0 if any(more[:1]) else self._kept[owner[node.id]]
+        held = 0 if any(more[:1]) else self._kept.get(owner[node.id], kind.bytes)
         told = (kind.shape, kind.dtype, held, node.scope, node.source, reason)
         return Capture(node.id, node.title, node.op, *told, readers + own, is_output, *more)
 
@@ -387,6 +409,7 @@ def cut(
     budget: float | int | None = None,
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
+    offload: bool = False,
 ) -> Cut:
     """Cut a joint graph by a strategy. Raises ValueError where it is no joint graph, no strategy
     has that name, the strategy has no budget or leaves no choice, a pattern fits nothing, or a wish
@@ -397,15 +420,18 @@ def cut(
     must, and must not, be saved: ids, or patterns of the shell such as "layer.*.mlp :: matmul",
     which stand for all that the backward needs and that an operator of that name, the framework's
     or the graph's, makes in such a module, or such as "dropout_mask_*", which stand for masks; one
-    that is not saved is drawn again."""
+    that is not saved is drawn again. After "host:", what is saved waits on the host; with
+    `offload`, so does what else lowers the peak (`passes.cuts.offload`)."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]
     if budget is not None and not rule.has_budget:
         raise ValueError(f"the strategy {strategy} has no budget")
     joint = graph if isinstance(graph, Joint) else Joint(graph)
-    by_hand = ({i for text in given for i in _named(joint, text)} for given in (save, recompute))
-    wish = Wish(budget, joint.with_sought(next(by_hand)), frozenset(next(by_hand)))
+    texts, away = unmarked(save)
+    by_hand = ({i for t in given for i in _named(joint, t)} for given in (texts, recompute, away))
+    saved, again, on_host = map(frozenset, by_hand)
+    wish = Wish(budget, joint.with_sought(saved), again, on_host, offload)
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; use another to save by hand")
     if both := wish.save & wish.recompute:
@@ -416,7 +442,13 @@ def cut(
         title = joint.graph.by_id[min(idle)].title
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
     limit = None if rule.limit is None else rule.limit(joint, wish)
-    return _cut(joint, strategy, rule.choose(joint, wish), wish, limit)
+    if (offload or on_host) and joint.graph.ir == "relay":
+        why = "Relay's executor holds them until the backward ends; use Relax"
+        raise ValueError(f"no captures can wait on the host: {why}")
+    found = rule.choose(joint, wish)
+    check_offload(joint, found, wish.on_host)
+    waiting = chosen_away(joint, found, wish, limit if strategy == "peak" else None)
+    return _cut(joint, strategy, found, wish, limit, waiting or frozenset())
 
 
 def _named(joint: Joint, text: str) -> Iterable[str]:
@@ -439,13 +471,16 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     """Cut a joint graph at nodes picked by hand. Raises ValueError where it is no joint graph, or a
-    node cannot be captured, and says which, and why."""
+    node cannot be captured, or not on the host where it has `passes.cuts.offload.MARK`, and says
+    which, and why."""
     joint = Joint(graph)
-    chosen = frozenset(captured)
+    chosen, away = map(frozenset, unmarked(captured))
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
+    check_offload(joint, chosen, away)
     drawn = chosen.intersection(joint.draws)
-    return _cut(joint, "by_hand", chosen, Wish(save=chosen - drawn, recompute=drawn))
+    wish = Wish(save=chosen - drawn, recompute=drawn, on_host=away)
+    return _cut(joint, "by_hand", chosen, wish, away=away)
 
 
 def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
@@ -469,8 +504,21 @@ def check_capture(joint: Joint, node_id: str) -> None:
         raise ValueError(f"node {title} is a tuple; capture its fields")
 
 
+def check_offload(joint: Joint, captured: Collection[str], on_host: Collection[str]) -> None:
+    """Refuse captures that cannot wait on the host. Raises ValueError, which says which."""
+    if stays := frozenset(on_host) - movable(joint, captured):
+        title = f"{min(stays)} ({joint.graph.by_id[min(stays)].title})"
+        why = "an output, a gradient or a mask, or shares its storage with something"
+        raise ValueError(f"{title} cannot wait on the host: it is {why} that the device holds")
+
+
 def _cut(
-    joint: Joint, strategy: str, chosen: Collection[str], wish: Wish, budget: int | None = None
+    joint: Joint,
+    strategy: str,
+    chosen: Collection[str],
+    wish: Wish,
+    budget: int | None = None,
+    away: Collection[str] = (),
 ) -> Cut:
     again, work = joint.computed_again(chosen), joint.work
     saved = frozenset(chosen).difference(joint.draws).union(joint.drawn_again(chosen))
@@ -494,6 +542,7 @@ def _cut(
         wish=wish,
         joint=joint,
         budget=budget,
+        offloaded=tuple(n.id for n in joint.graph.nodes if n.id in away),
     )
 
 

@@ -26,11 +26,13 @@ by PyTorch, which draws masks of up to so many elements."""
 class Joint:
     """What strategies need to know of a joint graph. Raises ValueError where it is no joint graph.
     `kernels` are ids of nodes in each of the forward's, which decides what recomputing costs; None
-    guesses by operators' names. `measured` is what those took, which recomputing then costs."""
+    guesses by operators' names. `measured` is what those took, which recomputing then costs, and
+    `copied` the bytes a second of a copy to the host, or back, if that was measured, too."""
 
     graph: Graph
     kernels: Kernels | None = None
     measured: MeasuredKernels | None = None
+    copied: float | None = None
 
     def __post_init__(self) -> None:
         if self.graph.forward_outputs is None:
@@ -63,6 +65,11 @@ class Joint:
         """Estimated time of what is made again, and of the traffic of what is saved."""
         moved = (self.carried.get(base, 0.0) for base in self.kept(captured))
         return fsum((self.again_seconds(captured), *moved))
+
+    def copy_seconds(self, offloaded: Iterable[str]) -> float:
+        """Time of copying captures to the host and back, which nothing else is done meanwhile."""
+        rate = self.copied or self.work.machine.copy
+        return fsum(2 * self.work.bytes[i] / rate for i in offloaded)
 
     def again_seconds(self, captured: Collection[str]) -> float:
         """Estimated time of what is computed again, and of masks that are drawn again."""

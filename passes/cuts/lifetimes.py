@@ -6,6 +6,9 @@ captures are held until the backward ends. In Relax, they are given up after the
 operator on elements writes over an operand that it is the last to read; and a reduction computes
 the elements that it alone reads. Otherwise each node is a kernel, storages are not packed, and what
 libraries take inside of a kernel is left out. Unknown dimensions count as none.
+
+A capture on the host is held until the last reader in the forward, and again from the copy back,
+right before the first reader in the backward; what the host holds counts nowhere.
 """
 
 from bisect import bisect_left
@@ -44,23 +47,33 @@ class Lifetime:
 
 class _Phase:
     """Forward or backward: its nodes in graph order, or as `backward_order` has them, and which
-    storages they use. `results` are held to the end, and `given` there before."""
+    storages they use. `results` are held to the end, and `given` there before. Captures in
+    `copied` are each a kernel of their own, which reads nothing if it copies `back`."""
 
     def __init__(
-        self, joint: Joint, ids: list[str], results: Collection[str], given: Mapping[str, int]
+        self,
+        joint: Joint,
+        ids: list[str],
+        results: Collection[str],
+        given: Mapping[str, int],
+        copied: Collection[str],
+        back: bool,
     ) -> None:
-        storages, edges = joint.storages, joint.graph.edges
+        storages, came = joint.storages, frozenset(copied if back else ())
+        edges = {**joint.graph.edges, **dict.fromkeys(came, ())} if came else joint.graph.edges
         place = {node_id: index for index, node_id in enumerate(ids)}
-        made = {i: {place[i]} if storages[i] == (i,) and i not in given else set() for i in ids}
-        number = {i: place[i] for i in ids if made[i]} | {b: -1 - k for k, b in enumerate(given)}
+        writes = {i for i in ids if (storages[i] == (i,) and i not in given) or i in came}
+        made = {i: {place[i]} if i in writes else set() for i in ids}
+        number = {b: place[i] for i in ids if made[i] for b in storages[i]}
+        number |= {b: -1 - k for k, b in enumerate(given)}
         self.ids, self.number, self.given = ids, number, given
         read = {i: {number[b] for e in edges[i] for b in storages[e] if b in number} for i in ids}
-        sizes = {n: given[b] if n < 0 else joint.work.bytes[b] for b, n in number.items()}
+        sizes = {n: given[b] if n < 0 else joint.work.bytes[ids[n]] for b, n in number.items()}
         own, by_id = number.keys() - results, joint.graph.by_id
-        each = joint.elementwise.keys() & ids
+        each = (joint.elementwise.keys() & ids) - came
         over = {i: {number[b] for b in joint.elementwise[i] & own} for i in each}
         other = {i: read[i] - over.get(i, set()) for i in ids}
-        for node_id, reader in _fused(joint, ids, own):
+        for node_id, reader in _fused(joint, ids, own.difference(copied)):
             sizes[place[node_id]] = 0
             read[reader] |= read[node_id]
             other[reader] |= other[node_id]
@@ -94,21 +107,25 @@ class _Phase:
 
 
 class Lifetimes:
-    """One step of training where `captured` are saved, ids of a joint graph's nodes."""
+    """One step of training where `captured` are saved, ids of a joint graph's nodes, and those in
+    `offloaded` on the host."""
 
-    def __init__(self, joint: Joint, captured: Collection[str]) -> None:
-        kept, results = joint.kept(captured), _storages(joint, joint.outputs)
+    def __init__(
+        self, joint: Joint, captured: Collection[str], offloaded: Collection[str] = ()
+    ) -> None:
+        self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
+        kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
         nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
         ahead = [i for i in nodes if i in joint.forward]
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
         given = kept | {b: joint.work.bytes[b] for b in results}
         held = results if joint.graph.ir == "relax" else given.keys()
-        back = backward_order(joint, joint.computed_again(captured))
+        back = backward_order(joint, joint.computed_again(captured), offloaded)
         ends = _storages(joint, joint.gradients) | held
         self._joint, self._kept = joint, kept
-        self._backward = _Phase(joint, back, ends, given)
-        self._forward = _Phase(joint, ahead, results | kept.keys(), masks)
+        self._backward = _Phase(joint, back, ends, given, offloaded, True)
+        self._forward = _Phase(joint, ahead, results | kept.keys(), masks, offloaded, False)
         self.forward, self.backward = len(ahead), len(back)
 
     @cached_property
@@ -140,7 +157,7 @@ class Lifetimes:
             # What is written over its place is what is held then.
             end = None if kept else max(read, default=begin) - (number in last.overwritten)
             role = (Role.FORWARD if phase is ahead else Role.BACKWARD).value
-            if base in self._kept:
+            if base in self._kept or base in self._away:
                 role = Role.CAPTURED.value
             elif phase is back and base in self._joint.forward and base not in back.given:
                 role = AGAIN
@@ -165,9 +182,9 @@ class Lifetimes:
         return sorted((x for x in here if x.bytes), key=lambda one: -one.bytes)
 
 
-def peak(joint: Joint, captured: Collection[str]) -> int:
-    """Bytes at the peak of a step where `captured` are saved."""
-    return Lifetimes(joint, captured).peak
+def peak(joint: Joint, captured: Collection[str], offloaded: Collection[str] = ()) -> int:
+    """Bytes at the peak of a step where `captured` are saved, some of them on the host."""
+    return Lifetimes(joint, captured, offloaded).peak
 
 
 def _fused(joint: Joint, ids: list[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -188,9 +205,12 @@ def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
     return {base for i in ids for base in joint.storages[i]}
 
 
-def backward_order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
-    """The backward's nodes in graph order, each computed again right before it is first read."""
-    again, free = set(recomputed), joint.free
+def backward_order(
+    joint: Joint, recomputed: tuple[str, ...], copied: Collection[str] = ()
+) -> list[str]:
+    """The backward's nodes in graph order; what is computed again, or copied from the host, comes
+    right before it is first read."""
+    again, free, edges = {*recomputed, *copied}, joint.free, joint.graph.edges
     order: list[str] = []
     seen: set[str] = set()
     for node in joint.graph.nodes:
@@ -204,5 +224,6 @@ def backward_order(joint: Joint, recomputed: tuple[str, ...]) -> list[str]:
             elif current not in seen:
                 seen.add(current)
                 todo.append((current, True))
-                todo += [(e, False) for e in reversed(joint.graph.edges[current]) if e in again]
+                read = () if current in copied else reversed(edges[current])
+                todo += [(e, False) for e in read if e in again]
     return order

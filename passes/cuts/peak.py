@@ -8,6 +8,7 @@ from math import isfinite
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.offload import chosen, movable
 from relascope.passes.cuts.problem import Wish
 
 NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
@@ -29,7 +30,10 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     """Of the frontier's cuts, and of those that also save what the forward hands on at narrow
     places, the one with least time whose peak is within the wish's budget, or the one with the
     lowest peak without a budget. A lower budget never gives a higher peak. Raises ValueError where
-    no such cut has so low a peak, or the budget is no number."""
+    no such cut has so low a peak, or the budget is no number.
+
+    Where the wish allows captures on the host, each cut has those that it needs there, and counts
+    with the time of their copies."""
     limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
 
     def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
@@ -40,6 +44,9 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
         high = peak(joint, saved)
         return (high, saved) if high < most else None
 
+    if wish.offload:
+        cuts = [(p.seconds, prices.used(p.saved).saved) for p in points]
+        return _offloading(joint, wish, limit, cuts)
     if limit is not None:
         for point in sorted(points, key=lambda p: p.seconds):
             if (found := below(point, limit + 1)) is not None:
@@ -50,6 +57,24 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     if limit is not None:
         raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     return lowest[1]
+
+
+def _offloading(
+    joint: Joint, wish: Wish, limit: int | None, cuts: list[tuple[float, frozenset[str]]]
+) -> frozenset[str]:
+    """The cut with least time within the limit, or the one with the lowest peak, of some with their
+    seconds, where captures may wait on the host."""
+    best = float("inf"), frozenset[str]()
+    for seconds, saved in sorted(cuts, key=lambda c: c[0]) if limit is not None else ():
+        if seconds < best[0] and (away := chosen(joint, saved, wish, limit)) is not None:
+            best = min(best, (seconds + joint.copy_seconds(away), saved), key=lambda b: b[0])
+    if best[0] < float("inf"):
+        return best[1]
+    peaks = [(peak(joint, saved, movable(joint, saved)), s, saved) for s, saved in cuts]
+    lowest = min(peaks, key=lambda p: p[:2])
+    if limit is not None:
+        raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
+    return lowest[2]
 
 
 def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:

@@ -19,11 +19,14 @@ from relascope.passes.cuts.joint import STATE, Joint
 class Wish:
     """What a person asks of a strategy. `budget` is the most bytes to keep: an int is bytes, a
     float a fraction of what everything that crosses takes; None where the strategy has no budget.
-    `save` and `recompute` are ids of tensors that must, and must not, be saved."""
+    `save` and `recompute` are ids of tensors that must, and must not, be saved; of the former,
+    `on_host` are to be on the host. `offload` allows the strategy to have more there."""
 
     budget: float | int | None = None
     save: frozenset[str] = frozenset()
     recompute: frozenset[str] = frozenset()
+    on_host: frozenset[str] = frozenset()
+    offload: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,13 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.passes.cost import storages
 from relascope.passes.cuts.cut import Cut, cut_at
+from relascope.passes.cuts.offload import marked, unmarked
 from relascope.passes.program import Program
 
-_CAPTURE = "saved_"
+_CAPTURE, _ON_HOST = "saved_", "on_host_"
+TO_HOST, FROM_HOST = "relascope.to_host", "relascope.from_host"
+"""Functions of the runtime: one returns its argument in memory of the host, the other copies that
+to where its last argument is."""
 
 AnyProgram = TypeVar("AnyProgram", bound=Program)
 
@@ -49,8 +53,9 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
     backward: two results of a function share no memory. Raises EngineError of kind "usage" where
     one of them cannot be captured, or there are no gradients."""
     try:
-        owner, saved = storages(graph), {*captured}
-        return cut_at(graph, [i for i in saved if owner.get(i, i) == i or owner[i] not in saved])
+        owner, (saved, away) = storages(graph), map(set, unmarked(captured))
+        own = [i for i in saved if owner.get(i, i) == i or owner[i] not in saved]
+        return cut_at(graph, marked(own, away))
     except ValueError as wrong:
         message = f"The program cannot be split there: {wrong}."
         hint = "Capture tensors that the forward computes."
@@ -59,12 +64,19 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
 
 def capture_names(cut: Cut) -> tuple[str, ...]:
     """The backward's names for what it is handed."""
-    return tuple(f"{_CAPTURE}{i}".replace("#", "_") for i in cut.handed)
+    begins = (_ON_HOST if i in cut.offloaded else _CAPTURE for i in cut.handed)
+    return tuple(f"{b}{i}".replace("#", "_") for b, i in zip(begins, cut.handed, strict=True))
 
 
 def is_capture(name: str) -> bool:
-    """Whether a backward's argument is what it is handed, or an input of such a name."""
+    """Whether a backward's argument is what it is handed by the device, or an input of such a
+    name."""
     return name.startswith(_CAPTURE)
+
+
+def is_on_host(name: str) -> bool:
+    """Whether a backward's argument is what it is handed on the host."""
+    return name.startswith(_ON_HOST)
 
 
 def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:

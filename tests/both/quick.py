@@ -87,7 +87,7 @@ def quickly(runtime: Any, passes: Any, key: str, left_out: Sequence[str]) -> Ite
 
 def small_peaks() -> Any:
     """While it is entered, peaks are measured on sizes that take no time, and mean nothing."""
-    sizes = {"_SMALLEST": 2**12, "_LEAST_LARGEST": 2**14, "_MOST_LARGEST": 2**14}
+    sizes = {"_SMALLEST": 2**12, "_LEAST_LARGEST": 2**14, "_MOST_LARGEST": 2**14, "_COPIED": 2**12}
     times = {"_BLOCK_SECONDS": 1e-4, "_BUDGET_SECONDS": 0.05}
     return patch.multiple(peaks, _SIDES={"cpu": (16, 32), "cuda": (16, 32)}, **sizes, **times)
 

@@ -297,6 +297,8 @@ def test_captures_by_hand_and_what_is_held_over_the_step():
     for options, words in (
         ("--save gd", "belongs to the backward"),
         ("--strategy keep_all --save d0", "leaves no choice"),
+        ("--offload", "Relay's executor holds them"),
+        ("--save host:d0", "Relay's executor holds them"),
         ("--passes cse", "gradient"),
     ):
         error = document("captures", "mlp", *options.split(), status=2)["error"]

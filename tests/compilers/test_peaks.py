@@ -47,7 +47,7 @@ def test_the_best_of_the_rounds_counts_and_they_go_on_while_it_rises(monkeypatch
 @small_peaks()
 def test_a_gpu_is_waited_for(monkeypatch):
     """The same work on a device of another name: torch's GPU functions are counted, not run."""
-    waits = []
+    waits, pinned = [], []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: waits.append(str(device)))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
 
@@ -58,12 +58,14 @@ def test_a_gpu_is_waited_for(monkeypatch):
 
         def on_cpu(*args, real=real, **kwargs):
             assert kwargs.pop("device", torch.device("cuda:1")).type in ("cuda", "cpu")
+            pinned.append(kwargs.pop("pin_memory", False))
             return real(*args, **kwargs)
 
         monkeypatch.setattr(torch, name, on_cpu)
     found = peaks.measure("cuda:1", ["float32"])
     assert (found.device, found.threads) == ("a GPU", 0)
-    assert set(waits) == {"cuda:1"} and len(waits) >= (1 + 9) * (2 + peaks._ROUNDS)
+    assert set(waits) == {"cuda:1"} and len(waits) >= (1 + 9 + 2) * (2 + peaks._ROUNDS)
+    assert pinned.count(True) == 1 and found.copy > 0  # the host's side of a copy
 
 
 def test_no_cache_holds_the_largest_working_set(monkeypatch, tmp_path):

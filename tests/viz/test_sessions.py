@@ -19,7 +19,7 @@ FULL = state.Session(
     ir="relay",
     model=state.ModelChoice("bert_layer", "", 3, 9, "", 7, "float64", True, "tvm"),
     pipeline="cse|-fold|gradient",
-    cut=state.CutChoice("frontier", 40, 4096, "measured", ("a", "b"), ("c",)),
+    cut=state.CutChoice("frontier", 40, 4096, "measured", ("a", "b"), ("c",), True),
     build=state.Compile("llvm -mcpu=core-avx2", 2, 10),
     look=state.ScreenState("Gradient & cut", 1, "group:layers.0", 5),
 )

@@ -22,7 +22,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     """
     wish, joint = chosen.wish, chosen.joint
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]
-    where = [k for k, (cut, _) in enumerate(rows) if set(cut.ids) == set(chosen.ids)]
+    where = [k for k, (cut, _) in enumerate(rows) if {*cut.marked} == {*chosen.marked}]
     at = where[0] if where else sum(point.bytes <= joint.bytes_of(chosen.ids) for point in line)
     if not where:
         rows.insert(at, (chosen, STRATEGIES[chosen.strategy].title))
@@ -38,7 +38,9 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
 def _told(cut: Cut, title: str) -> dict[str, Any]:
     joint, owner = cut.joint, cut.joint.work.owner
     lived = cut.lifetimes
-    spans = {one.id: one for one in lived.all if one.role == "captured"}
+    spans: dict[str, tuple[int, int | None]] = {}
+    for one in (x for x in lived.all if x.role == "captured"):  # twice where it is copied back
+        spans[one.id] = spans.get(one.id, (one.begin, 0))[0], one.end
     held = lived.held("captured", AGAIN)
     changes = [k for k, now in enumerate(held) if now != (held[k - 1] if k else 0)]
 
@@ -54,8 +56,7 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
             "instead": one.instead,
             "whole": not one.instead or cut.reasons.instead(one.id).whole,
             "cost": cost / cut.forward_seconds if cut.forward_seconds else 0.0,
-            "begin": spans[base].begin if base in spans else 0,
-            "end": spans[base].end if base in spans else None,
+            **dict(zip(("begin", "end"), spans.get(base, (0, None)), strict=True)),
         }
 
     return {

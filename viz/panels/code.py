@@ -110,4 +110,4 @@ def _cut(screen: Screen) -> list[str]:
     for option, ids in (("--save", choice.save), ("--recompute", choice.recompute)):
         for node_id in ids:
             cut += [option, node_id]
-    return cut
+    return [*cut, "--offload"] if choice.offload else cut

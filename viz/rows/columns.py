@@ -42,7 +42,7 @@ _FORMATS = {
     "%.0f %%": "of peak; of FLOP/s; sure",
     "%+d": "difference",
     "localized": "bytes; parameters; next read by; held to",
-    "percent": "time added; work again, estimated; work again, measured",
+    "percent": "time added; work again, estimated; work again, measured; copies take",
 }
 FORMATS = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}
 """By a column's title, how Streamlit writes its numbers."""

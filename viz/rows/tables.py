@@ -43,8 +43,8 @@ from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
 IMPORTED = "import: kind; what; of: operator; count; became; modules"
 SAVED = (
-    "name; what; bytes; why: reason; shape; dtype; made in: scope; from: source; "
-    "read in the backward by: reader_labels"
+    "name; what; bytes; copies take?: copy_share; why: reason; shape; dtype; made in: scope; "
+    "from: source; read in the backward by: reader_labels"
 )
 SPARED = "name; what; bytes; why: reason"
 MEASURED = (
@@ -232,15 +232,19 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 def cut_document(cut: Cut) -> Row:
     """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
 
-    `bytes` is the sum of those of `captures` and `masks`. FLOPs and seconds are estimates
-    (`passes.cost`); the seconds are good for their ratio only, unless `prices` says that they were
-    measured. `held` is a `held_document`.
+    `bytes` is the sum of those of `captures` and `masks` but for what is `on_host`; where something
+    is, `host_bytes` is the sum of that, and `copy_seconds` the time of its copies. FLOPs and
+    seconds are estimates (`passes.cost`); the seconds are good for their ratio only, unless
+    `prices` says that they were measured. `held` is a `held_document`.
     """
-    by_id = cut.joint.graph.by_id
+    by_id, whole = cut.joint.graph.by_id, cut.forward_seconds or 1.0
     captures, masks = (
         [{**plain(c), "reader_labels": [by_id[r].title for r in c.readers]} for c in saved]
         for saved in (cut.captures, cut.masks)
     )
+    for row in (r for r in captures if r["id"] in cut.offloaded):
+        taken = cut.joint.copy_seconds([row["id"]])
+        row |= {"on_host": True, "copy_seconds": taken, "copy_share": taken / whole}
     names = (
         "strategy bytes peak_bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
         "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share spared"
@@ -256,12 +260,15 @@ def cut_document(cut: Cut) -> Row:
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": held_document(cut),
+        **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
     }
 
 
 def saved_rows(document: Row) -> list[Row]:
     """What a cut saves, captures and masks, for a table with the columns `SAVED`."""
-    return [{**r, "what": "captured"} for r in (*document["captures"], *document["masks"])]
+    rows = (*document["captures"], *document["masks"])
+    places = "captured", "on the host"
+    return [{"copy_share": None, **r, "what": places[r.get("on_host", False)]} for r in rows]
 
 
 def idle_lines(cut: Cut) -> list[str]:
@@ -279,10 +286,14 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
     masks = len(document["masks"])
     drawn = any(m["name"].startswith(DRAW_PREFIX) for m in document["masks"])
     drawn_kind = "random input" if drawn else "dropout mask"
+    away = document.get("host_bytes")
+    share = document.get("copy_seconds", 0.0) / (document["forward_seconds"] or 1.0)
+    on_host = [(size(away), "on the host"), (work_text(share, 1.0), "to copy there and back")]
     return [
         (number(len(document["captures"])), "captures"),
         (number(masks), drawn_kind if masks == 1 else f"{drawn_kind}s"),
         (size(document["bytes"]), "kept for the backward"),
+        *(on_host if away else ()),
         (size(document["peak_bytes"]), "peak of a step, estimated"),
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),

@@ -10,7 +10,7 @@ from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeli
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
 _MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
-_MODES = ("inference", "training")
+_SWITCHES = {"model.training": ("inference", "training"), "cut.offload": ("off", "on")}
 Query = dict[str, str | list[str]]
 
 
@@ -24,8 +24,8 @@ def written(session: Session) -> Query:
             value = "" if value == pipeline_text(replace(session, pipeline="")) else value
         if value == get(plain, path):
             continue
-        if name == "mode":
-            value = _MODES[value]
+        if path in _SWITCHES:
+            value = _SWITCHES[path][value]
         query[name] = list(value) if isinstance(value, tuple) else str(value)
     return query
 
@@ -76,7 +76,7 @@ def _value(session: Session, path: str, values: list[str]) -> Any:
     if len(values) > _MOST or any(len(v) > _LONGEST for v in values):
         raise ValueError
     if kind is bool:
-        return bool(_MODES.index(text))
+        return bool(_SWITCHES[path].index(text))
     if kind == tuple[str, ...]:
         return tuple(values)
     if kind is str:

@@ -65,7 +65,7 @@ def step_facts(record: Any) -> Results:
 def cut_facts(cut: cuts.Cut) -> Results:
     """A cut: what is saved, and the times that it was chosen by, if it was by any."""
     return {
-        "captures": list(cut.ids),
+        "captures": list(cut.marked),
         "masks": [m.id for m in cut.masks],
         "bytes": cut.bytes,
         "recomputed": len(cut.recomputed),
@@ -144,7 +144,7 @@ def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
     forced = (chosen.save, chosen.recompute) if chosen.rule.adapts else ((), ())
     hint = "Choose another strategy or budget, or undo what is forced by hand."
     with refusing("usage", "The graph cannot be cut this way: {}.", chosen.rule.title, hint):
-        return cuts.cut(joint, chosen.strategy, chosen.limit, *forced)
+        return cuts.cut(joint, chosen.strategy, chosen.limit, *forced, chosen.offload)
 
 
 def again(ask: Ask, session: state.Session, path: str) -> Results:
@@ -177,7 +177,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
     def request(name: str) -> BuildRequest:
         about = here(name), session.build.threads, session.build.repeats
         built = BuildRequest(source, pipeline, *about)
-        return built.split_at(cut().ids) if source.training else built
+        return built.split_at(cut().marked) if source.training else built
 
     def errors() -> Results:
         return error_facts(here(target), ask("check", request(target)))

@@ -124,7 +124,7 @@ _OF_SOURCE = [
 class CutChoice:
     """How the joint graph is cut: the budget is in percent, of the strategies that have one,
     `frontier` the bytes that the chosen cut keeps; `save` and `recompute` are ids of the tensors
-    that are forced by hand."""
+    that are forced by hand, and `offload` lets others of them wait on the host."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)
@@ -132,6 +132,7 @@ class CutChoice:
     prices: str = _set("estimated", "prices", "keep_prices", choices=("estimated", "measured"))
     save: tuple[str, ...] = _set((), "save")
     recompute: tuple[str, ...] = _set((), "recompute")
+    offload: bool = _set(False, "offload", "keep_offload")
 
     @property
     def rule(self) -> Strategy:

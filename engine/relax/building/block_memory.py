@@ -14,6 +14,7 @@ from tvm import relax
 
 from relascope.engine.relax.building.in_place import overwritable
 from relascope.engine.relax.draw.to_graph import tensor_types
+from relascope.passes.cuts.split_program import TO_HOST
 from relascope.passes.held_memory import KernelLives
 from relascope.passes.relax.ir.rewrite import everything, op_name
 
@@ -69,6 +70,8 @@ class _Block:
             self.read[index], own = read, set[int]()
             if op_name(binding.value) in _MAKE:
                 own, self.sizes[index] = {index}, _nbytes(binding.var.ty)
+            elif _is_copy_out(binding.value):
+                own, self.sizes[index] = {index}, 0
             # Whatever else a runtime function returns may be a view of what it reads.
             name = binding.var.__chandle__()
             self.of[name], at[name] = own or read, index
@@ -101,6 +104,12 @@ def _kernel(functions: Mapping[Any, Any], binding: Any) -> tuple[Any, Sequence[A
         callee, args = args[0], [*args[1].fields, binding.var]
     kernel = functions[callee] if isinstance(callee, tvm.ir.GlobalVar) else None
     return (kernel, args) if isinstance(kernel, tvm.tirx.PrimFunc) else (None, ())
+
+
+def _is_copy_out(value: Any) -> bool:
+    """Whether a result is in memory of the host."""
+    callee = value.args[0] if op_name(value) == "call_pure_packed" else getattr(value, "op", None)
+    return isinstance(callee, relax.ExternFunc) and str(callee.global_symbol) == TO_HOST
 
 
 def _with(function: Any, params: Sequence[Any], block: Any) -> Any:

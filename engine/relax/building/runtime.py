@@ -34,6 +34,7 @@ from relascope.engine.relax.kernels import (
     attention,
     blas,
     convolution,
+    host_copies,
     openblas,
     operators,
     schedules,
@@ -44,6 +45,7 @@ from relascope.passes.relax import channels_last, tvm_pipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 
 operators.register()
+host_copies.register()
 openmp.hand_over()
 
 

@@ -29,7 +29,9 @@ from relascope.engine.relax.draw import spelling
 from relascope.engine.relax.draw.to_text import own_text
 from relascope.passes.relax.ir.program import RelaxProgram
 
-_KERNEL_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")
+_KERNEL_CALLS = tuple(
+    f"relax.call_{how}" for how in ("tir", "dps_packed", "pure_packed", "tir_inplace")
+)
 
 
 _TEXTS: Memo[tuple[Any, str]] = Memo(2000)

@@ -7,7 +7,15 @@ import tvm
 from tvm import relax
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
+from relascope.passes.cuts.split_program import (
+    FROM_HOST,
+    TO_HOST,
+    SplitProgram,
+    capture_names,
+    chosen_cut,
+    is_on_host,
+    part,
+)
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -30,22 +38,40 @@ def split(
     names = capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
+    away = [v for v, name in zip(saved, names, strict=True) if is_on_host(name)]
+    out = {v.__chandle__(): _copy_out(v) for v in away}
+    back = {v.__chandle__(): _copy_back(v, instead[v.__chandle__()]) for v in away}
+    instead |= {handle: copy for handle, (copy, _) in back.items()}
     last = channels_last.in_a_row(bound)
-    turned = [v.__chandle__() in last for v in saved]
+    turned = [v.__chandle__() in last and v.__chandle__() not in out for v in saved]
     gives = [len(outputs) + k for k, is_last in enumerate(turned) if is_last]
-    forward = _half(program, "forward", bound, [*outputs, *saved], [], {channels_last.GIVES: gives})
+    ahead = [b for one in bound for b in (one, out.get(one[0].__chandle__())) if b is not None]
+    handed = [out[v.__chandle__()][0] if v.__chandle__() in out else v for v in saved]
+    attrs: dict[str, Any] = {channels_last.GIVES: gives}
+    forward = _half(program, "forward", ahead, [*outputs, *handed], [], attrs)
     # What only the forward computes would draw what it reads to its own place, far ahead.
     others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
     left = {exprs[i].__chandle__() for i in others if i in exprs}
-    kept = rewrite.late(
-        [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left],
-        {exprs[i].__chandle__() for i in cut.recomputed},
-    )
+    own = [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left]
+    movable = [exprs[i] for i in cut.recomputed] + [copy for copy, _ in back.values()]
+    kept = rewrite.late([*back.values(), *own], {v.__chandle__() for v in movable})
     takes = [name for name, is_last in zip(names, turned, strict=True) if is_last]
     by_backward = [rewrite.substituted(g, instead) for g in gradients]
     attrs = {channels_last.TAKES: takes}
     backward = _half(program, "backward", kept, by_backward, stand_ins, attrs)
     return SplitProgram.of(program, forward, backward, cut)
+
+
+def _copy_out(value: Any) -> rewrite.Binding:
+    """The copy of a value to the host."""
+    copy = relax.op.call_pure_packed(TO_HOST, value, ty_args=value.ty)
+    return relax.DataflowVar(f"{value.name}_to_host", value.ty), copy
+
+
+def _copy_back(value: Any, on_host: Any) -> rewrite.Binding:
+    """The copy of a value from the host, which no pass may take for the argument."""
+    copy = relax.op.call_dps_packed(FROM_HOST, relax.Tuple([on_host]), value.ty)
+    return relax.DataflowVar(f"{value.name}_from_host", value.ty), copy
 
 
 def _half(

@@ -30,7 +30,7 @@ def show(screen: Screen) -> None:
     # What can be chosen stands there while the engine works: a click on what goes away is lost.
     pane, picture = beside("cut", "Cut")
     with pane:
-        cut_choice.strategy()
+        cut_choice.strategy(screen)
         details = st.container()
         view = one_of("Graph", _VIEWS, "keep_cut_view", width="stretch")
         figures = st.container()
@@ -63,10 +63,10 @@ def show(screen: Screen) -> None:
             )
             graph_view(coloured, look, key=captures.VIEW)
         else:
-            split = screen.cache.ask("split", screen.source, screen.pipeline, cut.ids)
+            split = screen.cache.ask("split", screen.source, screen.pipeline, cut.marked)
             part = split.forward if view == _VIEWS[1] else split.backward
             roles = {n.id: n.role for n in coloured}
-            half = screen.derive(lambda: part.with_roles(roles), "coloured", view, cut.ids)
+            half = screen.derive(lambda: part.with_roles(roles), "coloured", view, cut.marked)
             look = screen.view(open_groups=opened, among=(coloured,), keep_places={})
             graph_view(half, look, key=f"{view}_view")
     document = screen.derive(

@@ -115,7 +115,7 @@ def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]
     found: dict[Any, tuple[str, cuts.Cut]] = {}
     for name in names:
         cut = cut_of(screen)[0] if name == CHOSEN else cuts.cut(joint_of(screen), name)
-        found.setdefault(cut.ids, (_title(screen, name), cut))
+        found.setdefault(cut.marked, (_title(screen, name), cut))
     return found
 
 

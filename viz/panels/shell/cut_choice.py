@@ -34,9 +34,9 @@ def joint_graph(screen: Screen) -> Graph:
 
 def joint_of(screen: Screen) -> cuts.Joint:
     """The joint graph as strategies see it; what one cut works out, the next one knows."""
-    measured = _measured(screen)
-    joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, measured)
-    return screen.derive(lambda: joint, "joint", measured)
+    prices = _measured(screen)
+    joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, *prices)
+    return screen.derive(lambda: joint, "joint", *prices)
 
 
 def chosen(screen: Screen) -> CutChoice:
@@ -44,7 +44,9 @@ def chosen(screen: Screen) -> CutChoice:
     leaves no choice."""
     state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
-    choice = CutChoice(name, state.get("keep_budget"), state.get("keep_frontier"))
+    limits = state.get("keep_budget"), state.get("keep_frontier")
+    offload = screen.ir != "relay" and bool(state.get("keep_offload"))
+    choice = CutChoice(name, *limits, offload=offload)
     return replace(choice, **forced_ids(screen)) if choice.rule.adapts else choice
 
 
@@ -60,7 +62,7 @@ def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
     return screen.derive(make, "cut", choice, joint.measured)
 
 
-def strategy() -> None:
+def strategy(screen: Screen) -> None:
     """The strategy, which can be chosen before anything is known of the graph."""
     st.selectbox(
         "Strategy",
@@ -69,6 +71,16 @@ def strategy() -> None:
         format_func=lambda name: cuts.STRATEGIES[name].title,
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
+    refused = screen.ir == "relay"
+    st.toggle("Offload to the host", key="keep_offload", help=_ABOUT_OFFLOAD, disabled=refused)
+
+
+_ABOUT_OFFLOAD = (
+    "Lets captures wait on the host, where that lowers the peak: each is copied out when it is "
+    "made, and back right before the backward first reads it. *Within a peak* then copies instead "
+    "of recomputing if that takes less time. On the CPU, the host is simulated: memory that the "
+    "peak does not count. Only Relax builds it, and not for a GPU yet."
+)
 
 
 def controls(screen: Screen) -> None:
@@ -89,10 +101,12 @@ def _budget_slider(screen: Screen) -> None:
 
     def lowest() -> int:
         return (
-            cuts.cut(joint, "peak").peak_bytes if of_peak else Prices(joint, Wish()).least().bytes
+            cuts.cut(joint, "peak", offload=choice.offload).peak_bytes
+            if of_peak
+            else Prices(joint, Wish()).least().bytes
         )
 
-    least = screen.derive(lowest, "least", choice.strategy, joint.measured)
+    least = screen.derive(lowest, "least", choice.strategy, choice.offload, joint.measured)
     low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
     state.keep_budget = max(state.get("keep_budget", round(100 * HALF)), low)
     if low == 100:
@@ -181,12 +195,12 @@ def request_of(screen: Screen) -> BuildRequest:
     )
 
 
-def _measured(screen: Screen) -> MeasuredKernels | None:
-    """What the forward's kernels took, where that is wished and known."""
+def _measured(screen: Screen) -> tuple[MeasuredKernels, float | None] | tuple[()]:
+    """What the forward's kernels and copies to the host took, where that is wished and known."""
     with suppress(EngineError):  # `ask_prices` says so, where it can be tried again
         if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
             return cutting.forward_times(screen.cache.ask, request)
-    return None
+    return ()
 
 
 def ask_prices(screen: Screen) -> None:

@@ -167,7 +167,7 @@ def _variants(
 def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
     if not screen.training:
         return request
-    return request.split_at(cut_of(replace(screen, pipeline=request.pipeline))[0].ids)
+    return request.split_at(cut_of(replace(screen, pipeline=request.pipeline))[0].marked)
 
 
 def _remember(run: _Run, result: TimeResult) -> None:

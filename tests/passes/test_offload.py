@@ -1,0 +1,126 @@
+"""Captures that wait on the host, between the forward's last reader and the backward's first."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawn_graphs import few, joint_graphs
+from graphs import graph_of
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
+from relascope.passes.cuts.lifetimes import Lifetimes, peak
+from relascope.passes.cuts.offload import movable
+from relascope.viz.rows import sections
+from relascope.viz.rows.tables import cut_document, cut_sections, saved_rows
+
+EACH = 32  # bytes of a value
+CHAIN = (
+    "x; w; g; a nn.dense x w; b nn.dense a w; c nn.dense b w; y nn.dense c w;"
+    "dc nn.dense g c; db nn.dense dc b; da nn.dense db a; dx nn.dense da x"
+)
+
+
+def text(document):
+    return sections.text(cut_sections(document))
+
+
+def chain():
+    return replace(graph_of(CHAIN, "y", gradients="dx"), ir="relax")
+
+
+def test_a_capture_is_held_on_the_device_but_between_its_two_copies():
+    joint = Joint(chain())
+    before = {x.id: x for x in Lifetimes(joint, ["a", "b", "c"]).all}
+    assert (before["a"].begin, before["a"].end) == (1, 7)
+    lives = Lifetimes(joint, ["a", "b", "c"], ["a"])
+    assert lives.order == ["a", "b", "c", "y", "dc", "db", "a", "da", "dx"]
+    out, back = (x for x in lives.all if x.id == "a")
+    assert (out.begin, out.end, back.begin, back.end) == (1, 2, 7, 8)
+    assert out.role == back.role == "captured"
+    assert [x.id for x in lives.at(4)] != [x.id for x in Lifetimes(joint, ["a", "b", "c"]).at(4)]
+    assert peak(joint, ["a", "b", "c"]) == 5 * EACH  # y, dc, and all three
+    assert peak(joint, ["a", "b", "c"], ["a"]) == 4 * EACH
+
+
+def test_totals_tell_the_device_from_the_host_and_rows_say_where_each_is():
+    found = cut(chain(), "keep_all", save=(), offload=True)
+    assert set(found.offloaded) < {"a", "b", "c"} and found.offloaded
+    assert found.host_bytes == EACH * len(found.offloaded) == 3 * EACH - found.bytes
+    assert found.peak_bytes == peak(found.joint, found.ids, movable(found.joint, found.ids))
+    document = cut_document(found)
+    away = [r for r in saved_rows(document) if r["what"] == "on the host"]
+    assert [r["id"] for r in away] == [*found.offloaded]
+    assert sum(r["copy_seconds"] for r in away) == pytest.approx(document["copy_seconds"])
+    assert document["net_share"] == pytest.approx(document["copy_seconds"] / found.forward_seconds)
+    said = text({**document, "rivals": None})
+    assert "on the host" in said and "to copy there and back" in said and "copies take" in said
+    plain = cut_document(cut(chain(), "keep_all"))
+    assert "copies" not in text(plain) and "host" not in text(plain)
+    assert document.keys() - plain.keys() == {"host_bytes", "copy_seconds"}
+    assert not any("on_host" in r for r in plain["captures"])
+
+
+def test_a_copy_takes_as_long_as_it_was_measured():
+    joint = Joint(chain(), copied=1e3)
+    assert joint.copy_seconds(["a", "b"]) == 2 * 2 * EACH / 1e3
+    graph = replace(graph_of(CHEAP, "y", gradients="dx"), ir="relax")
+    low = cut(graph, "peak")
+    assert low.recomputed and low.peak_bytes < peak(joint := low.joint, joint.crossings)
+    for rate in 1e-3, 1e30:
+        found = cut(Joint(graph, copied=rate), "peak", low.peak_bytes, offload=True)
+        assert found.peak_bytes <= low.peak_bytes
+        assert bool(found.offloaded) == (not found.recomputed) == (rate > 1)
+
+
+def test_what_is_put_on_the_host_by_hand_is_there_and_what_cannot_be_is_refused():
+    found = cut(chain(), save=["host:b"])
+    assert (found.offloaded, found.wish.save) == (("b",), {"b"})
+    assert found.marked == tuple("host:b" if i == "b" else i for i in found.ids)
+    again = cut_at(chain(), found.marked)
+    assert (again.ids, again.offloaded, again.bytes) == (found.ids, ("b",), found.bytes)
+    with pytest.raises(ValueError, match="cannot wait on the host"):
+        cut(
+            replace(graph_of(f"{CHAIN.replace('g c', 'y c')} -> y | dx"), ir="relax"),
+            save=["host:y"],
+        )
+    with pytest.raises(ValueError, match="no node z"):
+        cut(chain(), save=["host:z"])
+
+    assert not movable(Joint(graph_of(VIEWS, "y", gradients="dx")), ["a", "r"])
+
+
+CHEAP = (
+    "x; w; g; a exp x; b nn.dense a w; c exp b; d nn.dense c w; e exp d; y nn.dense e w;"
+    "de nn.dense g e; dd nn.dense de d; dc nn.dense dd c; db nn.dense dc b; da nn.dense db a;"
+    "dx nn.dense da x"
+)
+VIEWS = "x; g; a exp x; r reshape a; y tanh r; d multiply g a; dx multiply d r"
+
+
+@few
+@given(joint_graphs(), st.sampled_from([*STRATEGIES]), st.floats(0.3, 1.0))
+def test_offloading_never_raises_the_peak_and_stays_within_the_limit(graph, strategy, share):
+    joint = Joint(replace(graph, ir="relax"))
+    plain = cut(joint, strategy)
+    assert not plain.offloaded and plain.marked == plain.ids
+    low = cut(joint, strategy, offload=True)
+    assert low.peak_bytes <= plain.peak_bytes
+    if strategy == "peak":
+        limit = int(share * peak(joint, joint.crossings))
+        if limit >= low.peak_bytes:
+            found = cut(joint, "peak", limit, offload=True)
+            assert found.peak_bytes <= limit
+            if limit >= plain.peak_bytes:
+                within = cut(joint, "peak", limit)
+                assert found.net_share <= within.net_share + 1e-9
+        else:
+            with pytest.raises(ValueError, match="the lowest is"):
+                cut(joint, "peak", limit, offload=True)
+
+
+def test_relay_is_refused_by_name():
+    joint = Joint(replace(chain(), ir="relay"))
+    for wish in {"offload": True}, {"save": ["host:b"]}:
+        with pytest.raises(ValueError, match="Relay's executor holds them"):
+            cut(joint, **wish)

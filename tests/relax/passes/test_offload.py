@@ -1,0 +1,151 @@
+"""Captures that wait on the host, as Relax's forward and backward copy them."""
+
+import pytest
+import torch
+from torch import nn
+
+from answers import refused
+from gradients import Net, bert_layer, compare, joint, to_graph, trained, values_of
+from grammar import RandomModule
+from quick import QUICK
+from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.measure.memory import torch_peak
+from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.relax.building import runtime
+from relascope.engine.relax.session import RelaxSession
+from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import Joint, cut
+from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.offload import marked, movable
+from relascope.passes.cuts.split_program import FROM_HOST, TO_HOST, is_on_host
+from relascope.passes.relax.training.split import split
+
+OURS = f"llvm {SCHEDULES}"
+
+
+def images():
+    layers = nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Conv2d(8, 4, 3)
+    return nn.Sequential(*layers), torch.randn(2, 4, 8, 8)
+
+
+def layer():
+    module, inputs = bert_layer()
+    return module, *inputs
+
+
+MADE = {"net": lambda: (Net(), torch.randn(3, 4)), "layer": layer, "images": images}
+
+
+def alike(model, program, target):
+    """Hold results against those of the same cut without the host, bit by bit; how many captures
+    wait there, and the results."""
+    graph, exprs = to_graph(program)
+    ids, values = cut(graph, "keep_all").ids, values_of(model, program)
+    away, found = movable(Joint(graph), ids), []
+    for chosen in ids, marked(ids, away):
+        parts = split(program, graph, exprs, chosen)
+        built = runtime.step(program, parts, BuildOptions(target, opt_level=1))
+        outputs, captures = built.forward(values)
+        gradients = built.backward({**values, **captures})
+        found.append([*outputs, *gradients.values()])
+    assert sum(map(is_on_host, captures)) == len(away)
+    plain, moved = ([t.reshape(-1).view(torch.uint8) for t in ts] for ts in found)
+    assert all(a.equal(b) for a, b in zip(plain, moved, strict=True))
+    return len(away), outputs, gradients
+
+
+@pytest.mark.parametrize("target", [QUICK, OURS])
+@pytest.mark.parametrize("made", [*MADE])
+def test_results_are_the_same_bits_and_pytorchs(made, target):
+    model, program = trained(*MADE[made]())
+    count, outputs, gradients = alike(model, joint(program), target)
+    assert count
+    compare(model, outputs[: len(model.forward())], gradients)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 40))]
+)
+def test_modules_drawn_at_random_give_the_same_bits(seed):
+    module = RandomModule(seed)
+    try:
+        model, program = trained(module, *module.inputs(torch.float32, False))
+        whole = joint(program)
+    except EngineError:
+        return
+    if whole.gradients:
+        alike(model, whole, OURS)
+
+
+def test_copies_are_nodes_out_after_their_writer_and_back_before_their_first_reader():
+    _, program = trained(*MADE["layer"]())
+    graph, exprs = to_graph(whole := joint(program))
+    ids = cut(graph, "keep_all").ids
+    away = movable(Joint(graph), ids)
+    parts = split(whole, graph, exprs, marked(ids, away))
+    for half, copy in (parts.forward, TO_HOST), (parts.backward, FROM_HOST):
+        name = "forward" if copy == TO_HOST else "backward"
+        drawn, _ = to_graph(half, name)
+        place = {n.id: k for k, n in enumerate(drawn)}
+        copies = [n for n in drawn if n.op == copy]
+        assert len(copies) == len(away)
+        for node in copies:
+            (given,) = drawn.edges[node.id]
+            if copy == FROM_HOST:
+                assert drawn.by_id[given].kind is Kind.INPUT and is_on_host(drawn.by_id[given].name)
+                first = min(place[r] for r in drawn.readers[node.id])
+                between = [n for n in drawn.nodes[place[node.id] + 1 : first]]
+                reads = drawn.edges[drawn.nodes[first].id]
+                assert {n.id for n in between} <= {*reads} | {n.id for n in between if not n.edges}
+
+
+def test_the_device_does_not_hold_what_waits_on_the_host():
+    """Against the estimates, and in a chain of wide results and small weights."""
+    parts = [part for _ in range(4) for part in (nn.Linear(16, 16), nn.GELU())]
+    model, program = trained(nn.Sequential(*parts), torch.randn(4096, 16))
+    graph, exprs = to_graph(whole := joint(program))
+    ids, values = cut(graph, "keep_all").ids, values_of(model, whole)
+    away, measured = movable(it := Joint(graph), ids), []
+    estimated = [peak(it, ids, some) for some in ((), away)]
+    for some in (), away:
+        built = runtime.step(
+            whole, split(whole, graph, exprs, marked(ids, some)), BuildOptions(OURS)
+        )
+
+        def run(built=built):
+            outputs, captures = built.forward(values)
+            return outputs, built.backward(values, captures)
+
+        with built.counting() as counted:
+            measured.append(torch_peak(run, torch.device("cpu")))
+        assert counted
+    assert measured == pytest.approx(estimated, rel=0.05)
+    assert measured[1] < 0.7 * measured[0]
+
+
+def test_a_timing_says_what_the_peak_leaves_out():
+    session, request, bytes_away = moved_mlp(OURS)
+    notes = [n for n in session.time(request, progress=silent).notes if "wait on the host" in n]
+    assert len(notes) == 1 and f"{bytes_away:,} bytes" in notes[0]
+
+
+def moved_mlp(target):
+    """A session, a request of a build with captures on the host, and their bytes."""
+    session = RelaxSession()
+    source, pipeline = ModelSource("mlp", training=True), default_pipeline("relax", True)
+    whole = Joint(session.graph_after(source, pipeline, len(pipeline) - 1, True, progress=silent))
+    ids = cut(whole, "keep_all").ids
+    away = movable(whole, ids)
+    request = BuildRequest(source, pipeline, target, 1, 2).split_at(marked(ids, away))
+    return session, request, sum(whole.work.bytes[i] for i in away)
+
+
+def test_a_gpu_is_refused_until_it_was_tried():
+    session, request, _ = moved_mlp("cuda -arch=sm_90")
+    with refused("target", "estimated only"):
+        session.compile(request, progress=silent)
