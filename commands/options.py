@@ -200,15 +200,11 @@ def by_hand(command: ArgumentParser) -> None:
     for name, does in (("--save", "save"), ("--recompute", "recompute")):
         about = f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp "
         about += ":: matmul' (modules :: operator) or 'dropout_mask_*', and choose the rest around "
-        about += "them; "
-        about += "after host:, on the host; " if name == "--save" else ""
-        about += "repeatable"
+        about += f"them{', after host: on the host' if name == '--save' else ''}; repeatable"
         command.add_argument(name, **_REPEATED, metavar="ID", help=about)
-    about = (
-        "let captures wait on the host, where that lowers the peak; --strategy peak then copies "
-    )
-    about += "instead of recomputing if that takes less time. On the CPU, the host is simulated; "
-    about += "only Relax builds it"
+    about = "let captures wait on the host if that lowers the peak; --strategy peak then copies "
+    about += "instead of recomputing where that takes less time. On the CPU, the host is "
+    about += "simulated; only Relax builds it"
     command.add_argument("--offload", **_SWITCH, help=about)
 
 

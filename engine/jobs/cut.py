@@ -30,8 +30,8 @@ def joint_of(
 ) -> Joint:
     """The joint graph at a pipeline's end, with the nodes of each kernel. `measured` has kernels'
     times, and `copied` the bytes a second of a copy to the host, from `forward_times`; without
-    them, work is estimated. Raises EngineError of kind "usage"
-    where the pipeline takes no gradient, and what the session raises."""
+    them, work is estimated. Raises EngineError of kind "usage" where the pipeline takes no
+    gradient, and what the session raises."""
     kernels = ask("kernels", source, pipeline)
     return Joint(joint_graph(ask, source, pipeline), kernels, measured, copied)
 
@@ -63,8 +63,8 @@ def forward_times(
     graph are left out."""
     profile: Profile = ask("profile", request.split_at(()))
     ahead = (k for k in profile.kernels if k.phase == "forward" and k.nodes)
-    copied = profile.peaks.copy if profile.peaks else None
-    return tuple((k.nodes, 1e-3 * k.median_ms) for k in ahead), copied
+    times = tuple((k.nodes, 1e-3 * k.median_ms) for k in ahead)
+    return times, profile.peaks.copy if profile.peaks else None
 
 
 @dataclass(frozen=True)

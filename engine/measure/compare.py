@@ -209,15 +209,11 @@ def measure(
 
 def _on_host(one: Contender) -> str:
     """What of a build's captures its peak does not count; "" where all are on the device."""
-    if not any(map(is_on_host, getattr(one.built.step, "captures", ()))):
-        return ""
-    _, captures = one.built.forward(one.built.masks(None))
-    held = sum(value.nbytes for name, value in captures.items() if is_on_host(name))
-    return (
-        f"{one.what}: captures of {held:,} bytes wait on the host, which the peak does not count. "
-        "The host is simulated: it is other memory of this machine, and each copy ends before the "
-        "next kernel begins."
-    )
+    names = [n for n in getattr(one.built.step, "captures", ()) if is_on_host(n)]
+    captures = one.built.forward(one.built.masks(None))[1] if names else {}
+    held = f"captures of {sum(captures[n].nbytes for n in names):,} bytes wait on the host"
+    uncounted = "which the peak does not count: other memory of this machine simulates it"
+    return f"{one.what}: {held}, {uncounted}." if names else ""
 
 
 def _run(built: Built, backward: bool) -> Callable[[], object]:

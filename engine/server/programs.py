@@ -544,7 +544,11 @@ class Programs:
         if not joint:
             raise _no_gradient(request.pipeline)
 
-        _check_host(request)
+        on_host = any(i.startswith(MARK) for i in request.captures)
+        if on_host and request.target.partition(" ")[0] not in ("", "llvm", "c"):
+            message = "Captures on the host of a GPU are estimated only: no build was tried yet."
+            hint = "Leave out --offload, or take a CPU as the target: it simulates the host."
+            raise EngineError("target", message, request.target, hint)
 
         def make() -> Unbuilt:
             program, exprs = state.program, state.exprs
@@ -552,16 +556,6 @@ class Programs:
             return Unbuilt(self.backend, state, split)
 
         return self._unbuilt.get((key, request.captures), make)
-
-
-def _check_host(request: BuildRequest) -> None:
-    """Raise EngineError of kind "target" where captures are to wait on the host of a GPU."""
-    kind = request.target.partition(" ")[0]
-    if kind in ("", "llvm", "c") or not any(i.startswith(MARK) for i in request.captures):
-        return
-    message = "Captures on the host of a GPU are estimated only: building them is not tried yet."
-    hint = "Leave out --offload, or take a CPU as the target, where the host is simulated."
-    raise EngineError("target", message, request.target, hint)
 
 
 def sampled(source: ModelSource) -> ModelSource:

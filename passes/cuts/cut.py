@@ -24,8 +24,7 @@ from relascope.passes.cuts.frontier import FrontierPoint
 from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint
 from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
-from relascope.passes.cuts.offload import chosen as chosen_away
-from relascope.passes.cuts.offload import marked, movable, unmarked
+from relascope.passes.cuts.offload import marked, movable, offloaded, unmarked
 from relascope.passes.cuts.peak import peak_limit, within_peak
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
@@ -130,9 +129,7 @@ class Cut:
     @cached_property
     def net_share(self) -> float:
         """`Joint.net_share` of the captures, and the time of their copies to the host and back."""
-        whole = self.joint.forward_seconds
-        copies = self.copy_seconds / whole if whole else 0.0
-        return self.joint.net_share(self.ids) + copies
+        return self.joint.net_share(self.ids, self.offloaded)
 
     @property
     def copy_seconds(self) -> float:
@@ -442,13 +439,9 @@ def cut(
         title = joint.graph.by_id[min(idle)].title
         raise ValueError(f"{min(idle)} ({title}) is not saved: nothing in the backward needs it")
     limit = None if rule.limit is None else rule.limit(joint, wish)
-    if (offload or on_host) and joint.graph.ir == "relay":
-        why = "Relay's executor holds them until the backward ends; use Relax"
-        raise ValueError(f"no captures can wait on the host: {why}")
     found = rule.choose(joint, wish)
-    check_offload(joint, found, wish.on_host)
-    waiting = chosen_away(joint, found, wish, limit if strategy == "peak" else None)
-    return _cut(joint, strategy, found, wish, limit, waiting or frozenset())
+    waiting = offloaded(joint, found, wish, limit if strategy == "peak" else None)
+    return _cut(joint, strategy, found, wish, limit, waiting)
 
 
 def _named(joint: Joint, text: str) -> Iterable[str]:
@@ -477,7 +470,6 @@ def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     chosen, away = map(frozenset, unmarked(captured))
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
-    check_offload(joint, chosen, away)
     drawn = chosen.intersection(joint.draws)
     wish = Wish(save=chosen - drawn, recompute=drawn, on_host=away)
     return _cut(joint, "by_hand", chosen, wish, away=away)
@@ -504,14 +496,6 @@ def check_capture(joint: Joint, node_id: str) -> None:
         raise ValueError(f"node {title} is a tuple; capture its fields")
 
 
-def check_offload(joint: Joint, captured: Collection[str], on_host: Collection[str]) -> None:
-    """Refuse captures that cannot wait on the host. Raises ValueError, which says which."""
-    if stays := frozenset(on_host) - movable(joint, captured):
-        title = f"{min(stays)} ({joint.graph.by_id[min(stays)].title})"
-        why = "an output, a gradient or a mask, or shares its storage with something"
-        raise ValueError(f"{title} cannot wait on the host: it is {why} that the device holds")
-
-
 def _cut(
     joint: Joint,
     strategy: str,
@@ -521,6 +505,13 @@ def _cut(
     away: Collection[str] = (),
 ) -> Cut:
     again, work = joint.computed_again(chosen), joint.work
+    if joint.graph.ir == "relay" and (wish.on_host or wish.offload):
+        why = "Relay's executor holds them until the backward ends; use Relax"
+        raise ValueError(f"no captures can wait on the host: {why}")
+    if wish.on_host and (stays := wish.on_host - movable(joint, chosen)):
+        title = f"{min(stays)} ({joint.graph.by_id[min(stays)].title})"
+        why = "an output, a gradient or a mask, or shares its storage with something"
+        raise ValueError(f"{title} cannot wait on the host: it is {why} that the device holds")
     saved = frozenset(chosen).difference(joint.draws).union(joint.drawn_again(chosen))
     for node in (joint.graph.by_id[i] for i in again):
         if is_random(node) and node.is_tensor:

@@ -55,10 +55,11 @@ class Joint:
         """Seconds of memory traffic that saving each value adds: see `Work.carried`."""
         return self.work.carried(self.forward)
 
-    def net_share(self, captured: Collection[str]) -> float:
+    def net_share(self, captured: Collection[str], offloaded: Collection[str] = ()) -> float:
         """Estimated extra time over saving all that crosses, as a share of the forward's:
-        recomputation less spared writes and reads."""
+        recomputation and copies to the host, less spared writes and reads."""
         net = self.extra_seconds(captured) - self.extra_seconds(self.crossings)
+        net += self.copy_seconds(offloaded)
         return net / self.forward_seconds if self.forward_seconds else 0.0
 
     def extra_seconds(self, captured: Collection[str]) -> float:

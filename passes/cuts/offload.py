@@ -45,32 +45,30 @@ def movable(joint: Joint, captured: Collection[str]) -> frozenset[str]:
     )
 
 
-def chosen(
+def allowed(joint: Joint, captured: Collection[str], wish: Wish) -> frozenset[str]:
+    """Those of some captures that may wait on the host under a wish."""
+    able = movable(joint, captured) if wish.offload or wish.on_host else frozenset[str]()
+    return able if wish.offload else able & wish.on_host
+
+
+def offloaded(
     joint: Joint, captured: Collection[str], wish: Wish, limit: int | None
-) -> frozenset[str] | None:
+) -> frozenset[str]:
     """Which of some captures wait on the host: those of the wish, and, where it allows more, as few
-    as keep the peak within a limit in bytes, or without one as low as it gets. None where no choice
-    keeps it there."""
-    found = wish.on_host.intersection(captured)
-    if not wish.offload:
+    as keep the peak within a limit in bytes, or without one as low as it gets."""
+    every = allowed(joint, captured, wish)
+    found = wish.on_host & every
+    if found == every:
         return found
-    lives, every = Lifetimes(joint, captured, found), found | movable(joint, captured)
-    if limit is None or lives.peak > limit:
-        lowest = min(lives.peak, peak(joint, captured, every))
-        limit = lowest if limit is None else limit
-        if lowest > limit:
-            return None
-    while lives.peak > limit:
-        left = lives.peak - limit
-        unread = _unread(joint, lives, every - found)
+    limit = peak(joint, captured, every) if limit is None else limit
+    while (lives := Lifetimes(joint, captured, found)).peak > limit:
+        left, unread = lives.peak - limit, _unread(joint, lives, every - found)
         if not unread:  # the last bytes depend on the order, which changes with what is held
             return every
         for node_id in unread:
-            if left <= 0:
-                break
-            found |= {node_id}
-            left -= joint.work.bytes[node_id]
-        lives = Lifetimes(joint, captured, found)
+            if left > 0:
+                found |= {node_id}
+                left -= joint.work.bytes[node_id]
     return found
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import peak
-from relascope.passes.cuts.offload import chosen, movable
+from relascope.passes.cuts.offload import allowed, offloaded
 from relascope.passes.cuts.problem import Wish
 
 NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
@@ -32,49 +32,33 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     lowest peak without a budget. A lower budget never gives a higher peak. Raises ValueError where
     no such cut has so low a peak, or the budget is no number.
 
-    Where the wish allows captures on the host, each cut has those that it needs there, and counts
-    with the time of their copies."""
+    Where the wish allows captures on the host, each cut has there what it needs to, and counts with
+    the time of its copies."""
     limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
 
     def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
         """A cut and its peak, if that is below `most`; what cannot be is not simulated."""
-        if point.bytes >= most:
-            return None
         saved = prices.used(point.saved).saved
-        high = peak(joint, saved)
+        away = allowed(joint, saved, wish)
+        if point.bytes - sum(joint.work.bytes[i] for i in away) >= most:
+            return None
+        high = peak(joint, saved, away)
         return (high, saved) if high < most else None
 
-    if wish.offload:
-        cuts = [(p.seconds, prices.used(p.saved).saved) for p in points]
-        return _offloading(joint, wish, limit, cuts)
     if limit is not None:
+        best = float("inf"), frozenset[str]()
         for point in sorted(points, key=lambda p: p.seconds):
-            if (found := below(point, limit + 1)) is not None:
-                return found[1]
+            if point.seconds < best[0] and (found := below(point, limit + 1)) is not None:
+                copies = joint.copy_seconds(offloaded(joint, found[1], wish, limit))
+                best = min(best, (point.seconds + copies, found[1]), key=lambda b: b[0])
+        if best[0] < float("inf"):
+            return best[1]
     lowest = 1 << 62, frozenset[str]()
     for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
         lowest = below(point, lowest[0]) or lowest
     if limit is not None:
         raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     return lowest[1]
-
-
-def _offloading(
-    joint: Joint, wish: Wish, limit: int | None, cuts: list[tuple[float, frozenset[str]]]
-) -> frozenset[str]:
-    """The cut with least time within the limit, or the one with the lowest peak, of some with their
-    seconds, where captures may wait on the host."""
-    best = float("inf"), frozenset[str]()
-    for seconds, saved in sorted(cuts, key=lambda c: c[0]) if limit is not None else ():
-        if seconds < best[0] and (away := chosen(joint, saved, wish, limit)) is not None:
-            best = min(best, (seconds + joint.copy_seconds(away), saved), key=lambda b: b[0])
-    if best[0] < float("inf"):
-        return best[1]
-    peaks = [(peak(joint, saved, movable(joint, saved)), s, saved) for s, saved in cuts]
-    lowest = min(peaks, key=lambda p: p[:2])
-    if limit is not None:
-        raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
-    return lowest[2]
 
 
 def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3612,
-    "commands": 3379,
+    "commands": 3375,
     "core": 1319,
-    "engine": 41422,
-    "passes": 11355,
+    "engine": 41412,
+    "passes": 11315,
     "recorder": 1460,
     "samples": 570,
-    "viz": 25248,
+    "viz": 25247,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

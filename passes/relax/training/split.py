@@ -7,15 +7,8 @@ import tvm
 from tvm import relax
 
 from relascope.core.graph import Graph
-from relascope.passes.cuts.split_program import (
-    FROM_HOST,
-    TO_HOST,
-    SplitProgram,
-    capture_names,
-    chosen_cut,
-    is_on_host,
-    part,
-)
+from relascope.passes.cuts import split_program
+from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -38,10 +31,15 @@ def split(
     names = capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
-    away = [v for v, name in zip(saved, names, strict=True) if is_on_host(name)]
-    out = {v.__chandle__(): _copy_out(v) for v in away}
-    back = {v.__chandle__(): _copy_back(v, instead[v.__chandle__()]) for v in away}
-    instead |= {handle: copy for handle, (copy, _) in back.items()}
+    out, back = dict[int, rewrite.Binding](), list[rewrite.Binding]()
+    for value in (exprs[i] for i in cut.offloaded):
+        handle, name, kind = value.__chandle__(), value.name, value.ty
+        copy = relax.op.call_pure_packed(split_program.TO_HOST, value, ty_args=kind)
+        out[handle] = relax.DataflowVar(f"{name}_to_host", kind), copy
+        given = relax.Tuple([instead[handle]])
+        copy = relax.op.call_dps_packed(split_program.FROM_HOST, given, kind)
+        instead[handle] = relax.DataflowVar(f"{name}_from_host", kind)
+        back.append((instead[handle], copy))
     last = channels_last.in_a_row(bound)
     turned = [v.__chandle__() in last and v.__chandle__() not in out for v in saved]
     gives = [len(outputs) + k for k, is_last in enumerate(turned) if is_last]
@@ -53,25 +51,13 @@ def split(
     others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
     left = {exprs[i].__chandle__() for i in others if i in exprs}
     own = [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left]
-    movable = [exprs[i] for i in cut.recomputed] + [copy for copy, _ in back.values()]
-    kept = rewrite.late([*back.values(), *own], {v.__chandle__() for v in movable})
+    movable = [exprs[i] for i in cut.recomputed] + [copy for copy, _ in back]
+    kept = rewrite.late([*back, *own], {v.__chandle__() for v in movable})
     takes = [name for name, is_last in zip(names, turned, strict=True) if is_last]
     by_backward = [rewrite.substituted(g, instead) for g in gradients]
     attrs = {channels_last.TAKES: takes}
     backward = _half(program, "backward", kept, by_backward, stand_ins, attrs)
     return SplitProgram.of(program, forward, backward, cut)
-
-
-def _copy_out(value: Any) -> rewrite.Binding:
-    """The copy of a value to the host."""
-    copy = relax.op.call_pure_packed(TO_HOST, value, ty_args=value.ty)
-    return relax.DataflowVar(f"{value.name}_to_host", value.ty), copy
-
-
-def _copy_back(value: Any, on_host: Any) -> rewrite.Binding:
-    """The copy of a value from the host, which no pass may take for the argument."""
-    copy = relax.op.call_dps_packed(FROM_HOST, relax.Tuple([on_host]), value.ty)
-    return relax.DataflowVar(f"{value.name}_from_host", value.ty), copy
 
 
 def _half(

@@ -66,7 +66,7 @@ def test_masks_in_bits_are_the_same_masks(strategy):
     whole = joint(program)
     bits = passes(whole, "masks_as_bits")
     (mask,), (before,) = bits.masks, whole.masks
-    assert (mask.held_shape, before.held_shape) == ((1, 5), (3, 3, 4))
+    assert (mask.input_shape, before.input_shape) == ((1, 5), (3, 3, 4))
     again = passes(bits, "masks_as_bits")  # where there is nothing to do
     assert engine.to_graph(again)[0] == engine.to_graph(bits)[0] and again.masks == bits.masks
     (kept, *_), outputs, gradients = total(model, bits, strategy)
