@@ -1,4 +1,4 @@
-"""What numpy computes of constants with the bits that any library gives, for folding."""
+"""Constant folding with numpy, of operators whose result has the same bits in every library."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _CASTS |= {("float32", "bfloat16"), ("bfloat16", "float32"), ("float16", "float3
 
 
 def computed(op: str, dtype: str, operands: list[Array]) -> Array:
-    """The result of an operator of `EXACT`; NaN and infinity are values as they are in TVM."""
+    """The result of an operator of `EXACT`; NaN and infinity raise no warning, as in TVM."""
     with np.errstate(all="ignore"):
         return np.asarray(EXACT[op](*operands), dtype)
 
@@ -34,13 +34,13 @@ def is_exact(op: str, dtype: str) -> bool:
 
 
 def number_of(values: Array) -> float | None:
-    """The one number that all elements of an array are, or None."""
+    """The number that all elements of an array equal, or None."""
     if not values.size or values.dtype.kind not in "fiu":
         return None
     return float(values.flat[0]) if (values == values.flat[0]).all() else None
 
 
 def cast(value: Array, dtype: str) -> Array | None:
-    """A value in another type, or None where libraries may round in different ways."""
+    """A value in another type, or None where libraries may round differently."""
     with np.errstate(over="ignore"):
         return value.astype(dtype) if (str(value.dtype), dtype) in _CASTS else None

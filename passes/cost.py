@@ -87,10 +87,8 @@ def storages(graph: Graph) -> dict[str, str]:
 
 
 def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
-    """Floating point operations of each node.
-
-    A multiply-add counts as two; unknown dimensions count as one element.
-    """
+    """Floating point operations of each node. A multiply-add counts as two, and unknown dimensions
+    count as one element."""
     asked = graph.by_id if ids is None else ids
     return {i: _flops(graph, graph.by_id[i]) for i in asked}
 
@@ -287,10 +285,8 @@ class Work:
     @cached_property
     def seconds(self) -> dict[str, float]:
         """Seconds of each node within the whole graph; views, tuples and inputs take none.
-
         Estimates split a measured kernel's time among its nodes; other kernels are estimated on an
-        equally fast machine.
-        """
+        equally fast machine."""
         if self.measured is None:
             return self._estimates
         pace = self.assumed.bandwidth / self.machine.bandwidth
@@ -304,11 +300,9 @@ class Work:
 
     @cached_property
     def again(self) -> dict[str, float]:
-        """Seconds of each node when it is recomputed.
-
-        A result of the graph is then written only for readers that need it in memory. A reduction
-        reads its input once more, as its readers come after the last element.
-        """
+        """Seconds of each node when it is recomputed. A result of the graph is then written only
+        for readers that need it in memory. A reduction reads its input once more, as its readers
+        come after the last element."""
         if self.measured is not None:
             return self.seconds
         found = self._estimated(results=False)
@@ -322,11 +316,9 @@ class Work:
         return self._estimated(results=True)
 
     def _estimated(self, results: bool) -> dict[str, float]:
-        """Seconds of each node on the assumed machine, with or without writing results.
-
-        Values between operators of a kernel cost no traffic. A recomputed node's extra reads of
-        saved values are left out: the backward would have read others instead.
-        """
+        """Seconds of each node on the assumed machine, with or without writing results. Values
+        between operators of a kernel cost no traffic. A recomputed node's extra reads of saved
+        values are left out: the backward would have read others instead."""
         owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
         written = self._written(results=results)
         found = dict.fromkeys(self.graph.by_id, 0.0)
@@ -336,8 +328,8 @@ class Work:
             moved += sum(held[b] for b in (read - fusible if node.id in inner else read))
             found[node.id] = self._taken(node, moved)
         if self.kernels is not None:
-            # What is computed again joins the kernel of its new reader, so a border between two
-            # pointwise operators, there for the sake of another reader, is none any more.
+            # A recomputed node joins its new reader's kernel, so a border between two pointwise
+            # operators that only another reader needed disappears.
             for node_id, seconds in self._by_kernels(self.kernels, results).items():
                 found[node_id] = min(found[node_id], seconds)
         return found
@@ -372,11 +364,9 @@ class Work:
 
     def carried(self, forward: Collection[str]) -> dict[str, float]:
         """Seconds of memory traffic that saving a pointwise value of a forward (ids in `forward`)
-        adds, by id.
-
-        The forward writes what it would hand on within a kernel, and the backward reads what it
-        could compute within one. Other reads are in their readers' seconds.
-        """
+        adds, by id. The forward writes what it would otherwise pass on within a kernel, and the
+        backward reads what it could compute within one. Other reads are in their readers'
+        seconds."""
         place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
         ahead = {self.owner[i] for i in self._written(forward) if i not in place}
         ahead |= self._over_borders(place)

@@ -1,4 +1,4 @@
-"""What taking the gradient of a program shares, whatever its IR."""
+"""Code that both IRs share for taking gradients."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ def rooted(
     variable: Callable[[str, Any], Any],
 ) -> list[tuple[Any, Any]]:
     """The floating outputs, each with a new argument `grad_out_<index>` of its type. `outputs` and
-    `types` are of "main"; the new values of buffers, which come last, have no gradient. Raises
-    EngineError of kind "pass" where no output is floating, and "operator" where the gradient of an
+    `types` are those of "main"; the new values of buffers, which come last, have no gradient.
+    Raises EngineError of kind "pass" if no output is floating, and "operator" if the gradient of an
     operator would not be PyTorch's."""
     if program.no_gradient is not None:
         raise program.no_gradient
@@ -47,15 +47,14 @@ def reached_windows(
     strides: Sequence[int],
     padding: Sequence[int],
 ) -> tuple[list[int], list[int]]:
-    """Padding with which TVM's gradient of a max pool reads no window that does not exist.
+    """Padding with which TVM's gradient of a max pool reads only windows that exist.
 
-    For each element it goes down from the last window that may hold it, without asking whether
-    there are that many: where a window exceeds half the image, it reads the next row's. With more
-    padding at the ends they exist, and their gradient is zero. Returns the padding, at all begins
-    and then at all ends, and how many windows each axis gains.
-
-    `sizes` are the data's along the axes that are pooled, `counts` of windows along these;
-    `padding` is at all begins, and what stands at the ends follows from `counts`."""
+    For each element, TVM goes down from the last window that may contain it, without checking that
+    this window exists: if a window exceeds half the image, TVM reads the next row's. With more
+    padding at the ends the windows exist, and their gradient is zero. Returns the padding, at all
+    begins and then at all ends, and the number of windows that each axis gains. `sizes` are the
+    data's along the pooled axes, `counts` the numbers of windows along them; `padding` is at all
+    begins, and the padding at the ends follows from `counts`."""
     begins = [int(p) for p in padding[: len(sizes)]]
     ends, gained = [], []
     for size, count, reach, step, begin in zip(sizes, counts, window, strides, begins, strict=True):
@@ -66,7 +65,7 @@ def reached_windows(
 
 
 def widest(dtypes: Iterable[Any]) -> str:
-    """The dtype in which products of outputs add up to one root: no 16 bits, which overflow."""
+    """The dtype that sums products of outputs into one root: not of 16 bits, which overflow."""
     return "float64" if "float64" in map(str, dtypes) else "float32"
 
 
@@ -77,20 +76,20 @@ def without_gradient(program: Program) -> set[str]:
 def kept_results(
     program: Program, results: Sequence[Any], wanted: Collection[str]
 ) -> tuple[list[Any], tuple[str, ...]]:
-    """The results of a joint program without some gradients, and the names of those that stay."""
+    """The results of a joint program with the `wanted` gradients only, and their names."""
     pairs = zip(program.gradients, results[program.outputs :], strict=True)
     stay = {name: gradient for name, gradient in pairs if name in wanted}
     return [*results[: program.outputs], *stay.values()], tuple(stay)
 
 
 def named(operator: str, scope: str, source: str) -> str:
-    """An operator for an error: what it came from, and in which module."""
+    """An operator as an error names it: with its framework operator and its module."""
     parts = [operator, source and f"from {source}", scope and f"in {scope}"]
     return " ".join(p for p in parts if p)
 
 
 def unknown(ir: str, operator: str, where: str) -> EngineError:
-    """That an operator has no gradient; "" is a call of a function."""
+    """The error that an operator has no gradient; "" stands for a call of a function."""
     hint = "Take the gradient of a submodule without it, or register one with "
     hint += f"tvm.{ir}.op.register_gradient."
     message = f"{ir.capitalize()} has no gradient for {operator or 'a call of a function'}."
@@ -98,7 +97,7 @@ def unknown(ir: str, operator: str, where: str) -> EngineError:
 
 
 def adaptive_share(extent: int, count: int) -> Any:
-    """(count, extent): each element's part of each mean of an adaptive pooling along an axis."""
+    """(count, extent): each element's weight in each mean of an adaptive pooling along an axis."""
     places = np.arange(count)[:, None]
     begin, end = places * extent // count, -(-(places + 1) * extent // count)
     inside = (np.arange(extent) >= begin) & (np.arange(extent) < end)
@@ -108,14 +107,14 @@ def adaptive_share(extent: int, count: int) -> Any:
 def of_means(
     op: Any, const: Callable[..., Any], grad: Any, shares: Sequence[Any], dtype: str
 ) -> Any:
-    """The gradient of means over windows along each axis from the third on: what an element has of
-    one window after another. A product with a matrix would spread a NaN to windows without it. `op`
-    has the IR's operators and `const` makes its constants; `shares` are (windows, elements) of each
-    axis, the part that each element has."""
+    """The gradient of means over windows along each axis from the third on, summed window by
+    window: a product with a matrix would spread a NaN to windows without it. `op` has the IR's
+    operators and `const` makes its constants; `shares` are, for each axis, the weights (windows,
+    elements)."""
     zero = const(0.0, dtype)
     for axis, share in enumerate(shares, 2):
         along, parts = [-1] + [1] * (len(shares) + 1 - axis), []
-        order = np.argsort(share == 0, axis=0, kind="stable")  # windows that have it, first
+        order = np.argsort(share == 0, axis=0, kind="stable")  # windows with the element first
         for window in order[: (share != 0).sum(0).max()]:
             part = share[window, np.arange(share.shape[1])].reshape(along)
             taken = op.take(grad, const(window), axis, mode="clip")
@@ -126,7 +125,7 @@ def of_means(
 
 
 def of_tile(op: Any, grad: Any, size: Sequence[int], repeats: Sequence[int]) -> Any:
-    """The gradient of copies of a tensor of some size: their sum."""
+    """The gradient of tile, for a tensor of shape `size`: the sum over the copies."""
     rank = max(len(size), len(repeats))
     sizes, times = ([1] * (rank - len(v)) + [*v] for v in (size, repeats))
     apart = [d for pair in zip(times, sizes, strict=True) for d in pair]
@@ -134,13 +133,12 @@ def of_tile(op: Any, grad: Any, size: Sequence[int], repeats: Sequence[int]) -> 
 
 
 class Active(Generic[T]):
-    """What is at work inside a block, for gradients, which TVM calls with arguments of its own."""
+    """A value set inside a block, for gradients: TVM calls them with its own arguments only."""
 
     current: T | None = None
 
     @contextmanager
     def inside(self, value: T) -> Iterator[None]:
-        """Let it be at work inside the block."""
         self.current = value
         try:
             yield

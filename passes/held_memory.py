@@ -1,4 +1,4 @@
-"""In which order kernels hold least."""
+"""The order of kernels that holds the least memory."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ Steps = Mapping[int, Collection[int]]
 
 @dataclass(frozen=True)
 class KernelLives:
-    """Kernels of a function, by numbers of their own, and the storages that they use. They run in
-    `order`, after their `sources`. `read` are storages that each reads, its own among them or not,
-    and `made` those that it writes first; `sizes` are bytes of each storage, 0 of one that is no
-    matter. `kept` are held to the end, and `given` there before all kernels. `over` are storages
-    that a kernel may write its result over, element by element, where it is their last reader."""
+    """The kernels of a function, by number, and the storages that they use. They run in `order`,
+    each after its `sources`. `read` are the storages that each reads, with or without its own, and
+    `made` those that it writes first; `sizes` are bytes of each storage, 0 for one to ignore.
+    `kept` are held to the end, and `given` exist before all kernels. `over` are storages that a
+    kernel may overwrite with its result, element by element, if it is their last reader."""
 
     order: Sequence[int]
     sources: Steps
@@ -28,13 +28,10 @@ class KernelLives:
 
     @cached_property
     def least_held(self) -> list[int]:
-        """An order in which less is held at one time, or that which they have.
-
-        A compiler orders kernels depth first: a backward begins with all that is computed again,
-        and ends with the gradients of weights, whose operands wait for them. Here, from the end,
-        what is computed again goes to where it is read; then, from the start, what frees as much as
-        it takes comes first.
-        """
+        """An order with a lower peak, or else their own order. A compiler orders kernels depth
+        first: a backward begins with everything that it recomputes, and ends with the gradients of
+        weights, whose operands are held until then. Here, from the end, each recomputation moves to
+        its reader; then, from the start, kernels that free as much as they take come first."""
         sizes, read, made = self.sizes, self.read, self.made
         after: dict[int, set[int]] = {node: set() for node in self.order}
         users: dict[int, list[int]] = {}  # of each storage
@@ -71,7 +68,7 @@ class KernelLives:
         return [*min(self.order, late, early, key=self.peak)]
 
     def peak(self, order: Sequence[int]) -> int:
-        """The most bytes that are held at one time where they run in an order."""
+        """The most bytes held at one time if the kernels run in an order."""
         last = {s: n for n in order for s in (*self.read[n], *self.made[n])}
         ended = Counter[int]()
         for storage in last.keys() - self.kept:
@@ -85,12 +82,12 @@ class KernelLives:
         return most
 
     def overwritten(self, order: Sequence[int]) -> set[int]:
-        """The storages that their last reader writes over where kernels run in an order."""
+        """The storages that their last reader overwrites if the kernels run in an order."""
         last = {s: n for n in order for s in self.read[n]}
         return {s for n in self.over for s in self._ending(n, last)[:1]}
 
     def _ending(self, node: int, last: Mapping[int, int]) -> list[int]:
-        """What a kernel may write over, as nothing reads it later."""
+        """The storages that a kernel may overwrite, because nothing reads them later."""
         able = self.over.get(node, ())
         return [s for s in able if last[s] == node and s not in self.kept] if able else []
 
@@ -102,8 +99,9 @@ def _listed(
     grows: Callable[[int], int],
     taken: Callable[[int], Iterable[int]],
 ) -> list[int]:
-    """Nodes in an order, but before it what shrinks most what is held, and does not grow it.
-    `taken` is called with each node, and says for which `grows` may have changed."""
+    """Nodes in an order, except that nodes that do not grow the held memory come first, those that
+    shrink it most before others. `taken` is called with each node, and returns the nodes for which
+    `grows` may have changed."""
     place = {node: index for index, node in enumerate(order)}
     missing = {node: len(before[node]) for node in order}
     ready: dict[int, int] = {}  # by how much each grows

@@ -1,8 +1,8 @@
 """The storages of a Relax function whose memory is planned, and the tensors in them, step by step.
 
 A step, counted from 0, is a call that reads or writes a tensor in a storage. Views, tuples and
-results of an `if` name tensors, which are held from the first write to the last use by any name, or
-to the end if results. A runtime function's result may view its arguments. An `if` runs one branch.
+results of an `if` name tensors. A tensor is held from its first write to its last use by any name,
+or to the end if it is a result. A runtime function's result may view its arguments.
 """
 
 from collections import defaultdict
@@ -18,16 +18,16 @@ _OWN = "builtin.alloc_tensor"  # a tensor with a storage of its own
 _TENSORS = ("memory.alloc_tensor", "vm.alloc_tensor", _OWN)
 _ENDS = ("memory.kill_storage", "memory.kill_tensor", "vm.kill_object")
 _Path = tuple[tuple[int, int], ...]  # the branches around a node: an `if`, and which of its two
-_Shown = frozenset[tuple[int, _Path]]  # tensors that a node shows, each where a run takes branches
-_Value = Any  # that; of a tuple a list of values
+_Shown = frozenset[tuple[int, _Path]]  # tensors that a node shows, each if a run takes branches
+_Value = Any  # a `_Shown`; for a tuple, a list of values
 _NOTHING: _Shown = frozenset()
 
 
 @dataclass
 class PlannedTensor:
-    """A tensor in a storage. `offset` is of its first byte there, None where that is open; `begin`
-    the step before which it is allocated, and `path` the branches around that. `uses` are (step,
-    whether it writes, branches) of each, in order."""
+    """A tensor in a storage. `offset` is that of its first byte, None if unknown; `begin` is the
+    step before which it is allocated, and `path` the branches around the allocation. `uses` are
+    (step, whether it writes, branches), in order."""
 
     storage: int
     type: TensorType
@@ -39,17 +39,17 @@ class PlannedTensor:
 
     @property
     def write(self) -> int:
-        """The first step that writes it; a function of the runtime does not say what it writes."""
+        """The first step that writes it, or else uses it: runtime functions do not declare
+        writes."""
         first = self.uses[0][0] if self.uses else self.begin
         return next((step for step, writes, _ in self.uses if writes), first)
 
     @property
     def end(self) -> int:
-        """The last step that uses it."""
         return self.uses[-1][0] if self.uses else self.begin
 
     def shares(self, other: "PlannedTensor") -> bool:
-        """Whether some byte of a storage is known to be in both."""
+        """Whether both are known to contain the same byte of a storage."""
         if self.offset is None or other.offset is None:
             return False
         gap, low = other.offset - self.offset, self if self.offset < other.offset else other
@@ -58,8 +58,8 @@ class PlannedTensor:
 
 @dataclass
 class MemoryPlan:
-    """The plan of one function. `storages` are bytes of each, None where they are open, and the
-    branches around it; `elsewhere` is how many steps call a function that allocates, too."""
+    """The plan of one function. `storages` are the bytes of each, None if unknown, and the branches
+    around it; `elsewhere` counts steps that call a function that allocates, too."""
 
     steps: list[str] = field(default_factory=list)
     storages: list[tuple[int | None, _Path]] = field(default_factory=list)
@@ -67,8 +67,7 @@ class MemoryPlan:
     elsewhere: int = 0
 
     def peak(self) -> tuple[int, int]:
-        """The most known bytes that can be held at once, counting both branches of an `if`; the
-        first such step."""
+        """The most known bytes held at once, counting both branches of an `if`; the first step."""
         changes = [0] * (len(self.steps) + 1)
         for one in self.tensors:
             if one.uses:
@@ -79,14 +78,14 @@ class MemoryPlan:
 
     @cached_property
     def astray(self) -> list[int]:
-        """Places of tensors in a storage that is allocated in a branch which they are not in."""
+        """Places of tensors that are outside the branch that allocates their storage."""
         around = ((t.path, self.storages[t.storage][1]) for t in self.tensors)
         return [k for k, (own, path) in enumerate(around) if path != own[: len(path)]]
 
     @cached_property
     def overlaps(self) -> list[tuple[int, int, int | None]]:
-        """Tensors that share bytes, the second written before the step that last uses the first
-        (None for a result), by their places."""
+        """Places of two tensors that share bytes, where the second is written before the last use
+        of the first; and the step of that use, None for a result."""
         found, live = [], defaultdict[int, list[tuple[int, PlannedTensor]]](list)
         for at in sorted(range(len(self.tensors)), key=lambda k: self.tensors[k].write):
             second = self.tensors[at]
@@ -102,7 +101,7 @@ class MemoryPlan:
 
 
 def memory_plan(graph: Graph) -> MemoryPlan | None:
-    """The plan that a graph has; None where nothing in it allocates a tensor."""
+    """The memory plan in a graph; None if nothing in it allocates a tensor."""
     plan, paths, places = MemoryPlan(), _paths(graph), dict[str, int]()
     values: dict[str, _Value] = {}
     for at, node in enumerate(graph.nodes):
@@ -113,7 +112,7 @@ def memory_plan(graph: Graph) -> MemoryPlan | None:
             plan.storages.append((_size(node), path))
         if node.op in _TENSORS:
             held = node.id if node.op == _OWN else (*node.edges, node.id)[0]
-            if held not in places:  # a function that is called allocated it, say
+            if held not in places:  # for example, a called function allocated it
                 places[held] = len(plan.storages)
                 plan.storages.append((None, ()))
             offset, kind = node.attrs.get("offset", 0), (*node.outputs, TensorType(("?",), ""))[0]
@@ -130,7 +129,7 @@ def memory_plan(graph: Graph) -> MemoryPlan | None:
 
 
 def _field(whole: _Value, index: object) -> _Value:
-    """A field of a tuple; all that it shows where the field is not known."""
+    """A field of a tuple; all of its tensors if the index is unknown."""
     inside = isinstance(whole, list) and type(index) is int and 0 <= index < len(whole)
     return whole[index] if inside else _flat(whole)
 
@@ -158,7 +157,7 @@ def findings(plan: MemoryPlan, graph: Graph) -> list[str]:
 
 
 def _shown(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _Value:
-    """Note what a node does to tensors in storages; what its result shows."""
+    """Record a node's uses of tensors in storages; return the tensors that its result shows."""
     if node.kind is Kind.TUPLE:
         return read
     if node.kind is Kind.ITEM:
@@ -179,14 +178,14 @@ def _shown(plan: MemoryPlan, node: Node, path: _Path, read: list[_Value]) -> _Va
 
 
 def _either(branches: list[_Value]) -> _Value:
-    """What is shown where either of two branches was taken."""
+    """The tensors that a result shows if either of two branches may have run."""
     if all(isinstance(b, list) and len(b) == len(branches[-1]) for b in branches):
         return [_flat([*pair]) for pair in zip(*branches, strict=True)]
     return _flat(branches)
 
 
 def _paths(graph: Graph) -> dict[str, _Path]:
-    """The branches around nodes, the outermost first: the nodes of both stand before their `if`."""
+    """The branches around nodes, the outermost first; an `if` follows the nodes of its branches."""
     paths: dict[str, _Path] = {}
     for at in reversed(range(len(graph.nodes))):
         counts = _numbers(graph.nodes[at], "branches", at + 1)
@@ -197,34 +196,34 @@ def _paths(graph: Graph) -> dict[str, _Path]:
 
 
 def _together(one: _Path, other: _Path) -> bool:
-    """Whether one run may come to both."""
+    """Whether one run may reach both."""
     taken = dict(other)
     return all(taken.get(branch, which) == which for branch, which in one)
 
 
 def _size(node: Node) -> int | None:
-    """How many bytes a node allocates; None where that is open, or it is no plain memory."""
+    """How many bytes a node allocates; None if unknown, or if it is not plain memory."""
     size = node.attrs.get("total_space", node.attrs.get("size"))
     known = isinstance(size, list) and len(size) == 1 and type(size[0]) is int
     return node.bytes if node.op == _OWN else size[0] if known else None
 
 
 def _numbers(node: Node, name: str, below: int) -> list[int]:
-    """Of an attribute that lists numbers, those from 0 that are less than `below`."""
+    """The numbers from 0 to less than `below` in an attribute that lists numbers."""
     given = node.attrs.get(name)
     given = given if isinstance(given, list) else []
     return [n for n in given if type(n) is int and 0 <= n < below]
 
 
 def _taken(value: _Value, branch: tuple[int, int]) -> _Value:
-    """A value that is only there where a branch is run."""
+    """A value that exists only if a branch runs."""
     if isinstance(value, list):
         return [_taken(_flat(v), branch) for v in value]
     return frozenset((tensor, (*path, branch)) for tensor, path in value)
 
 
 def _flat(value: _Value) -> _Shown:
-    """The tensors of a value, its tuples opened."""
+    """All tensors of a value, those in tuples, too."""
     found, todo, seen = set[tuple[int, _Path]](), [value], set[int]()
     while todo:
         one = todo.pop()

@@ -13,7 +13,7 @@ _STEP = re.compile(r"(?P<off>-?)(?P<name>[A-Za-z][\w.]*)(\((?P<params>[^()]*)\))
 
 
 def is_tvms(name: str) -> bool:
-    """Whether a step is one of TVM's own passes by TVM's name for it: `FoldConstant`."""
+    """Whether a step has TVM's own name for one of its passes, such as `FoldConstant`."""
     return name.rpartition(".")[2][:1].isupper()
 
 
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Steps in order. The same pass may stand in it more than once."""
+    """Steps in order; the same pass may occur more than once."""
 
     steps: tuple[Step, ...] = ()
 
@@ -46,26 +46,24 @@ class Pipeline:
         return "|".join(map(str, self.steps))
 
     def switched(self, index: int, enabled: bool) -> "Pipeline":
-        """The same pipeline with one switch set."""
         steps = list(self.steps)
         steps[index] = replace(steps[index], enabled=enabled)
         return Pipeline(tuple(steps))
 
     def moved(self, index: int, to: int) -> "Pipeline":
-        """The same pipeline with one step at another place: afterwards it has the index `to`."""
+        """The pipeline with the step at `index` moved so that it has the index `to` afterwards."""
         steps = list(self.steps)
         steps.insert(to, steps.pop(index))
         return Pipeline(tuple(steps))
 
     def inserted(self, index: int, step: Step) -> "Pipeline":
-        """The same pipeline with one step more, which then has this index."""
         return Pipeline((*self.steps[:index], step, *self.steps[index:]))
 
     def without(self, index: int) -> "Pipeline":
         return Pipeline((*self.steps[:index], *self.steps[index + 1 :]))
 
     def with_parameter(self, index: int, name: str, value: str | None) -> "Pipeline":
-        """The same pipeline with one parameter of a step set, or taken out where it is None."""
+        """The pipeline with one parameter of a step set, or removed if the value is None."""
         steps = list(self.steps)
         params = dict(steps[index].params)
         params.pop(name, None)
@@ -75,15 +73,15 @@ class Pipeline:
         return Pipeline(tuple(steps))
 
     def upto(self, index: int) -> "Pipeline":
-        """The steps before `index` and the one there."""
+        """The steps up to and including `index`."""
         return Pipeline(self.steps[: index + 1])
 
     @staticmethod
     def parse(text: str, known: Iterable[str] | None = None) -> "Pipeline":
-        """Read a pipeline's text. White space around the bars is ignored; "" is no step. `known`
-        are names allowed beside TVM's own passes, which begin with a capital letter; None allows
-        any. Raises ValueError where a step is malformed or its pass is not known, and names it, or
-        there are more than `MOST_STEPS`."""
+        """Read a pipeline's text. White space around the bars is ignored; "" has no steps. `known`
+        are the names allowed beside TVM's own passes, which begin with a capital letter; None
+        allows any. Raises ValueError if a step is malformed or its pass unknown, and names it, or
+        if there are more than `MOST_STEPS`."""
         if text.count("|") >= MOST_STEPS:
             raise ValueError(f"a pipeline has at most {MOST_STEPS} steps")
         if not text.strip():
@@ -115,9 +113,9 @@ def _read_step(text: str) -> Step:
 
 @dataclass(frozen=True)
 class TvmPipelines:
-    """What the TVM at hand has. `pipelines` has the text of each by name, `in_front` names of
-    passes that stand in none and may stand before any, `left_out` names of those that a module is
-    built without, too."""
+    """The pipelines of the installed TVM. `pipelines` has the text of each by name, `in_front` the
+    names of passes that are in none and may come before any, `left_out` the names of those without
+    which a module can be built, too."""
 
     pipelines: dict[str, str]
     in_front: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the programs of all IRs have: the value that passes take and return."""
+"""The value that the passes of all IRs take and return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,19 +12,19 @@ from relascope.core.errors import EngineError
 
 @dataclass(frozen=True)
 class Mask:
-    """Random numbers turned into an input. A dropout's mask says in a byte an element, or in a bit,
-    what stays, which the program scales; other operators' results are what they draw.
+    """Random numbers turned into an input. A dropout's mask says, in a byte or a bit for each
+    element, which elements the program keeps and scales; for other operators, it is their result.
 
     Args:
-        rate: of a dropout, the probability p of a zero.
-        shape, dtype: of what the operator returns.
-        order: axes of the dropout's input as in memory, outermost first, in which PyTorch draws; by
-            default their own order.
+        rate: a dropout's probability p of a zero.
+        shape, dtype: those of the operator's result.
+        order: the axes of the dropout's input in memory, outermost first, in which PyTorch draws;
+            by default their own order.
         draw: a tensor's method that fills it, such as "normal_", or "randperm"; "" is a dropout.
         given: that method's arguments.
-        ordinal: the draw's place in the order in which PyTorch executes the model.
-        bits: of a dropout, the input has a bit an element: eighth i of the mask, in order of
-            memory, in bit i of a row of bytes; what is missing to the last eighth is 0.
+        ordinal: the draw's position in the order in which PyTorch executes the model.
+        bits: a dropout's input has one bit for each element: eighth i of the mask, in order of
+            memory, in bit i of a row of bytes; the last eighth is filled up with 0.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Mask:
     bits: bool = False
 
     def in_bits(self) -> "Mask":
-        """The same with `bits`, under a name that says so."""
+        """The mask with `bits`, under a name that says so."""
         return replace(self, name=f"{self.name}_bits", bits=True)
 
     @property
     def state(self) -> str:
-        """The name of the generator's state before it is drawn, from which it is drawn again."""
+        """The name of the generator's state before the draw, from which it can be repeated."""
         return f"state of {self.name}"
 
     @property
@@ -58,13 +58,13 @@ class Mask:
 
     @property
     def input_dtype(self) -> str:
-        """The dtype of the input: a dropout's holds 1 where an element stays, and 0."""
+        """The dtype of the input: a dropout's is 1 where an element stays, else 0."""
         return self.dtype if self.draw else "uint8"
 
     @property
     def scale(self) -> float:
-        """What a dropout multiplies an element by that stays: 1/(1-p), divided as PyTorch does. If
-        none stays, it is 1, for TVM makes 0 of NaN that is multiplied by a constant 0."""
+        """The factor of elements that a dropout keeps: 1/(1-p), divided as PyTorch does. It is 1 if
+        none is kept, because TVM simplifies NaN times a constant 0 to 0."""
         kind = np.float64 if self.dtype == "float64" else np.float32
         return float(kind(1) / kind(1 - self.rate)) if self.rate < 1 else 1.0
 
@@ -81,19 +81,19 @@ class Program:
         outputs: number of results before gradients: the model's outputs, then `updates`.
         buffers: those of `params` that are buffers, which have no gradient.
         masks: random numbers that became arguments, in the order in which PyTorch draws them.
-        orders: of each dropout that is on, or was, the `order` of its mask.
+        orders: for each dropout that is or was active, the `order` of its mask.
         grad_outs: names of the arguments that carry the gradients of the outputs.
         gradients: after the gradient, the arguments whose gradients follow the outputs in the flat
             result tuple.
-        provenance: (scope, framework operator) by a key of the importer's own.
+        provenance: (scope, framework operator) by a key that the importer chooses.
         updates: buffers that a run changes, whose new values are the last of `outputs`, without
             grad_out.
-        digests: by a constant's place in memory, its tensor and hash; shared by all programs of an
-            import.
-        no_gradient: raised where the gradient is taken.
+        digests: by a constant's address in memory, its tensor and hash; shared by all programs of
+            an import.
+        no_gradient: the error to raise when the gradient is taken.
         code: names of kernels and packed functions that came with it.
-        not_run: why it is shown and not run, a part of a sentence; "" where it may be.
-        tvm_passes: TVM's own passes, by name, that ran as steps: a build goes on from these.
+        not_run: why it is shown but not run, as part of a sentence; "" if it may be run.
+        tvm_passes: names of TVM's own passes that ran as steps, which a build does not repeat.
     """
 
     mod: Any

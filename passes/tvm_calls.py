@@ -1,4 +1,4 @@
-"""Calls of TVM's own passes, as data: a report of a fault makes them without any code of ours."""
+"""Calls of TVM's own passes as data, which a fault's report makes without relascope's code."""
 
 import inspect
 import sys
@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TvmCall:
-    """One pass of TVM's, from module to module. `module` and `function` are where TVM has what
-    makes the pass, `arguments` are of that function by name, `config` is of its pass context, and
-    `target` what it runs under, as text, or ""."""
+    """One pass of TVM's, from module to module. `module` and `function` locate TVM's maker of the
+    pass, `arguments` are the maker's by name, `config` is the pass context's, and `target` the
+    target's text, or ""."""
 
     module: str
     function: str
@@ -23,7 +23,6 @@ class TvmCall:
     target: str = ""
 
     def __call__(self, mod: Any) -> Any:
-        """The module after the pass."""
         import tvm
 
         made = getattr(import_module(self.module), self.function)(**self.arguments)
@@ -36,7 +35,7 @@ class TvmCall:
 
 
 class Intercepted(Exception):
-    """Raised in place of a call: `call` was about to be made of `mod`."""
+    """Raised in place of calling `call` on `mod`."""
 
     def __init__(self, call: TvmCall, mod: Any) -> None:
         super().__init__(call.function)
@@ -48,7 +47,7 @@ _INTERCEPTING: ContextVar[bool] = ContextVar("intercepting", default=False)
 
 @contextmanager
 def intercepting() -> Iterator[None]:
-    """While this lasts, `run` raises `Intercepted` and calls nothing."""
+    """Inside the block, `run` raises `Intercepted` and calls nothing."""
     token = _INTERCEPTING.set(True)
     try:
         yield
@@ -63,8 +62,8 @@ def run(
     config: Mapping[str, Any] | None = None,
     target: str = "",
 ) -> Any:
-    """A module after a pass of TVM's. `make` is TVM's function that makes the pass of `arguments`,
-    plain data; `config` and `target` are as of `TvmCall`."""
+    """A module after a pass of TVM's. `make` is TVM's function that makes the pass from
+    `arguments`, plain data; see `TvmCall` for `config` and `target`."""
     named = inspect.signature(make).bind(*arguments).arguments if arguments else {}
     inner, name = make.__module__, make.__name__
     outer = inner.rpartition(".")[0]

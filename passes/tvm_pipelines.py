@@ -1,7 +1,7 @@
 """TVM's own pipelines, one pass at a time, in either TVM.
 
-A pipeline is a pass, or a function, that runs others. An instrument lets the wanted ones through,
-with the settings that they have there.
+A pipeline is a pass, or a function, that runs others. An instrument lets the wanted ones run, with
+the pipeline's settings.
 """
 
 import inspect
@@ -27,7 +27,7 @@ class _Through:
 
 
 def through(wanted: Callable[[str], bool]) -> Any:
-    """A context in which only passes run that are `wanted` by name, and those that they run."""
+    """A context in which only passes `wanted` by name run, and those that they call."""
     import tvm
 
     here = tvm.transform.PassContext.current()
@@ -41,8 +41,7 @@ def through(wanted: Callable[[str], bool]) -> Any:
 
 
 def names_in(run: Callable[[], Any]) -> list[str]:
-    """The names of the passes of a pipeline that `run` runs on some module, in order; none takes
-    effect."""
+    """The names of the passes of a pipeline that `run` calls, in order; none takes effect."""
     met: list[str] = []
 
     def wanted(name: str) -> bool:
@@ -55,7 +54,7 @@ def names_in(run: Callable[[], Any]) -> list[str]:
 
 
 def made_by(name: str, places: Iterable[Any]) -> Callable[[], Any] | None:
-    """TVM's function that makes a pass from nothing, in TVM's modules `places`; or None."""
+    """TVM's maker of a pass that needs no arguments, in TVM's modules `places`; or None."""
     for place in places:
         make: Any = getattr(place, name, None)
         if str(getattr(make, "__module__", "")).startswith(place.__name__):

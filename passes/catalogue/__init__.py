@@ -66,7 +66,7 @@ def typed_pipeline(ir: str, text: str, training: bool, gradient: str = "tvm") ->
 def with_tvms(ir: str, text: str, pipelines: Mapping[str, str]) -> str:
     """Spell out the text of a pipeline that contains one of TVM's, such as
     `AdjustMatmulOrder|tvm:zero|-FuseOps`. `pipelines` has TVM's by name; see
-    `passes.tvm_pipelines`. Raises ValueError like `read_pipeline`, or if TVM has no such one."""
+    `passes.tvm_pipelines`. Raises ValueError like `read_pipeline`, or if TVM lacks the pipeline."""
     before, _, text = text.partition(tvm_named.MARK)
     name, _, rest = text.partition("|")
     if name.strip() not in pipelines:

@@ -30,10 +30,8 @@ def listed(
     least: Mapping[str, float] | None = None,
 ) -> Callable[[F], F]:
     """Enter a function among the passes of its IR, under its name, and return it unchanged.
-
     `passes.catalogue.reader` reads call, signature and docstring from the file, so arguments must
-    be literals. See `PassInfo` for them; `least` has the smallest values of parameters, by name.
-    """
+    be literals. See `PassInfo` for them; `least` has the smallest values of parameters, by name."""
     return lambda function: function
 
 

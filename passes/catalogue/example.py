@@ -13,9 +13,8 @@ from relascope.passes.program import Program
 
 @dataclass(frozen=True)
 class Example:
-    """What a pass is shown on. `program` is typed, after the passes that it needs; `params` are of
-    the pass, as a pipeline's text has them; `differs` says why the results differ on purpose, or
-    ""."""
+    """A typed program on which a pass is shown, after the passes that it needs. `params` are the
+    pass's, as in a pipeline's text; `differs` says why results differ on purpose, or ""."""
 
     program: Program
     params: tuple[tuple[str, str], ...] = ()
@@ -24,9 +23,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of one example; what an IR adds is `const`, `variable` and `program`.
-    `arguments` are of "main", in order; `weights` names of the parameters, whose values are drawn.
-    """
+    """Makes the parts of one example; each IR adds `const`, `variable` and `program`. `arguments`
+    are those of "main", in order; `weights` names the parameters, whose values are drawn."""
 
     ir = ""
     dtype: str
@@ -41,16 +39,15 @@ class Parts:
         raise NotImplementedError
 
     def program(self, body: Any) -> Any:
-        """A typed program of one function, "main", of all arguments, that computes `body`."""
+        """A typed program whose one function, "main", takes all arguments and computes `body`."""
         raise NotImplementedError
 
     def of_module(self, mod: Any) -> Any:
-        """A typed program of a module with "main"; arguments that were not made as weights are
-        inputs."""
+        """A typed program of a module with "main"; arguments that are not weights are inputs."""
         raise NotImplementedError
 
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:
-        """An argument; of another dtype where one is named."""
+        """An argument, of the example's dtype by default."""
         self.arguments.append(self.variable(name, shape, dtype or self.dtype))
         return self.arguments[-1]
 
@@ -60,7 +57,7 @@ class Parts:
         return self.var(name, *shape, dtype=dtype)
 
     def constant(self, name: str, *shape: int) -> Any:
-        """A constant, such as a weight that was bound."""
+        """A constant, such as a bound weight."""
         return self.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
     def values(self, make: Callable[[np.ndarray], Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +76,7 @@ class Parts:
         params: tuple[tuple[str, str], ...] = (),
         differs: str = "",
     ) -> Example:
-        """What a pass is shown on, `after` the pipeline that it needs."""
+        """The example whose program is `body`, `after` the pipeline that the pass needs."""
         program = self.program(body)
         for step in read_pipeline(self.ir, after):
             entry = info(self.ir, step)
@@ -92,13 +89,13 @@ Make = Callable[[str], Example]
 
 
 def draw(name: str, *shape: int, dtype: str) -> np.ndarray:
-    """Values between 0.5 and 1.5, the same for the same name; no variance is below 0 so."""
+    """Values between 0.5 and 1.5, fixed by the name: positive, as variances must be."""
     seed = int.from_bytes(name.encode(), "little") % 2**32
     return np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(dtype)
 
 
 def by_name(parts: Callable[[str], Any], *modules: ModuleType) -> Mapping[str, Make]:
-    """The examples in some modules by their passes' names, which their functions have."""
+    """The examples in some modules, by the names of their functions, which are their passes'."""
 
     def made(function: FunctionType) -> Make:
         return lambda dtype: function(parts(dtype))

@@ -22,11 +22,11 @@ def lint(
     target: str = "",
     phases: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:
-    """The hazards of a program, the most expensive first. `graph` has types, before the passes that
-    are only for looking. `kernels` are ids of the nodes of each known kernel, within which hazards
-    cost nothing, and are left out; `measured` is what those took, and hazards in none, which the
-    build removed, are left out. A `target` with a BLAS reads matrices either way; `phases` are of
-    each kernel, "forward" or "backward", where the program was split."""
+    """The hazards of a program, the most expensive first. `graph` has types, before passes for
+    inspection. `kernels` are the ids of the nodes of each known kernel; hazards within one cost
+    nothing and are left out. `measured` are the kernels with their times; hazards outside all of
+    them, which the build removed, are left out. A `target` with a BLAS reads matrices in either
+    layout; `phases` are the kernels' "forward" or "backward", if the program was split."""
     subject = Subject(graph, kernels, measured, target, phases)
     every = [replace(f, hazard=one.name) for one in LINTERS.values() for f in one.find(subject)]
     found = filter(subject.remains, every)

@@ -46,12 +46,11 @@ def _transposed_twice(subject: Subject, first: Node, second: Node) -> Finding:
 
 
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
-    """A matrix that is transposed before or after a product."""
     graph = subject.graph
     last = _shown(subject, node)
     readers = [graph.by_id[r] for r in graph.readers[last.id]]
     if readers and all(map(_multiplies, readers)) and last.id not in graph.outputs:
-        # Else the library reads it as it lies, or the copy is made for other reasons too.
+        # Otherwise the library reads it in place, or something else needs the copy, too.
         if not subject.reads_turned and subject.alone(node.id):
             yield _turned_before(subject, source, node, last, readers)
     elif (
@@ -73,7 +72,7 @@ def _multiplies(node: Node) -> bool:
 def _turned_before(
     subject: Subject, source: Node, node: Node, last: Node, products: Sequence[Node]
 ) -> Finding:
-    """A matrix that is turned before products, which read it as `last`."""
+    """A matrix that is transposed before products, which read it as `last`."""
     remedy = ""
     if all(r.edges[1:2] == (last.id,) and r.edges[0] != last.id for r in products):
         weight = len(node.outputs[0].shape) == 2 and products[0].op == "nn.batch_matmul"
@@ -86,7 +85,7 @@ def _turned_before(
 
 
 def _shown(subject: Subject, node: Node) -> Node:
-    """What a reader sees of a value: the last of the views and non-repeating broadcasts."""
+    """A value as its reader sees it: the last of its views and non-repeating broadcasts."""
     graph = subject.graph
     while len(graph.readers[node.id]) == 1 and node.id not in graph.outputs:
         reader = graph.by_id[graph.readers[node.id][0]]
@@ -152,7 +151,7 @@ def _dtype(node: Node) -> str:
 
 
 def _wide(subject: Subject) -> Iterator[Finding]:
-    """Where a tensor first is float64, if it is more than one number."""
+    """The nodes whose tensors are the first in float64, single numbers aside."""
     graph = subject.graph
     for node in graph.nodes:
         if node.kind is not Kind.CALL or node.id not in subject.live or node.id in subject.fixed:

@@ -40,7 +40,7 @@ def constants(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_last(subject: Subject, node: Node) -> bool:
-    """Whether weights decide a call that is needed, and not what reads it."""
+    """Whether a live call depends on weights alone, and an output or a reader does not."""
     known, graph = subject.weights, subject.graph
     if not _works(node) or node.id not in known or node.id not in subject.live:
         return False
@@ -52,13 +52,12 @@ def _works(node: Node) -> bool:
 
 
 def _behind(subject: Subject, node: Node) -> list[str]:
-    """The calls that a node of weights alone is computed from, itself first."""
+    """The calls from which a node that depends on weights alone is computed, itself first."""
     edges, by_id = subject.graph.edges, subject.graph.by_id
     return list(reached([node.id], lambda i: (e for e in edges[i] if _works(by_id[e]))))
 
 
 def _weights(subject: Subject, inside: list[str]) -> list[Node]:
-    """The parameters that some nodes read."""
     read = dict.fromkeys(e for i in inside for e in subject.graph.edges[i])
     nodes = [subject.graph.by_id[e] for e in read]
     return [n for n in nodes if n.kind is Kind.PARAMETER]
@@ -83,7 +82,7 @@ def duplicates(subject: Subject) -> Iterator[Finding]:
 
 
 def _merging(subject: Subject, node: Node, known: Node) -> str:
-    """Relay's cse does not recognise equal constants."""
+    """The pass that merges duplicates: Relay's cse does not recognise equal constants."""
     pairs = zip(node.edges, known.edges, strict=True)
     apart = any(a != b and subject.graph.by_id[a].kind is Kind.CONSTANT for a, b in pairs)
     other = subject.remedy("duplicates of constants") if apart else ""
@@ -101,13 +100,13 @@ def _value_key(node: Node, numbers: dict[str, int]) -> Hashable:
 
 
 _BRANCHES = {"combine_dense": 3, "combine_batch_matmul": 3, "combine_conv2d": 3}
-"""How many products Relay's passes join at least, unless they are told."""
+"""The default of the least number of products that Relay's passes join."""
 _COUNTED = ("channels", "units")  # attributes that say how wide a weight is, which may differ
 
 
 @linter("Parallel products", "Several products read one operand, one after the other.")
 def parallel(subject: Subject) -> Iterator[Finding]:
-    """Two products or more that one product with their weights side by side would do."""
+    """Products that one product with concatenated weights could replace."""
     if subject.graph.forward_outputs is not None:
         return  # their weights get gradients one by one
     groups: dict[Hashable, list[Node]] = {}
@@ -127,18 +126,18 @@ def _side_by_side(subject: Subject, group: Sequence[Node], remedy: str) -> Findi
         advice = "Put it before bind: it works only until the weights are constants."
     elif graph.ir == "relay" and len(group) < _BRANCHES.get(remedy, 0):
         remedy = f"{remedy}(branches={len(group)})"
-    if len({n.edges[0] for n in group}) > 1:  # by several views of it, which must be one
+    if len({n.edges[0] for n in group}) > 1:  # through several views, which must become one
         remedy = f"{subject.remedy('duplicates')}|{remedy}"
     read = subject.base(group[0].edges[0])
     again = (len(group) - 1) * (read.bytes or 0)
-    what = f"{len(group)} products read {read.title or 'one operand'} , each with its own weight"
+    what = f"{len(group)} products read {read.title or 'one operand'}, each with its own weight"
     message = f"{what}; one product would read it once."
     found = subject.finding([n.id for n in group], message, remedy, (), advice)
     return replace(found, bytes=again, seconds=subject.work.machine.seconds(0, again))
 
 
 def _shared_operand(subject: Subject, node: Node) -> Hashable | None:
-    """What products have in common that can be one; None of what is no such product."""
+    """A key that products share if one product can replace them; None for other nodes."""
     left, right = (*node.edges, "")[:2]
     if right not in subject.weights or left in subject.weights:
         return None
@@ -153,7 +152,7 @@ def _shared_operand(subject: Subject, node: Node) -> Hashable | None:
         across = weight.shape[:-1]
     else:
         across = (*weight.shape[:-2], weight.shape[-1])
-    # A view of the operand is the operand, and products of equal shape read one such view.
+    # A view counts as its operand, and products of equal shape read one such view.
     base, shape = subject.base(left).id, subject.graph.by_id[left].outputs[0]
     told = json.dumps(attrs, sort_keys=True, default=str)
     return node.op, base, shape, across, weight.dtype, told
@@ -164,10 +163,10 @@ def _shared_operand(subject: Subject, node: Node) -> Hashable | None:
     "A result is multiplied by one number per channel, which its weight could absorb.",
 )
 def scales(subject: Subject) -> Iterator[Finding]:
-    """A product, or quotient, of what a convolution or dense layer puts out and weights alone."""
+    """Products or quotients of a convolution's or dense layer's output and weights alone."""
     folding = subject.remedy("scale")
     if not folding or subject.graph.forward_outputs is not None:
-        return  # weights that get a gradient stay as they are
+        return  # weights with a gradient stay as they are
     for node in subject.calls(FACTORS):
         left, right = (*node.edges, "", "")[:2]
         for data, scale in ((left, right), (right, left))[: 1 if node.op == "divide" else 2]:
@@ -182,7 +181,7 @@ def scales(subject: Subject) -> Iterator[Finding]:
 
 
 def _layer(subject: Subject, node_id: str) -> Node | None:
-    """The layer whose result this is, sums with weights aside, where nothing else reads it."""
+    """The layer whose result this is, sums with weights aside, if nothing else reads it."""
     graph = subject.graph
     while len(graph.readers[node_id]) == 1 and node_id not in graph.outputs:
         node = graph.by_id[node_id]
@@ -200,7 +199,7 @@ def _layer(subject: Subject, node_id: str) -> Node | None:
 
 
 def _fits(graph: Graph, layer: Node, node: Node, scale: str) -> bool:
-    """Whether a factor has one number for each channel of what a layer puts out."""
+    """Whether a factor has one number for each channel of a layer's output."""
     shape, result = graph.by_id[scale].outputs[0].shape, layer.outputs[0].shape
     if node.outputs[0].shape != result:
         return False
@@ -214,7 +213,7 @@ def _fits(graph: Graph, layer: Node, node: Node, scale: str) -> bool:
 
 @linter("Paddings", "A tensor is padded in memory for a convolution that could pad it itself.")
 def paddings(subject: Subject) -> Iterator[Finding]:
-    """Zeros around the image of a convolution that can put them there itself."""
+    """Zero paddings of the image of a convolution that can pad it itself."""
     graph, remedy = subject.graph, subject.remedy("padding")
     if not remedy:
         return
@@ -232,7 +231,7 @@ def paddings(subject: Subject) -> Iterator[Finding]:
 
 
 def _zeros(subject: Subject, pad: str) -> bool:
-    """Whether it pads with zeros, and not at the axes of images and channels."""
+    """Whether a node pads with zeros, and not along the axes of images or channels."""
     node = subject.graph.by_id[pad]
     layout = str(subject.graph.by_id[subject.graph.readers[pad][0]].attrs.get("data_layout", ""))
     width = node.attrs.get("pad_width") or []
@@ -259,7 +258,7 @@ def no_ops(subject: Subject) -> Iterator[Finding]:
 
 
 def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str]) -> bool:
-    """Whether an operand is this number alone and the other one has the shape of the result."""
+    """Whether an operand is uniformly this number and the other has the result's type."""
     for place, given in enumerate(node.inputs[:2]):
         other = node.inputs[1 - place] if len(node.inputs) > 1 else given
         if place == 0 and node.op in ("subtract", "divide"):

@@ -1,4 +1,4 @@
-"""What the kernels of a build cost more than they must."""
+"""Costs of a build's kernels that could be avoided."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,8 +16,8 @@ from relascope.passes.lint.subject import Finding, Subject, linter
     kernels=True,
 )
 def unfused(subject: Subject) -> Iterator[Finding]:
-    """A pointwise kernel whose only reader is a pointwise or reducing kernel. No pass joins what
-    fusion left apart, so it is reported where it was measured, not guessed."""
+    """Pointwise kernels whose only reader is a pointwise or reducing kernel. No pass joins what
+    fusion left separate, so it is reported only for measured kernels."""
     kernels = [[subject.graph.by_id[i] for i in nodes] for nodes in subject.kernels or ()]
     fused = any(sum(not is_view(n) for n in inside) > 1 for inside in kernels)
     if fused and subject.measured is None:
@@ -34,7 +34,7 @@ def unfused(subject: Subject) -> Iterator[Finding]:
 
 
 def _joins(subject: Subject, index: int, inside: Sequence[Node]) -> bool:
-    """Whether a kernel is pointwise, no other computes its nodes, and it is no constant work."""
+    """Whether a kernel is pointwise, alone computes its nodes, and is not constant work."""
     own = (subject.place[n.id] == {index} and n.id not in subject.weights for n in inside)
     return all(map(_light, inside)) and all(own)
 
@@ -44,7 +44,7 @@ def _light(node: Node) -> bool:
 
 
 def _reader(subject: Subject, inside: Sequence[Node]) -> Node | None:
-    """The first reader of a kernel's results, where one kernel has all of them and can take it."""
+    """The first reader of a kernel's results, if one kernel has all readers and can join it."""
     graph, readers = subject.graph, _readers(subject, {n.id for n in inside})
     places = {p for r in readers for p in subject.place[r]}
     if len(places) != 1:
@@ -73,16 +73,15 @@ def _readers(subject: Subject, kernel: set[str]) -> set[str]:
     return set() if kernel & ends else found
 
 
-MOST_BYTES = 16 * 1024  # any memory has moved so much within the microsecond that a call takes
+MOST_BYTES = 16 * 1024  # any memory moves this much within the microsecond that a call takes
 MOST_SECONDS = 5e-6
-CALL = 1e-6  # seconds that a call takes by itself
-LEAST_SHARE = 0.05  # of the time of all kernels, or of their number where times are not known
+CALL = 1e-6  # seconds that an empty call takes
+LEAST_SHARE = 0.05  # of the time of all kernels, or of their number if times are not known
 
 
 @linter("Tiny kernels", "Calling a kernel takes longer than its work.", kernels=True)
 def tiny(subject: Subject) -> Iterator[Finding]:
-    """The tiny kernels together, if they are a part of the whole; those that a pass joins to others
-    first."""
+    """The tiny kernels together, if they matter to the whole; first those that a pass can join."""
     kernels = subject.kernels or []
     seconds = [taken for _, taken in subject.measured or ()] or [CALL] * len(kernels)
     joined = {p for f in unfused(subject) if f.remedy for p in subject.place[f.nodes[0]]}
@@ -100,14 +99,14 @@ def tiny(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_tiny(subject: Subject, index: int) -> bool:
-    """Whether a kernel does something in each call, and moves little for it."""
+    """Whether a kernel works in each call, but moves little data."""
     nodes = (subject.kernels or ())[index]
     calls = {i for i in nodes if not is_view(subject.graph.by_id[i])}
     return not calls <= subject.weights and _border(subject, index) <= MOST_BYTES
 
 
 def _border(subject: Subject, index: int) -> int:
-    """Bytes that a kernel reads of others and writes for others."""
+    """Bytes that a kernel reads from others and writes for others."""
     graph = subject.graph
     kernel = set((subject.kernels or ())[index])
     held = subject.work.bytes

@@ -37,19 +37,17 @@ REMEDIES: Mapping[str, Mapping[str, str]] = {
         "unfused": "fuse_ops",
     },
 }
-"""By IR and what was found, the pass or passes of the catalogue that remove it, as a pipeline has
-them. What is not here, no pass removes."""
+"""By IR and hazard, the passes of the catalogue that remove it, as in a pipeline's text. No pass
+removes other hazards."""
 
 _BEFORE_BIND = {("relax", "combine_matmul")}
 """Passes that find nothing once the weights are constants."""
 
 
 def with_remedy(ir: str, pipeline: Pipeline, remedy: str) -> Pipeline:
-    """Put the passes that remove a hazard behind the last one that is built from.
-
-    Those that must precede constant weights stand before the step that makes them so; those only
-    for looking, at the end. Raises ValueError where there is no such pass.
-    """
+    """Put the passes that remove a hazard behind the last step that is built; passes that must
+    precede constant weights, before the step that binds them; passes for inspection, at the end.
+    Raises ValueError if there is no such pass."""
     steps = read_pipeline(ir, remedy).steps
     at = last_built(ir, pipeline) + 1
     if last_built(ir, read_pipeline(ir, remedy)) < 0:

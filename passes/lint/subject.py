@@ -1,4 +1,4 @@
-"""A program as linters look at it: what shares a kernel, what weights decide, what it costs."""
+"""A program as linters see it: which nodes share a kernel, depend on weights, and cost how much."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from relascope.passes.lint.remedies import REMEDIES
 @dataclass(frozen=True)
 class Finding:
     """One hazard. `hazard` names the linter; `nodes` are ids of its nodes, the one to look at
-    first. `remedy` are the passes that remove it, as a pipeline has them, or ""; `advice` says
-    without one what else helps, with one what it depends on, or "". `bytes` are moved for nothing;
-    `seconds` are its cost; of measured kernels, the nodes' part, if `measured`."""
+    first. `remedy` are the passes that remove it, as in a pipeline's text, or ""; `advice` says
+    what else helps, or what the remedy depends on, or "". `bytes` are moved needlessly; `seconds`
+    are its cost, if `measured` the nodes' part of measured kernels."""
 
     hazard: str
     nodes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Subject:
             self.kernels = [nodes for nodes, _ in self.measured]
         self.work = Work(self.graph, kernels=self.kernels, measured=self.measured)
         self.reads_turned = "-libs=" in self.target
-        """Whether products are a BLAS's, which reads a matrix transposed or not."""
+        """Whether a BLAS computes products, which reads a matrix transposed or not."""
 
     @cached_property
     def place(self) -> dict[str, frozenset[int]]:
@@ -91,12 +91,12 @@ class Subject:
         return self.graph.by_id[self.work.owner[node_id]]
 
     def together(self, one: str, other: str) -> bool:
-        """Whether it is known that one kernel computes both."""
+        """Whether a known kernel computes both."""
         return bool(self.place.get(one, frozenset()) & self.place.get(other, frozenset()))
 
     def alone(self, node_id: str) -> bool:
-        """Whether the node has a kernel to itself, views aside, as far as known: in known kernels,
-        a node without one goes with its reader."""
+        """Whether the node has a kernel to itself, views aside. Without known kernels, True; among
+        known kernels, a node without one belongs to its reader's."""
         if self.kernels is None:
             return True
         places = self.place.get(node_id)
@@ -126,7 +126,7 @@ class Subject:
         wasted: Iterable[str] | None = None,
         advice: str = "",
     ) -> Finding:
-        """A finding about nodes; the remedy saves the cost of `wasted`, or of all of them."""
+        """A finding about nodes; the remedy saves the cost of `wasted`, by default of all nodes."""
         nodes = tuple(dict.fromkeys(nodes))
         spared = nodes if wasted is None else tuple(dict.fromkeys(wasted))
         by_id = self.graph.by_id
@@ -154,7 +154,6 @@ def axes_of(node: Node) -> tuple[int, ...]:
 
 
 def is_transpose(node: Node) -> bool:
-    """Whether a node is a transpose."""
     return node.kind is Kind.CALL and node.op in TRANSPOSES and bool(node.edges)
 
 
@@ -172,9 +171,8 @@ Find = Callable[[Subject], Iterable[Finding]]
 
 @dataclass(frozen=True)
 class Linter:
-    """One sort of hazard. `name` is how documents call it; `find` yields the findings of a subject,
-    without order; `kernels` says whether it needs to know what the kernels compute, and finds
-    nothing otherwise."""
+    """One sort of hazard. `name` is its name in documents; `find` yields the findings of a subject
+    in any order; with `kernels`, it finds nothing unless the kernels are known."""
 
     name: str
     title: str

@@ -13,7 +13,7 @@ from relascope.passes.tvm_calls import run
 
 
 def applied(program: RelaxProgram, make: Callable[..., Any], *arguments: Any) -> RelaxProgram:
-    """A program after a pass of TVM's, made of plain arguments."""
+    """A program after a pass of TVM's, made from plain arguments."""
     return with_mod(program, run(program.mod, make, *arguments))
 
 

@@ -1,8 +1,8 @@
 """Images with channels last, between a function's convolutions.
 
-A library's convolutions then need not lay images out anew in each call. What is computed element by
-element on the way, and sums, follow; what else reads an image has it with channels first. Captures
-with channels last stay so from the forward to the backward.
+A library's convolutions then need not convert images in each call. Elementwise operators and sums
+between them follow; other readers of an image get it with channels first. Captures with channels
+last stay so from the forward to the backward.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ TAKES, GIVES = "relascope.takes_channels_last", "relascope.gives_channels_last"
 """Attributes of a function: names of parameters, and places of results, that have channels last
 where the target has a library for convolutions."""
 TURNED = "turned"
-"""The name of variables that are bound to another order, or another shape, of what is there."""
+"""The name of variables that have an existing value in another order of axes or another shape."""
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Axes of an image with channels first in the order of one with channels last, and back."""
 
@@ -31,18 +31,18 @@ LAYOUTS = {
     ("nn.conv2d", "CNHW", "IOHW"): ("CHWN", "IHWO", "CNHW"),
     ("nn.conv2d_transpose", "NCHW", "IOHW"): ("NHWC", "IOHW", "NHWC"),
 }
-"""By operator and layouts of data and weight: those with channels last, and the result's."""
+"""By operator and layouts of data and weight: the layouts with channels last, and the result's."""
 Served = Callable[..., Any]
-"""A library's call for a convolution, typed; None where it has none. Of one that is the gradient of
-a depthwise weight, the data and the result's gradient with channels last may follow, which the call
-then takes instead."""
+"""From a convolution to a library's call for it, typed; None if there is none. For the gradient of
+a depthwise weight, further arguments are the data and the result's gradient with channels last,
+which the call then takes instead."""
 
 _SUMS = {"sum": op.sum, "mean": op.mean, "max": op.max, "min": op.min}
 
 
 def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
-    """Handles of the images among variables that a convolution makes, and of what is computed
-    element by element of those; none where channels stay first."""
+    """Handles of the variables that are images made by a convolution, or elementwise from such
+    images; none if channels stay first."""
     found: set[int] = set()
     for variable, value in bound if _gains([value for _, value in bound]) else ():
         of_image = _layouts(value) is not None and str(value.attrs.data_layout) == "NCHW"
@@ -53,9 +53,9 @@ def in_a_row(bound: Sequence[rewrite.Binding]) -> set[int]:
 
 
 def moved(function: Any, served: Served) -> Any:
-    """A function of one block with channels last where a library's convolutions of static shapes
-    follow one another, and where its attributes say so; the results are the same otherwise. Raises
-    EngineError of kind "usage" where a function with such attributes branches."""
+    """A function of one block with channels last between a library's convolutions of static shapes,
+    and where its attributes say so; apart from those, the results are the same. Raises EngineError
+    of kind "usage" if a function with such attributes branches."""
     blocks, attrs = function.body.blocks, dict(function.attrs or {})
     plain = len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
     gains = plain and _gains([b.value for b in blocks[0].bindings])
@@ -74,8 +74,8 @@ def moved(function: Any, served: Served) -> Any:
 
 
 def _gains(values: Sequence[Any]) -> bool:
-    """Whether channels last make a function faster: by its convolutions in groups, which then take
-    half the time. Others alone run slower so on two threads."""
+    """Whether channels last make a function faster: its convolutions with groups then take half the
+    time. Without any, other convolutions would be slower on two threads."""
     return any(_layouts(value) and int(value.attrs.groups) > 1 for value in values)
 
 
@@ -99,7 +99,7 @@ def _layouts(call: Any) -> tuple[str, str, str] | None:
 
 
 class _Images:
-    """The bindings of a function, written anew, and each image in the forms that it has so far."""
+    """A function's bindings, rewritten, and the forms of each image so far."""
 
     def __init__(self, params: Sequence[Any], taken: frozenset[str], served: Served) -> None:
         self._served = served
@@ -119,7 +119,7 @@ class _Images:
             self.params.append(new)
 
     def first(self, expr: Any) -> Any:
-        """An expression of the function as it is there."""
+        """An expression in the function's own order of axes."""
         handle = expr.__chandle__()
         if handle not in self._first and handle in self._last:
             self._first[handle] = self._turned(self._last[handle], FIRST)
@@ -134,7 +134,7 @@ class _Images:
         return self._last[handle]
 
     def _made_last(self, expr: Any) -> Any:
-        """An image that is made of one, made of that with channels last; None of others."""
+        """An image computed from another image, with channels last; None for other images."""
         value = self._values.get(expr.__chandle__())
         if value is None or (op_name(value) not in EACH and op_name(value) != "broadcast_to"):
             return None
@@ -147,7 +147,7 @@ class _Images:
         return None if made is None else self._bind(made[0], str(expr.name))
 
     def add(self, variable: Any, value: Any) -> None:
-        """A binding of the function, with channels last where that is worth it."""
+        """Add a binding of the function, with channels last where possible."""
         handle = variable.__chandle__()
         self._values[handle] = value
         instead = self._instead(value) if isinstance(value, Call) else None
@@ -166,8 +166,8 @@ class _Images:
         (self._last if is_last else self._first)[handle] = made
 
     def _instead(self, call: Any) -> tuple[Any, bool] | None:
-        """A call on images with channels last, and whether its result is one; None where it takes
-        none or is not known."""
+        """A call on images with channels last, and whether its result is one; None if it takes
+        none, or its operator cannot take one."""
         name = op_name(call)
         if _layouts(call) is not None:
             return self._convolution(call)
@@ -212,8 +212,8 @@ class _Images:
         return None if self._served(made) is None else (made, result == "NHWC")
 
     def _of_depthwise_weight(self, call: Any) -> tuple[Any, Any] | None:
-        """The images whose channels a convolution takes one by one, with the batch in the place of
-        channels, as `training.conv_gradient` has it; None where it does not."""
+        """The data and the result's gradient in the convolution that `training.conv_gradient` makes
+        for a depthwise weight, with the batch in place of channels; None for other convolutions."""
         data, window = call.args
         channels, batch, *size = shape(window)
         grad = self._reshaped(window) if batch == 1 else self._turned_by(window, [1, 0, 2, 3])
@@ -235,7 +235,7 @@ class _Images:
         return value.args[0] if value is not None and turned else None
 
     def _operand(self, expr: Any) -> Any:
-        """What is computed with an image element by element: its last axes meet the image's."""
+        """The other operand of an elementwise operator on an image, aligned with its last axes."""
         kind = expr.ty
         if not isinstance(kind, relax.TensorType) or kind.ndim == 0:
             return expr
@@ -260,7 +260,7 @@ class _Images:
         return variable
 
     def _turned(self, expr: Any, axes: Sequence[int]) -> Any:
-        """An image with its axes in another order; where no element moves, another view of it."""
+        """An image with its axes in another order; a reshape if no element moves."""
         size = shape(expr)
         new = [size[axis] for axis in axes]
         still = [axis for axis in axes if size[axis] > 1]

@@ -31,7 +31,7 @@ def drop_ones(program: RelaxProgram) -> RelaxProgram:
 
 
 def _without(program: RelaxProgram, number: float, either: str, right: str) -> RelaxProgram:
-    """Leave out a number on `either` side of one operator, and on the `right` of another."""
+    """Remove a number on either side of one operator, and on the right of another."""
 
     def rule(call: Any, maker: Maker) -> Any:
         for kept in (0, 1) if op_name(call) == either else (0,):
@@ -44,11 +44,10 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
 
 
 def _uniform(expr: Any, maker: Maker) -> float | None:
-    """The one number that all elements of a tensor, a variable or constant, are, or None; `maker`
-    knows what variables are bound to."""
+    """The number that all elements of a variable or constant equal, or None."""
     while True:
         value = maker.look(expr)
-        if isinstance(value, relax.TupleGetItem):  # the gradient of a split begins so
+        if isinstance(value, relax.TupleGetItem):  # as at the start of a split's gradient
             made = maker.look(value.tuple_value)
             if isinstance(made, relax.Tuple):
                 expr = made.fields[int(value.index)]

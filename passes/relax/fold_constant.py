@@ -1,4 +1,4 @@
-"""Weights as constants, and what depends on constants alone computed."""
+"""Weights as constants, and constant folding."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def _folded(call: Any, maker: Maker) -> Any:
 
 
 def _value(call: Any, operands: list[Array]) -> Array | None:
-    """What a call computes; None where TVM shall."""
+    """The value of a call; None if TVM must compute it."""
     name = op_name(call)
     if name in EXACT:
         return computed(name, dtype(call), operands) if is_exact(name, dtype(call)) else None

@@ -38,7 +38,7 @@ def _joined(call: Any, maker: Maker) -> Any:
 
 
 def axes_of(call: Any) -> list[int]:
-    """The axes of a permute_dims, none below zero; without any it turns them all around."""
+    """The axes of a permute_dims, not negative; in reverse order if it has none."""
     rank, axes = int(call.args[0].ty.ndim), call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(a) % rank for a in axes]
 
@@ -74,7 +74,7 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
 
 
 def _turned(operand: Any, order: list[int], maker: Maker) -> Any:
-    """An operand transposed; of one that is a transpose itself, what that is of."""
+    """An operand transposed; the inner operand if it is such a transpose itself."""
     inner = maker.look(operand)
     if op_name(inner) == "permute_dims" and axes_of(inner) == order:
         return inner.args[0]

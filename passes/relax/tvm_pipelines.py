@@ -1,4 +1,4 @@
-"""Relax's own pipelines, read from the TVM at hand, and their passes as functions of programs."""
+"""Relax's own pipelines, read from the installed TVM, and their passes as functions of programs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ _OPTIONAL = """
     RewriteCUDAGraph KillAfterLastUse
 """
 OPTIONAL = frozenset(_OPTIONAL.split())
-"""Steps of TVM's pipelines that a module is built without, too: they make it faster or smaller."""
+"""Steps of TVM's pipelines that a build does not need: they make the module faster or smaller."""
 
 _ALONE = """
     Normalize NormalizeGlobalVar MergeCompositeFunctions RunCodegen AllocateWorkspace LazyGetInput
@@ -55,8 +55,8 @@ def _steps(target: str) -> dict[str, tuple[str, ...]]:
 
 
 def rest(target: Any, done: tuple[str, ...]) -> Any:
-    """The rest of a target's pipeline until a module is code, as a pass, without those that ran
-    (`done`) and other `OPTIONAL` ones."""
+    """The rest of a target's pipeline until a module is code, as one pass, without passes that ran
+    already (`done`) and other `OPTIONAL` ones."""
     out = OPTIONAL.union(done)
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.rest")

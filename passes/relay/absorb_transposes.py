@@ -1,4 +1,4 @@
-"""Matmuls that read a transposed matrix as it lies."""
+"""Matmuls that read a transposed matrix in place."""
 
 from collections import Counter
 from typing import Any
@@ -12,13 +12,10 @@ _TURNED = {"nn.dense": [1, 0], "nn.batch_matmul": [0, 2, 1]}  # the axes of a tr
 
 
 def absorb_transposes(program: RelayProgram) -> RelayProgram:
-    """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag.
-
-    A transposed product that nothing else reads becomes the product of the operands, transposed and
-    exchanged. Linear layers' gradients are such. A BLAS reads a transposed operand in place; TVM's
-    own CPU schedules have no nn.matmul, so this serves targets with a BLAS.
-    """
-
+    """Write a product of a transposed matrix as nn.matmul or nn.batch_matmul with a flag. A
+    transposed product that nothing else reads, such as a linear layer's gradient, becomes the
+    product of the transposed operands in reverse order. For targets with a BLAS, which reads
+    transposed operands in place: TVM's own CPU schedules have no nn.matmul."""
     nodes = post_order(program.main.body)
     readers = Counter(c.handle.value for e in nodes for c in children(e))
 
@@ -44,7 +41,7 @@ def absorb_transposes(program: RelayProgram) -> RelayProgram:
 
 
 def _turned(product: Any) -> Any:
-    """A product of two matrices, transposed; None of anything else."""
+    """A product of two matrices, transposed; None for other expressions."""
     if op_name(product) not in ("nn.dense", "nn.matmul"):
         return None
     (left, right), attrs, plain = product.args, product.attrs, op_name(product) == "nn.matmul"
@@ -53,7 +50,8 @@ def _turned(product: Any) -> Any:
 
 
 def _behind(operand: Any, axes: list[int]) -> tuple[Any, bool]:
-    """What is transposed there with these axes, and whether anything is."""
+    """The operand of a transpose with these axes, and True; else the expression itself, and
+    False."""
     if op_name(operand) != "transpose" or axes_of(operand, len(axes)) != axes:
         return operand, False
     return operand.args[0], True

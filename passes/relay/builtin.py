@@ -18,8 +18,8 @@ from relascope.passes.tvm_calls import run
 def applied(
     program: RelayProgram, make: Callable[..., Any], *arguments: Any, target: str = ""
 ) -> RelayProgram:
-    """A program after a pass of TVM's, made of plain arguments. Some (Inline,
-    RemoveUnusedFunctions) change their module, so each gets a copy."""
+    """A program after a pass of TVM's, made from plain arguments. Each pass gets a copy of the
+    module, because some (Inline, RemoveUnusedFunctions) change it."""
     return with_origins(program, run(copied(program.mod), make, *arguments, target=target))
 
 
@@ -104,12 +104,12 @@ def fuse(program: RelayProgram) -> RelayProgram:
     """
     if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
         program = with_origins(program, _t.SimplifyInference()(copied(program.mod)))
-    # At the level at which relay.build runs it, so that what is shown is what will run.
+    # At relay.build's own level, so that the page shows the kernels that will run.
     return with_mod(program, run(copied(program.mod), _t.FuseOps, 2))
 
 
 def _unpatterned(expr: Any) -> bool:
-    """Whether it calls an operator of which FuseOps knows nothing, such as a normalisation."""
+    """Whether an expression calls an operator unknown to FuseOps, such as a normalisation."""
     return bool(op_name(expr)) and expr.op.get_attr("TOpPattern") is None
 
 
@@ -187,7 +187,7 @@ def mixed_precision(program: RelayProgram) -> RelayProgram:
     """
     keep = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
     mod = copied(program.mod)
-    for name, f in program.mod.functions.items():  # it takes the types off those it is given
+    for name, f in program.mod.functions.items():  # the pass removes types from its functions
         mod[name] = relay.Function(f.params, f.body, f.ret_type, f.type_params, f.attrs)
     mod = relay.transform.InferType()(mod)
     return with_origins(program, run(mod, _t.ToMixedPrecision, config=keep))

@@ -1,4 +1,4 @@
-"""What changes nothing is left out: neutral operands, idle views, transposes that are undone."""
+"""Removes operators without effect: with neutral operands, idle views, transposes that cancel."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def drop_ones(program: RelayProgram) -> RelayProgram:
 
 
 def _without(program: RelayProgram, number: float, either: str, right: str) -> RelayProgram:
-    """Leave out a number on `either` side of one operator, and on the `right` of another."""
+    """Remove a number on either side of one operator, and on the right of another."""
     values = _uniform_values(program.main.body)
 
     def visit(call: Any, args: list[Any]) -> Any:
@@ -75,7 +75,7 @@ def _without(program: RelayProgram, number: float, either: str, right: str) -> R
 
 
 def _uniform_values(body: Any) -> dict[int, float]:
-    """The number that an expression holds everywhere, by handle, where that is known."""
+    """By handle, the number that all elements of an expression equal, if known."""
     values: dict[int, float] = {}
     for expr in post_order(body):
         name, handle = op_name(expr), expr.handle.value

@@ -1,4 +1,4 @@
-"""Weights as constants, and what depends on constants alone computed."""
+"""Weights as constants, and constant folding."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _AXIS = re.compile(r"(\d*)([A-Za-z])")
 
 
 def _in_layout(call: Any, value: np.ndarray) -> np.ndarray | None:
-    """From plain axes ("OIHW") to others, some of which may be in blocks ("OIHW4i4o")."""
+    """A value with plain axes ("OIHW") in another layout, perhaps blocked ("OIHW4i4o"), or None."""
     source, wanted = str(call.attrs.src_layout), _AXIS.findall(str(call.attrs.dst_layout))
     blocks = {axis.upper(): int(size) for size, axis in wanted if axis.islower()}
     if not source.isupper():
@@ -75,7 +75,8 @@ def fold(program: RelayProgram) -> RelayProgram:
 
 
 def folded(call: Any, args: list[Any]) -> Any:
-    """A call of constants as a constant, where numpy has its bits; a `Visit` of `rewrite`."""
+    """A call of constants as a constant, if numpy computes the same bits; a `Visit` of
+    `rewrite`."""
     if op_name(call) in _MOVES:
         return _moved(call, args)
     kind = str(call.checked_type.dtype) if op_name(call) in EXACT else ""

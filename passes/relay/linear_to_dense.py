@@ -1,4 +1,4 @@
-"""Products in the forms that TVM's passes and schedules take: nn.dense, batch_matmul by rows."""
+"""Products in the forms that TVM's passes and schedules support: nn.dense, batch_matmul by rows."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def _dense(call: Any, args: list[Any]) -> Any:
         return None
     batch, rows, k = shape(call.args[0])
     out = shape(call)
-    if out[0] != batch:  # the left side is the one that is broadcast
+    if out[0] != batch:  # the left operand is broadcast
         return None
     flat = relay.reshape(args[0], [batch * rows, k])
     product = relay.nn.dense(flat, weight, units=out[2], out_dtype=call.attrs.out_dtype)
@@ -67,8 +67,8 @@ def _dense(call: Any, args: list[Any]) -> Any:
 
 def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
     """The (n, k) weight behind a right operand that repeats one matrix, or None. `before` is the
-    operand as it was, typed, (batch, k, n), or (batch, n, k) if transposed; `operand` is the same,
-    rewritten."""
+    original operand, typed, (batch, k, n), or (batch, n, k) if transposed; `operand` is the
+    rewritten one."""
     batch = shape(before)[0]
     if isinstance(operand, relay.Constant):
         values = operand.data.numpy()
@@ -76,8 +76,8 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
             return None
         matrix = values[0] if transposed else values[0].T
         return relay.const(np.ascontiguousarray(matrix), values.dtype)
-    # Below reshapes and broadcasts that only repeat it, the matrix has the same last two axes and
-    # nothing but ones before them.
+    # Below reshapes and broadcasts that only repeat it, the matrix has the same last two axes, and
+    # only ones before them.
     rows, columns = shape(before)[1:]
     inner, seen = before, operand
     while op_name(inner) in RESHAPES | BROADCASTS and op_name(seen) == op_name(inner):
@@ -92,7 +92,7 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
 
 
 def _bias_first(call: Any, args: list[Any]) -> Any:
-    """bias_add(reshape(dense)) as reshape(bias_add(dense)), where the last axis stays."""
+    """bias_add(reshape(dense)) as reshape(bias_add(dense)), if the last axis stays."""
     rank = len(shape(call))
     if int(call.attrs.axis) not in (-1, rank - 1):
         return None

@@ -1,4 +1,4 @@
-"""SimplifyInference, with norms in float64 spelled out by us."""
+"""SimplifyInference, after writing out norms in float64."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def simplify_inference(program: RelayProgram) -> RelayProgram:
 
 
 def _group_norm(call: Any, args: list[Any]) -> Any:
-    """Group norm as arithmetic, and instance norm, whose groups are of one channel."""
+    """Group norm as arithmetic, and instance norm, whose groups have one channel."""
     data, gamma, beta = args
     size = shape(call.args[0])
     groups = int(getattr(call.attrs, "num_groups", size[1]))

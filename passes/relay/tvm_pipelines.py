@@ -1,4 +1,5 @@
-"""What `relay.build` runs at each level, read from the TVM at hand, as functions of programs."""
+"""The passes of `relay.build` at each level, read from the installed TVM, as functions of
+programs."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,14 +18,14 @@ from relascope.passes.tvm_calls import run
 from relascope.passes.tvm_pipelines import made_by, names_in, through
 
 _LEVELS, _USUAL = range(5), 3
-_TYPES = "InferType"  # runs before nearly every pass, for which it is needed
+_TYPES = "InferType"  # runs before nearly every pass, which needs it
 _BY_LEVEL = frozenset({"FuseOps"})  # passes that do less at a lower level
 
 _PLACES = (relay.transform,)
 
 
 def pipelines(target: str) -> TvmPipelines:
-    """The pipelines "O0" to "O4": what `relay.build` runs at each level until there are kernels."""
+    """The pipelines "O0" to "O4": the passes of `relay.build` at each level, up to kernels."""
     suffix = "" if target == "llvm" else f"target={target}"
 
     def text(name: str, level: int) -> str:
@@ -58,7 +59,7 @@ def __getattr__(name: str) -> Callable[..., RelayProgram]:
 def _applied(
     name: str, program: RelayProgram, target: str = "llvm", level: int = _USUAL
 ) -> RelayProgram:
-    mod: Any = copied(program.mod)  # some passes change what they are given
+    mod: Any = copied(program.mod)  # some passes change their argument
     make = made_by(name, _PLACES)
     if make is not None and (level == _USUAL or name in _BY_LEVEL):
         given = () if level == _USUAL else (level,)

@@ -1,1 +1,1 @@
-"""Searching for a fault: the pass, then the piece of the program. Both ask a judge."""
+"""Searches for a faulty pass, then for a small piece of the program; both ask a judge."""

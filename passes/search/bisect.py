@@ -1,7 +1,7 @@
-"""Find the first pass that makes a pipeline bad, in few tries. Knows no compiler.
+"""Finds the first pass that makes a pipeline bad, in few tries, whatever the compiler.
 
-A try switches the last optional passes off; required ones and what they need stay on. Halving finds
-where good turns to bad; for a try that cannot run, one near it is taken.
+A try switches the last optional passes off; required passes and those that they need stay on. The
+search halves the range between good and bad; if a try cannot run, it takes one nearby.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -11,11 +11,11 @@ from enum import Enum
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 
-IMPORT = -1  # stands for the imported program where the index of a step is expected
+IMPORT = -1  # the imported program, in place of a step's index
 
 
 class Verdict(Enum):
-    """What is said of a try."""
+    """The result of a try."""
 
     GOOD = "good"
     BAD = "bad"
@@ -24,10 +24,9 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Culprits:
-    """Where a pipeline turns bad. `suspects` are indices of steps, `IMPORT` among them: one where
-    known, several where the tries between them cannot run, none where the pipeline is not bad.
-    `bad` is the smallest bad try, everything up to the last suspect, and `good` the largest good
-    one before the first, or None."""
+    """Where a pipeline turns bad. `suspects` are indices of steps, or `IMPORT`: one, several if the
+    tries between them cannot run, none if the pipeline is not bad. `bad` is the smallest bad try,
+    up to the last suspect, and `good` the largest good one before the first, or None."""
 
     suspects: tuple[int, ...]
     bad: Pipeline | None = None
@@ -38,15 +37,11 @@ Judge = Callable[[Pipeline], Verdict]
 
 
 def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culprits:
-    """Find the first step that makes a pipeline bad.
-
-    With n steps that are on, `judge` is asked at most ceil(log2 n) + 2 times, and once more for
-    each try that cannot be run. The result is a true boundary, bad with the step and good without
-    it; one of them, if there are several.
-
-    `pipeline` is bad as a whole, and `judge` is asked of it, then of parts of it: pipelines with
-    steps switched off, and, where the kept steps alone are bad, of the first few of them. Indices
-    in `kept` stay on; see `kept_on`."""
+    """Find the first step that makes a pipeline bad. With n enabled steps, `judge` is called at
+    most ceil(log2 n) + 2 times, and once more for each try that cannot run: for the pipeline, then
+    for pipelines with steps switched off, and, if the kept steps alone are bad, for the first few
+    of them. The result is a boundary, bad with the step and good without it; one of them, if there
+    are several. Indices in `kept` stay on; see `kept_on`."""
     on = [i for i, step in enumerate(pipeline) if step.enabled]
     free = [i for i in on if i not in kept]
     stay = [i for i in on if i in kept]
@@ -62,7 +57,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
             low, high = narrow(0, len(free), lambda count: judge(upto_free(count)))
             if low or least is Verdict.GOOD:
                 return Culprits(tuple(free[low:high]), upto_free(high), upto_free(low))
-            # Nothing good was seen: whatever stands before the first bad one may be the cause.
+            # No try was good: any step before the first bad one may be the cause.
             before = [i for i in on if i <= free[high - 1]]
             return Culprits((IMPORT, *before), upto_free(high))
 
@@ -77,8 +72,8 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
-    """Indices of the required steps of a pipeline, and of the nearest of what each needs before it,
-    by the catalogue."""
+    """Indices of the required steps of a pipeline, and of the nearest earlier steps that each
+    needs, by the catalogue."""
     kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
     ahead = sorted(kept)
     while ahead:
@@ -111,12 +106,11 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
 
 
 def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
-    """The nearest places, from `low` (not bad) and `high` (bad), without a place that can run
-    between."""
+    """The nearest places, from `low` (not bad) and `high` (bad), with none between that can run."""
     dark: set[int] = set()  # cannot be run
     while untried := [i for i in range(low + 1, high) if i not in dark]:
         known = [low, high, *(i for i in dark if low < i < high)]
-        # Farthest from all that is known: the middle, as long as everything can be run.
+        # Farthest from all known places: the middle, as long as every try can run.
         place = max(untried, key=lambda i: min(abs(i - k) for k in known))
         verdict = judge(place)
         if verdict is Verdict.BAD:

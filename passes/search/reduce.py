@@ -1,6 +1,6 @@
-"""Find a small piece of a program that still shows a fault, in few tries. Knows no compiler.
+"""Finds a small piece of a program that still shows a fault, in few tries, whatever the compiler.
 
-A piece is any set of nodes; what it reads and does not compute becomes its arguments. The search
+A piece is any set of nodes; values that it reads but does not compute are its arguments. The search
 starts where values first differ, if known, else halves the program from both ends; then it drops
 ever smaller chunks, down to single nodes: delta debugging (Zeller and Hildebrandt, "Simplifying and
 Isolating Failure-Inducing Input", 2002).
@@ -19,8 +19,8 @@ _LEAVES = (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a program. `nodes` are ids of what it computes, in graph order; `outputs` those of
-    its results, each one tensor, among them."""
+    """A part of a program. `nodes` are the ids of its nodes, in graph order; `outputs` those of its
+    results among them, each one tensor."""
 
     nodes: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -28,7 +28,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class PieceVerdict:
-    """What is said of a piece: bad shows the fault, in these outputs as far as known."""
+    """The result of trying a piece: bad if it shows the fault, in these outputs as far as known."""
 
     verdict: Verdict
     outputs: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ class PieceVerdict:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What was found. `piece` is the smallest that shows the fault, None where the whole program
-    does not; `tries` counts pieces that were tried; `minimal` says whether the fault goes away
-    without any one of its nodes, and is False if tries were used up before."""
+    """The result of a reduction. `piece` is the smallest that shows the fault, None if the whole
+    program does not; `tries` counts the pieces tried; `minimal` says that the fault disappears
+    without any one node, and is False if tries ran out before."""
 
     piece: Piece | None
     tries: int
@@ -49,14 +49,14 @@ Judge = Callable[[Piece], PieceVerdict]
 
 
 def whole(graph: Graph) -> Piece:
-    """All that a program computes."""
+    """The piece of all nodes of a program."""
     nodes = tuple(n.id for n in graph if n.kind not in _LEAVES)
     computed = set(nodes)
     return Piece(nodes, tuple(dict.fromkeys(o for o in graph.outputs if o in computed)))
 
 
 def arguments(graph: Graph, piece: Piece) -> tuple[str, ...]:
-    """Ids of what a piece reads and does not compute, without constants, in graph order."""
+    """Ids of nodes that a piece reads but does not compute, except constants, in graph order."""
     inside = set(piece.nodes)
     read = {i for n in piece.nodes for i in graph.by_id[n].edges if i not in inside}
     return tuple(n.id for n in graph if n.id in read and n.kind is not Kind.CONSTANT)
@@ -68,8 +68,8 @@ def calls(graph: Graph, piece: Piece) -> int:
 
 
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
-    """Where to look first: the first node whose value differs, back to inputs that are the same.
-    `same` and `differ` are ids of nodes that also stand after the pass, by their values."""
+    """Where to look first: from the first node whose value differs back to equal values. `same` and
+    `differ` are ids of nodes that exist after the pass, too, with equal or different values."""
     first = next((n.id for n in graph if n.id in differ and n.kind not in _LEAVES), None)
     if first is None:
         return ()
@@ -79,9 +79,9 @@ def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[
 
 
 def reduce(graph: Graph, judge: Judge, start: Collection[str] = (), most: int = MOST) -> Reduced:
-    """Find a small piece that shows a fault. `judge` is asked about pieces of `graph`, the whole
-    program first, no piece twice. `start` are ids of nodes near the fault; see `near`. After `most`
-    tries the smallest bad piece so far is returned."""
+    """Find a small piece that shows a fault. `judge` tries pieces of `graph`, the whole program
+    first, no piece twice. `start` are ids of nodes near the fault; see `near`. After `most` tries,
+    returns the smallest bad piece so far."""
     search = _Search(graph, judge, most)
     if not search.bad(search.all):
         return Reduced(None, search.tries)
@@ -101,7 +101,8 @@ Units = tuple[int, ...]
 
 
 class _Search:
-    """The smallest bad piece so far, in units that go as one: a tuple and its readers."""
+    """The smallest bad piece so far, in units that stay together, such as a tuple and its
+    readers."""
 
     def __init__(self, graph: Graph, judge: Judge, most: int) -> None:
         self._graph, self._judge, self._most = graph, judge, most
@@ -127,8 +128,9 @@ class _Search:
         return read, around
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
-        """Whether these units show the fault; then they are the smallest piece. `outputs` are the
-        smallest's that are still in it, and what nothing in the piece reads, where it is None."""
+        """Whether these units show the fault; if so, they become the smallest piece. `outputs` are
+        by default those of the smallest piece that are still in it, and nodes without a reader in
+        it."""
         piece = self._piece(units, outputs)
         if not piece.outputs:
             return False
@@ -157,7 +159,7 @@ class _Search:
         return Piece(nodes, outputs)
 
     def focus(self) -> bool:
-        """Keep one output that shows the fault, and what it is computed of; whether that worked."""
+        """Keep one output that shows the fault, and the nodes it needs; whether that worked."""
         inside = set(self.units)
         for output in self._wrong[:1]:
             ahead = reached([self._unit_of[output]], lambda u: self._read[u] & inside)
@@ -166,7 +168,8 @@ class _Search:
         return False
 
     def grow(self, start: Iterable[str]) -> None:
-        """Look near a place, farther and farther, as long as that is less than there is."""
+        """Try the surroundings of a place, larger and larger, while smaller than the piece so
+        far."""
         around = {self._unit_of[i] for i in start if i in self._unit_of}
         hops = 1
         while around and len(around) < len(self.units):
@@ -177,10 +180,10 @@ class _Search:
             hops *= 2
 
     def halve(self) -> None:
-        """Cut off the end, then the beginning, as much of each as can be, by halving."""
+        """Cut off as much as possible of the end, then of the beginning, by halving."""
         for from_end in (True, False):
             units = self.units
-            low, high = 0, len(units)  # the first of these counts is too few, the other is enough
+            low, high = 0, len(units)  # counts: too few, and enough
             while high - low > 1:
                 middle = (low + high) // 2
                 if self.bad(units[:middle] if from_end else units[-middle:]):
@@ -189,7 +192,7 @@ class _Search:
                     low = middle
 
     def leave_out(self) -> bool:
-        """Leave out chunks of what is left; whether it was tried for every single unit in vain."""
+        """Leave out chunks of the rest; whether every single unit was tried in vain."""
         size = max(1, len(self.units) // 2)
         while len(self.units) > 1:
             removed = False

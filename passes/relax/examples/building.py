@@ -1,4 +1,4 @@
-"""What the examples of Relax passes are built with."""
+"""Builds the examples of Relax passes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from relascope.passes.relax.ir.program import RelaxProgram
 
 @dataclass(frozen=True)
 class Tensors(Parts):
-    """Makes the tensors of an example, of a dtype, and its program of one dataflow block. `bound`
-    is what "main" binds before its result, in order."""
+    """Makes the tensors of an example, and its program of one dataflow block. `bound` are the
+    bindings of "main" before its result, in order."""
 
     ir, const = "relax", staticmethod(relax.const)
     bound: list[Any] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Examples of the passes on the way to the gradient, and behind it."""
+"""Examples of the passes before and after the gradient."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""What passes over Relax are made with."""
+"""Code that passes over Relax share."""

@@ -1,4 +1,4 @@
-"""Looking into a Relax program: what is wrong with it, its inside, and where it came from."""
+"""Inspecting a Relax program: its problems, its intermediate values, and where they came from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,16 +23,16 @@ def problems(program: RelaxProgram) -> Iterator[str]:
         yield f"it is not well-formed: {lines_of(error)[-1]}"
         return
     taken = {str(p.name) for p in program.main.params}
-    for told in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
-        if told not in taken:
-            yield f'"main" has no argument {told}, which the program tells of'
+    for named in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
+        if named not in taken:
+            yield f'"main" has no argument {named}, which the program names'
     for name, function in program.mod.functions.items():
         if isinstance(function, relax.Function):
             yield from _types(name.name_hint, function, program.mod)
 
 
 def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
-    """Bindings whose type is not that of what they are bound to."""
+    """Sentences on bindings whose type is not that of their value."""
     builder = relax.BlockBuilder(mod)
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -48,16 +48,13 @@ def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
                 yield f"the type of {binding.var.name} in {where} is refused: {lines_of(error)[-1]}"
                 continue
             if relax.analysis.type_base_check(binding.var.ty, found) != _FITS:
-                yield f"{binding.var.name} in {where} is {binding.var.ty}, and its value is {found}"
+                yield f"{binding.var.name} in {where} is {binding.var.ty}, but its value is {found}"
 
 
 def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any]) -> RelaxProgram:
-    """The program whose "main" takes what the function `name` takes and returns a tuple of its
-    inside.
-
-    Dataflow blocks, which hide their variables, are dissolved, so nothing is fused. `variables` are
-    arguments of it, or variables that it binds, each of one tensor.
-    """
+    """The program whose "main" takes the arguments of the function `name` and returns the tuple of
+    `variables`: its arguments, or variables that it binds, each of one tensor. Dataflow blocks,
+    which hide their variables, are dissolved, so nothing is fused."""
     function = program.mod[name]
     open_ = relax.transform.ToNonDataflow()(tvm.IRModule({"main": function}))["main"]
     pairs = zip(_variables(function), _variables(open_), strict=True)
@@ -77,14 +74,13 @@ def _variables(function: Any) -> list[Any]:
 
 
 def imported_order(program: RelaxProgram, variable: Any) -> int | None:
-    """When PyTorch executed the operator that a variable came from, counted from 0; None for
-    gradients, and without a number in the name (see `engine.relax.frontend.importer`)."""
+    """The position, from 0, in PyTorch's order of execution of the operator that a variable came
+    from; None for gradients, and without a number in the name (see
+    `engine.relax.frontend.importer`)."""
     name = str(getattr(variable, "name", ""))
     _, source = program.provenance.get(name, ("", ""))
     operator = source.rpartition("::")[2].strip("_")
     if not operator or source.startswith("gradient of ") or not name.startswith(f"{operator}_"):
         return None
     ordinal = name[len(operator) + 1 :].partition("_")[0]
-    if not ordinal.isdigit():
-        return None
-    return int(ordinal)
+    return int(ordinal) if ordinal.isdigit() else None

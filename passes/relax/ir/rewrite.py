@@ -1,4 +1,4 @@
-"""What passes over Relax share: a function read as a list of bindings, and written again."""
+"""Rewriting a Relax function as a list of bindings."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ def with_mod(program: RelaxProgram, mod: Any) -> RelaxProgram:
 
 def with_main(program: RelaxProgram, main: Any) -> RelaxProgram:
     """The program with another "main", normalised."""
-    functions = dict(program.mod.functions.items())  # by what calls name them by, not its name
+    functions = dict(program.mod.functions.items())  # by the global variables that calls use
     functions[program.mod.get_global_var("main")] = main.with_attr("global_symbol", "main")
     return with_mod(program, tvm.IRModule(functions))
 
@@ -43,7 +43,6 @@ def shape(expr: Any) -> tuple[int, ...]:
 
 
 def dtype(expr: Any) -> str:
-    """The dtype of a typed tensor."""
     return str(expr.ty.dtype)
 
 
@@ -65,8 +64,8 @@ def is_floating(expr: Any) -> bool:
 
 
 def bindings(function: Any) -> list[Binding]:
-    """Every variable of a function with its value, in order. Raises EngineError of kind "usage"
-    where it branches, matches shapes, or writes into memory."""
+    """Every variable of a function with its value, in order. Raises EngineError of kind "usage" if
+    it branches, matches shapes, or writes memory."""
     found = []
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -81,15 +80,15 @@ def bindings(function: Any) -> list[Binding]:
 
 
 def everything(function: Any) -> list[Any]:
-    """All expressions in a function, those inside of others first."""
+    """All expressions in a function, those inside others first."""
     found: list[Any] = []
     relax.analysis.post_order_visit(function, found.append)
     return found
 
 
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
-    """What a function with the bindings `bound` returns, nested tuples flattened, as variables and
-    constants."""
+    """The results of a function with the bindings `bound`, nested tuples flattened, as variables
+    and constants."""
     values = {variable.__chandle__(): value for variable, value in bound}
     flat, todo = [], [function.body.body]
     while todo:
@@ -107,9 +106,8 @@ def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
 def function_of(
     params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any], attrs: Any = None
 ) -> Any:
-    """A function of one dataflow block that computes what it returns and nothing else. Of the
-    bindings, in order, those that nothing returned depends on are left out; it returns a flat tuple
-    of variables or constants."""
+    """A function of one dataflow block that returns a flat tuple of variables or constants.
+    Bindings on which no result depends are left out."""
     needed = {v.__chandle__() for v in returned}
     alive = []
     for variable, value in reversed(bound):
@@ -120,7 +118,7 @@ def function_of(
     renamed: dict[int, Any] = {}
     for variable, value in reversed(alive):
         value = substituted(value, renamed)
-        if not isinstance(variable, relax.DataflowVar):  # it was a result of its own block
+        if not isinstance(variable, relax.DataflowVar):  # a result of its former block
             inner = relax.DataflowVar(str(variable.name), variable.ty)
             renamed[variable.__chandle__()] = inner
             variable = inner
@@ -156,7 +154,7 @@ def read_counts(bound: Sequence[Binding], returned: Sequence[Any]) -> Counter[in
 
 
 def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
-    """A bound value with replaced variables and constants, by handle; itself where none is."""
+    """A bound value with variables and constants replaced, by handle; itself if none is."""
     if not instead:
         return value
     if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
@@ -172,16 +170,13 @@ def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
         return value if same else relax.Tuple(fields)
     if isinstance(value, relax.TupleGetItem):
         source = substituted(value.tuple_value, instead)
-        return (
-            value
-            if source.same_as(value.tuple_value)
-            else relax.TupleGetItem(source, int(value.index))
-        )
+        if not source.same_as(value.tuple_value):
+            return relax.TupleGetItem(source, int(value.index))
     return value
 
 
 def with_args(call: Any, args: Sequence[Any]) -> Any:
-    """A call with other arguments; itself where they are the same."""
+    """A call with other arguments; itself if they are the same."""
     if all(a.same_as(b) for a, b in zip(args, call.args, strict=True)):
         return call
     return tvm.ir.Call(call.op, list(args), attrs=call.attrs, ty_args=call.ty_args)
@@ -189,7 +184,7 @@ def with_args(call: Any, args: Sequence[Any]) -> Any:
 
 def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
     """Bindings reordered so that those with a handle in `movable` come right before their first
-    reader, not all at once in front, where they would all be held."""
+    reader, because they would be held from the start otherwise."""
     waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in movable}
     placed: set[int] = set()
     ordered: list[Binding] = []
@@ -214,9 +209,9 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 
 class Maker:
-    """Makes the bindings of a function that is rewritten. `variable` is the one whose call is being
-    rewritten. `taken` are names of variables that stand already; `provenance` grows by the names
-    made here."""
+    """Makes the bindings of a function that is being rewritten. `variable` is the one whose call is
+    being rewritten. `taken` are names of existing variables; `provenance` grows by the names made
+    here."""
 
     variable: Any = None
 
@@ -230,7 +225,7 @@ class Maker:
         self._made: dict[str, int] = {}
 
     def look(self, variable: Any) -> Any:
-        """What a variable is bound to; itself if it is an argument, or no variable."""
+        """The value of a variable; other expressions, and arguments, as they are."""
         return self._values.get(variable.__chandle__(), variable)
 
     def emit(self, expr: Any) -> Any:
@@ -254,17 +249,15 @@ class Maker:
         return self._builder.normalize(expr)
 
     def bind(self, variable: Any, value: Any) -> None:
-        """Bind a variable that is there already."""
+        """Bind an existing variable."""
         self.bound.append((variable, value))
         self._values[variable.__chandle__()] = value
 
     def _name(self) -> str:
-        # Names must be new; those that passes keep are known by them.
-        while True:
+        name = self.origin
+        while name == self.origin or name in self._taken:  # provenance is by unique names
             count = self._made[self.origin] = self._made.get(self.origin, 0) + 1
             name = f"{self.origin}_part{count}"
-            if name not in self._taken:
-                break
         self._taken.add(name)
         if self.origin in self.provenance:
             self.provenance[name] = self.provenance[self.origin]
@@ -272,19 +265,17 @@ class Maker:
 
 
 Rule = Callable[[Any, Maker], Any]
-"""From a call, its arguments rewritten already, to what stands in its place: a variable, another
-call, or None to leave it. `Maker.emit` binds what a place in a nest of calls needs."""
+"""From a call with rewritten arguments to its replacement: a variable, another call, or None to
+keep it. `Maker.emit` binds calls that need a variable."""
 Rules = Rule | Mapping[str, Rule]
-"""A rule for all calls, or by an operator's name the one for its calls."""
+"""A rule for all calls, or rules by the names of operators."""
 
 
 def rewrite(program: RelaxProgram, rules: Rules) -> RelaxProgram:
-    """Rewrite the calls of "main", producers first; what nothing needs afterwards is gone.
-
-    A variable keeps its name and type: a rule's call is bound to the variable of the call that it
-    replaces, and what is made on the way is named after it. The result of a `Rule` must have the
-    type of what it replaces.
-    """
+    """Rewrite the calls of "main", producers first, and remove values that nothing needs
+    afterwards. A variable keeps its name and type: a rule's call is bound to the variable of the
+    call that it replaces, and further variables are named after it. The result of a `Rule` must
+    have the type of the call that it replaces."""
     main = program.main
     old = bindings(main)
     maker = Maker({str(v.name) for v, _ in old}, program.provenance)
@@ -319,7 +310,7 @@ def rewrite(program: RelaxProgram, rules: Rules) -> RelaxProgram:
 
 
 def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
-    """What a rule puts in a call's place; None where that is not to be."""
+    """A rule's replacement of a call; None to keep it."""
     applications.looking_at(maker.variable)
     before = len(maker.bound)
     made = rule(call, maker)
@@ -332,7 +323,7 @@ def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
 def function_like(
     main: Any, params: Sequence[Any], bound: Sequence[Binding], returned: Sequence[Any]
 ) -> Any:
-    """As `function_of`, with the attributes of `main`, and a tuple where that returns one."""
+    """As `function_of`, with the attributes of `main`; a tuple only if `main` returns one."""
     tupled = function_of(params, bound, returned, main.attrs)
     if isinstance(main.ret_ty, relax.TupleType):
         return tupled

@@ -1,1 +1,1 @@
-"""Passes on the way to the gradient, and the split."""
+"""The gradient and its passes, and the split into forward and backward."""

@@ -40,12 +40,10 @@ def of_weight(
     groups: int,
     builder: Any,
 ) -> Any:
-    """The gradient of a weight of this size: a convolution of the data with the gradient, which
-    libraries know. Batch and channels are exchanged, by the layout where there is one group, else
-    group by group.
-
-    `data` is (batch, channels, rows, columns), `grad` of the convolution's result, and the others
-    are the convolution's, with four paddings."""
+    """The gradient of a weight of shape `size`: a convolution of the data with the gradient, which
+    libraries support. Batch and channels are exchanged: by the layout if there is one group, else
+    group by group. `data` is (batch, channels, rows, columns), `grad` the gradient of the
+    convolution's result; the other arguments are the convolution's, with four paddings."""
     batch, channels, *_ = shape(data)
     out, *_, height, width = size
     top, left, bottom, right = padding
@@ -78,7 +76,7 @@ def of_weight(
 def beyond(
     data: Any, grad: Any, size: Sequence[int], strides: Any, padding: Any, dilation: Any
 ) -> list[int]:
-    """Rows and columns at the ends that the kernel was not laid over."""
+    """Rows and columns at the ends that the kernel did not reach."""
     sizes = zip(shape(data)[2:], shape(grad)[2:], size[2:], strict=True)
     steps = zip(strides, padding[:2], padding[2:], dilation, strict=True)
     return [
@@ -94,7 +92,7 @@ def _numbers(values: Any) -> list[int]:
 
 
 def _dilated(weight: Any, down: int, across: int) -> Any:
-    """A kernel with zeros between its elements: transposed convolutions take no dilation."""
+    """A kernel with zeros between its elements, for transposed convolutions without dilation."""
     out, inner, height, width = shape(weight)
     for axis, step in ((2, down), (3, across)):
         if step > 1:

@@ -1,4 +1,4 @@
-"""gelu and the norms spelled out, for they have no gradient in Relax."""
+"""gelu and norms written out, because they have no gradient in Relax."""
 
 import math
 from collections.abc import Sequence

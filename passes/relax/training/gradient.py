@@ -1,4 +1,4 @@
-"""The reverse-mode gradient, with the provenance that TVM's own drops, and the scalar it is of."""
+"""The scalar root of the gradient, and the reverse-mode gradient with the provenance TVM drops."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -119,7 +119,7 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
 def _without_stops(
     bound: Sequence[rewrite.Binding], returned: Sequence[Any]
 ) -> tuple[list[rewrite.Binding], list[Any]]:
-    """What stopped the gradient has done so."""
+    """The bindings and results without `grad.no_grad`, which has served its purpose."""
     instead: dict[int, Any] = {}
     kept = []
     for variable, value in bound:
@@ -139,8 +139,8 @@ def _narrowed(
     gradients: Sequence[str],
 ) -> tuple[list[Any], list[rewrite.Binding], list[Any]]:
     """A joint function with bfloat16 arguments and gradients, cast inside. `halves` has by name the
-    arguments for which float32 stands in; `gradients` are the arguments whose gradients are the
-    last results."""
+    arguments that float32 variables replaced; `gradients` names the arguments whose gradients are
+    the last results."""
     wide = {p.__chandle__(): halves[str(p.name)] for p in params if str(p.name) in halves}
     instead: dict[int, Any] = {}
     casts: dict[int, Any] = {}
@@ -171,8 +171,8 @@ def _narrowed(
 def _with_target(
     main: Any, bound: Sequence[rewrite.Binding], returned: Sequence[Any], wide: Mapping[str, Any]
 ) -> Any:
-    """The function as TVM's Gradient reads it, its results variables of their own; by name in
-    `wide`, float32 replaces bfloat16 arguments, for which TVM has no gradient."""
+    """The function in the form that TVM's Gradient reads, with a variable for each result. Float32
+    variables in `wide`, by name, replace bfloat16 arguments, for which TVM has no gradient."""
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
     block = main.body.blocks[0]
@@ -187,7 +187,7 @@ def _with_target(
 def _of_adjoints(
     bound: Sequence[rewrite.Binding], known: rewrite.Provenance
 ) -> dict[str, tuple[str, str]]:
-    """Where the sums come from that TVM makes of the gradients of one variable."""
+    """The provenance of the sums that TVM makes of a variable's gradients."""
     found = {}
     for variable, _ in bound:
         name = str(variable.name)
@@ -203,7 +203,7 @@ def _of_adjoints(
 
 
 def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgram:
-    """A joint program that returns the gradients of `wanted` arguments only, if they have one."""
+    """A joint program that returns the gradients of `wanted` arguments only."""
     main = program.main
     bound = rewrite.bindings(main)
     returned, names = gradients.kept_results(program, rewrite.results(main, bound), wanted)
@@ -211,16 +211,16 @@ def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgr
     return replace(rewrite.with_main(program, function), gradients=names)
 
 
-_LAYER = 11  # TVM's own stand at 10
+_LAYER = 11  # TVM's own are at 10
 _layered: set[str] = set()
 _without: set[str] = set()
 
 
 def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: Provenance) -> None:
-    """Complete TVM's table (`FPrimalGradient`), which is global, by ours for the operators of typed
-    bindings, each in a layer that only passes on unless a `Recorder` is at work. EngineError, kind
-    "pass", names an operator between a wanted argument and the root that has no gradient, and its
-    module."""
+    """Add relascope's gradients to TVM's global table (`FPrimalGradient`) for the operators of
+    typed bindings, each in a layer that calls the active `Recorder`, if any. Raises EngineError of
+    kind "pass" if an operator between a wanted argument and the root has no gradient, and names it
+    and its module."""
     depends = {v.__chandle__() for v in wanted}
     for variable, value in bound:
         read = any(v.__chandle__() in depends for v in variables(value))
@@ -253,7 +253,7 @@ def _complete(name: str) -> None:
 
 
 def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of an operator without a gradient where none is wanted."""
+    """The gradient of an operator without one, where none is wanted."""
     return [relax.op.grad.no_grad(a) for a in call.args]
 
 

@@ -1,4 +1,4 @@
-"""Dropout masks in a bit an element."""
+"""Dropout masks with one bit per element."""
 
 from dataclasses import replace
 from typing import Any
@@ -43,8 +43,8 @@ def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
 
 
 def _unpacked(rows: Any, mask: Mask, maker: rewrite.Maker) -> Any:
-    """The mask's 0 and 1 in its own shape; neighbours are neighbours in memory (`Mask.bits`), so a
-    loop over them shifts by one distance."""
+    """The mask's 0 and 1 in its own shape. Neighbouring elements are neighbours in memory, too
+    (`Mask.bits`), so an inner loop shifts by one distance."""
     shifts = relax.const(np.arange(8, dtype="uint8").reshape(8, 1))
     bits = maker.emit(op.bitwise_and(op.right_shift(rows, shifts), relax.const(1, "uint8")))
     if mask.elements % 8:

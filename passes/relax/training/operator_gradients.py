@@ -17,7 +17,6 @@ from relascope.passes.relax.training.recorder import Gradient, operator_of
 
 
 def number(value: float, like: Any) -> Any:
-    """A scalar constant in the dtype of an expression."""
     return relax.const(value, dtype(like))
 
 
@@ -29,8 +28,8 @@ def fitted(gradient: Any, to: Any, builder: Any) -> Any:
 
 
 def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """A matrix that serves a whole batch gets its gradient from one product over all rows; TVM's
-    own adds one product per element of the batch."""
+    """The gradient of a matrix for a whole batch is one product over all rows; TVM's own adds one
+    product per element of the batch."""
     a, b = call.args
     left, right = shape(a), shape(b)
     if len(left) > 2 and len(right) == 2:
@@ -70,8 +69,8 @@ def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """At the bounds PyTorch's clamp passes the gradient on; hardtanh, hardsigmoid and hardswish do
-    not. relu6, a hardtanh, passes on NaN's."""
+    """PyTorch's clamp passes the gradient on at its bounds; hardtanh, hardsigmoid and hardswish do
+    not. Hardtanh and relu6 pass it on at NaN."""
     x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
     if any(n in operator for n in ("hardtanh", "relu6")):
@@ -93,7 +92,8 @@ def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> Gradient:
-    """Of a function of single numbers, from x, its result y, y's gradient and numbers."""
+    """The gradient of an elementwise function, by a formula of x, the result y, y's gradient, and a
+    maker of constants."""
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         (x,) = call.args
@@ -103,12 +103,11 @@ def _of_one(formula: Callable[[Any, Any, Any, Callable[[float], Any]], Any]) -> 
 
 
 def _by_slope(slope: Callable[[Any, Any, Callable[[float], Any]], Any]) -> Gradient:
-    """The same, from the slope."""
     return _of_one(lambda x, y, grad, n: grad * slope(x, y, n))
 
 
 def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Each side's part, summed where that side was broadcast, which TVM's own leaves out."""
+    """Each side's part, summed if that side was broadcast, which TVM's own omits."""
     condition, x, y = call.args
     zero = number(0.0, grad)
     by_x, by_y = op.where(condition, grad, zero), op.where(condition, zero, grad)
@@ -137,8 +136,8 @@ def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
-    amax and amin do not."""
+    """Shared evenly among all extreme elements; in PyTorch's max and min also among NaN, but not in
+    amax and amin."""
     (x,) = call.args
     axes, size = _axes(call), list(shape(x))
     kept = [1 if i in axes else d for i, d in enumerate(size)]
@@ -157,13 +156,13 @@ def _axes(call: Any) -> list[int]:
 
 
 def _ints(expr: Any) -> list[int]:
-    """Whole numbers that stand among a call's arguments."""
+    """Whole numbers among a call's arguments."""
     fields = expr.fields if isinstance(expr, relax.Tuple) else expr.values
     return [int(getattr(f, "value", f)) for f in fields]
 
 
 def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Zeros around the gradient, and between its elements where the slice had steps."""
+    """Zeros around the gradient, and between its elements if the slice had steps."""
     x, *rest = call.args
     size, places = list(shape(x)), list(shape(variable))
     rest = [_ints(r) for r in rest]
@@ -192,7 +191,7 @@ def _around(data: Any, widths: list[tuple[int, int]]) -> Any:
 
 
 _PAD_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-"""Paddings that repeat elements, and what NumPy calls them."""
+"""Paddings that repeat elements, with numpy's names."""
 
 
 def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -215,13 +214,12 @@ def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     begin = [max(b, 0) for b in widths[::2]]
     end = [n - max(a, 0) for n, a in zip(shape(grad), widths[1::2], strict=True)]
     kept = op.strided_slice(grad, list(range(len(size))), begin, end)
-    if min(widths) < 0:  # what was cut off gets nothing
+    if min(widths) < 0:  # the gradient of the cut-off part is 0
         kept = op.nn.pad(builder.normalize(kept), [max(-w, 0) for w in widths])
     return [kept, *_none(call, 1)]
 
 
 def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of an operator that only gives its operand another shape."""
     return [op.reshape(grad, list(shape(call.args[0]))), *_none(call, 1)]
 
 
@@ -264,14 +262,14 @@ def _gather_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[
 
 
 def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Adds up what was taken from one place; TVM's own takes one axis of indices only."""
+    """Sums the gradients of equal indices; TVM's own supports one axis of indices only."""
     data, indices = call.args
     size = list(shape(data))
     if call.attrs.axis is None:
         raise no_gradient("take", "is known along an axis only")
     axis = int(call.attrs.axis) % len(size)
     if isinstance(indices, tvm.ir.GenericConst) and indices.value.numpy().ndim == 0:
-        # One slice: zeros around it, which fuses, where a scatter would not.
+        # One slice: unlike a scatter, zeros around it fuse.
         index = int(indices.value.numpy()) % size[axis]
         widths = [(0, 0)] * len(size)
         widths[axis] = (index, size[axis] - 1 - index)
@@ -283,7 +281,7 @@ def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _index_tensor(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """As one axis of places: the indexed axes of the data, which come first, are one axis."""
+    """As along one axis: the indexed axes of the data, which come first, become one."""
     data, indices = call.args
     size, count = list(shape(data)), len(indices.fields)
     places: Any = None
@@ -301,7 +299,7 @@ def _index_tensor(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any
 
 
 def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """For each operand the einsum of the gradient with the other operands."""
+    """For each operand, the einsum of the gradient with the other operands."""
     given, operands = call.args[0], list(call.args[0].fields)
     left, arrow, result = str(call.attrs.subscripts).replace(" ", "").partition("->")
     terms = left.split(",")
@@ -316,7 +314,7 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         kept = "".join(a for a in term if a in known)
         by = op.einsum([grad, *others], f"{','.join(names)}->{kept}")
         size = dict(zip(term, shape(operand), strict=True))
-        if kept != term:  # an axis that only this operand has was summed away
+        if kept != term:  # einsum summed over an axis that only this operand has
             by = op.reshape(by, [size[a] if a in known else 1 for a in term])
             by = op.broadcast_to(by, list(shape(operand)))
         found.append(by)
@@ -324,7 +322,7 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """As a 2D convolution of an image that is one row high."""
+    """As a 2D convolution of an image with one row."""
     attrs = call.attrs
     if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
         raise no_gradient("nn.conv1d", "is known in the layouts NCW and OIW only")
@@ -338,7 +336,7 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of a whole number of copies of each pixel: their sum."""
+    """The sum over the copies of each pixel, if their number is whole."""
     data, attrs = call.args[0], call.attrs
     batch, channels, *size = shape(data)
     _, _, *places = shape(variable)
@@ -367,7 +365,7 @@ def _scatter_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list
         return [op.scatter_elements(grad, indices, zeros, axis), none, taken(grad)]
     if kind not in ("max", "min"):
         raise no_gradient("scatter_elements", f"by {kind} is not known")
-    # Shared evenly among all that are as large (small) as the result.
+    # Shared evenly among all elements that equal the result.
     hit = op.astype(op.equal(data, variable), dtype(data))
     hits = op.astype(op.equal(updates, taken(variable)), dtype(data))
     share = builder.emit(op.divide(grad, op.scatter_elements(hit, indices, hits, axis, "add")))
@@ -394,7 +392,8 @@ def _slice_scatter(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
 
 
 def _of_two(formula: Callable[[Any, Any, Any], list[Any]]) -> Gradient:
-    """Of a function of two numbers, from both and the result's gradient."""
+    """The gradient of an elementwise function of two tensors, by a formula of both and the result's
+    gradient."""
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         x, y = call.args
@@ -428,7 +427,8 @@ def _prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _conv_transpose(rank: int) -> Gradient:
-    """Its adjoint is a convolution with the same weight, whose weight's gradient is its own."""
+    """The adjoint is a convolution with the same weight; the weight's gradient is the
+    convolution's."""
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         attrs, (data, weight) = call.attrs, call.args
@@ -438,7 +438,7 @@ def _conv_transpose(rank: int) -> Gradient:
             raise no_gradient(name, "is known in the layouts NCHW and IOHW only")
         padding = [int(p) for p in attrs.padding]
         strides, dilation = ([int(v) for v in way] for way in (attrs.strides, attrs.dilation))
-        if rank == 1:  # an image that is one row high
+        if rank == 1:  # an image with one row
             data, weight, grad = (builder.emit(op.expand_dims(a, 2)) for a in (data, weight, grad))
             padding, strides, dilation = (
                 [0, padding[0], 0, padding[1]],
@@ -482,7 +482,8 @@ def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _power(x: Any, y: Any, grad: Any) -> list[Any]:
-    """As PyTorch's: without a slope where the exponent is 0, or the base and not the result."""
+    """As PyTorch's: zero for the base if the exponent is 0, and for the exponent if the base is 0
+    and the exponent not negative."""
     zero = number(0.0, x)
     by_base = grad * y * op.power(x, y - number(1.0, y))
     nothing = op.logical_and(op.equal(x, zero), op.greater_equal(y, zero))
@@ -491,7 +492,7 @@ def _power(x: Any, y: Any, grad: Any) -> list[Any]:
 
 
 def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """TVM's, but where a last window hangs over the edge: TVM's counts what is not there."""
+    """TVM's, except if a last window extends over the edge, whose missing elements TVM counts."""
     attrs = call.attrs
     if bool(attrs.ceil_mode) and bool(attrs.count_include_pad):
         return _pooled(variable, call, grad, builder)
@@ -501,7 +502,7 @@ def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """TVM's, whose kernel takes no dilation."""
+    """TVM's, whose kernel does not support dilation."""
     attrs = call.attrs
     if any(int(d) != 1 for d in attrs.dilation):
         raise no_gradient("nn.max_pool2d", "is not known with dilation")
@@ -519,7 +520,7 @@ def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 
 def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
-    """(places, extent): the part that each element has of each mean along one axis."""
+    """(count, extent): each element's weight in each mean along one axis."""
     if not hasattr(attrs, "pool_size"):
         return adaptive_share(extent, count)
     places = np.arange(count)
@@ -543,7 +544,7 @@ def _none(call: Any, first: int = 0) -> list[Any]:
 
 
 def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """Of an operator that is constant almost everywhere: zeros."""
+    """Zeros, for an operator that is constant almost everywhere."""
     none = op.grad.no_grad
     return [op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else none(a) for a in call.args]
 
@@ -552,7 +553,7 @@ OWN: dict[str, Gradient] = {
     "grad.no_grad": lambda variable, call, grad, builder: [op.grad.no_grad(call.args[0])],
     "matmul": _matmul,
     "nn.conv2d": conv2d,
-    # PyTorch has no gradient of relu and abs where x is 0; TVM's own have one there.
+    # PyTorch's gradients of relu and abs are 0 where x is 0; TVM's are not.
     "nn.relu": _of_one(lambda x, y, grad, n: op.where(op.less_equal(y, n(0.0)), n(0.0), grad)),
     "nn.leakyrelu": _leaky_relu,
     "nn.softplus": _softplus,
@@ -611,4 +612,3 @@ OWN: dict[str, Gradient] = {
     "nn.avg_pool3d": _pooled,
     **dict.fromkeys(("floor", "ceil", "round", "trunc", "sign", "floor_divide"), _flat),
 }
-"""By an operator's name."""

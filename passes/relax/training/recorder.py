@@ -1,4 +1,4 @@
-"""What the gradient of each call is made of, noted while TVM takes it."""
+"""Records the provenance of each call's gradient while TVM takes it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,9 @@ from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
 
 class Recorder:
-    """Names what the gradient of each call is made of after the call, and notes its origin in the
-    program's `provenance`.
-
-    Attributes:
-        provenance: of the variables made here.
-        refused: why a gradient could not be taken; TVM's own error says less than this EngineError.
-    """
+    """Names the variables of each call's gradient after the call, and records their origin.
+    `provenance` is that of the variables made here; `refused` says why a gradient could not be
+    taken, with more than TVM's own error."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._known = provenance
@@ -32,14 +28,14 @@ class Recorder:
     def use(
         self, gradient: "Gradient", variable: Any, call: Any, grad: Any, builder: Any
     ) -> list[Any]:
-        """Take one gradient and bind what it is made of to variables named after the call's."""
+        """Take one gradient and bind its calls to variables named after the call's."""
         name = str(variable.name)
         scope, source = self._known.get(name, ("", ""))
         origin = (scope, f"gradient of {source}" if source else "")
         bound: dict[int, Any] = {}
 
         def emit(expr: Any) -> Any:
-            """Bind a nest of calls; its depth is that of one gradient's formula."""
+            """Bind nested calls; recursion is as deep as one gradient's formula."""
             known = bound.get(expr.__chandle__())
             if known is not None:
                 return known
@@ -74,14 +70,13 @@ class Recorder:
             raise
 
 
-RECORDING = Active[Recorder]()  # the recorder that sees every gradient that is taken
+RECORDING = Active[Recorder]()  # the recorder of every gradient that TVM takes
 
 
 def operator_of(variable: Any) -> str:
-    """PyTorch's operator behind a variable of the forward, while a gradient is recorded."""
     return RECORDING.current.operator(variable) if RECORDING.current else ""
 
 
 Gradient = Callable[[Any, Any, Any, Any], list[Any]]
-"""From a variable, the call bound to it, the gradient of it, and a block builder, to the gradients
-of the call's arguments."""
+"""From a variable, the call bound to it, the variable's gradient, and a block builder, to the
+gradients of the call's arguments."""

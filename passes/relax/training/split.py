@@ -1,4 +1,4 @@
-"""A joint program sawn into the forward and the backward."""
+"""Splitting a joint program into a forward and a backward."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,10 +18,10 @@ def split(
     program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program, as the gradient leaves it; see
-    `passes.cuts.split_program.SplitProgram`. Raises EngineError of kind "usage" where a node cannot
-    be captured, or the program has no gradients. `graph` is of the program, with `forward_outputs`
-    set, and `exprs` the Relax variable of each node, by its id; `captures` are ids of the nodes
-    that the forward saves, and the backward recomputes the rest."""
+    `passes.cuts.split_program.SplitProgram`. Raises EngineError of kind "usage" if a node cannot be
+    captured, or the program has no gradients. `graph` is the program's, with `forward_outputs`, and
+    `exprs` the Relax variable of each node, by id; `captures` are ids of the nodes that the forward
+    saves. The backward recomputes the rest."""
     cut = chosen_cut(graph, captures)
     main = program.main
     bound = rewrite.bindings(main)
@@ -47,7 +47,8 @@ def split(
     handed = [out[v.__chandle__()][0] if v.__chandle__() in out else v for v in saved]
     attrs: dict[str, Any] = {channels_last.GIVES: gives}
     forward = _half(program, "forward", ahead, [*outputs, *handed], [], attrs)
-    # What only the forward computes would draw what it reads to its own place, far ahead.
+    # Values for the forward alone would draw their recomputed operands far ahead, so leave them
+    # out.
     others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
     left = {exprs[i].__chandle__() for i in others if i in exprs}
     own = [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left]
@@ -68,7 +69,7 @@ def _half(
     more: Sequence[Any],
     attrs: Mapping[str, Sequence[Any]],
 ) -> RelaxProgram:
-    """A function of the given results; it takes what it needs of the arguments, and all `more`."""
+    """A function of the given results; it takes the arguments that it needs, and all `more`."""
     function = rewrite.function_of([], bound, returned)
     read = {
         v.__chandle__()

@@ -1,4 +1,4 @@
-"""What the examples of Relay passes are built with."""
+"""Builds the examples of Relay passes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 
 
 class Tensors(Parts):
-    """Makes the tensors of an example, of a dtype, and its program."""
+    """Makes the tensors of an example, and its program."""
 
     ir, const = "relay", staticmethod(relay.const)
 

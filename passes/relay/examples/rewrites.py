@@ -1,4 +1,4 @@
-"""Examples of the passes that write operators, layouts, types and scales otherwise."""
+"""Examples of passes that change operators, layouts, types and scales."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def fast_math(new: Tensors) -> Example:
 
 
 def _convolution(x: Any, new: Tensors) -> Any:
-    """Two channels of a 3 by 3 convolution over an image of one channel."""
+    """A 3 by 3 convolution from one channel to two."""
     return _three_by_three(x, new.constant("w", 2, 1, 3, 3), padding=(1, 1))
 
 
@@ -101,7 +101,7 @@ def qnn_canonicalize(new: Tensors) -> Example:
 
 
 def _module(inlined: bool, called: tuple[str, ...], new: Tensors) -> Example:
-    """Two functions, one of them perhaps marked to be inlined, and a "main" that calls some."""
+    """A module of two functions, one marked Inline if `inlined`, and a "main" that calls some."""
     bodies = {"square": lambda x: relay.multiply(x, x), "positive": relay.nn.relu}
     mod = tvm.IRModule()
     for name, body in bodies.items():
@@ -110,7 +110,7 @@ def _module(inlined: bool, called: tuple[str, ...], new: Tensors) -> Example:
         if inlined and name == "square":
             function = function.with_attr("Inline", tvm.tir.IntImm("int32", 1))
         mod[name] = function
-    mod = relay.transform.InferType()(mod)  # a call asks for the type of what it calls
+    mod = relay.transform.InferType()(mod)  # a call needs its function's type
     z = result = new.var("z", 2, 3)
     for name in called:
         result = relay.add(result, mod.get_global_var(name)(z))

@@ -1,4 +1,4 @@
-"""Examples of the passes on the way to the gradient."""
+"""Examples of the passes before and after the gradient."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from relascope.passes.relay.examples.building import Tensors
 
 
 def _dropout(new: Tensors, *shape: int) -> Any:
-    # The import says in a span when PyTorch executes an operator.
+    # The import gives a span the position in PyTorch's order of execution.
     span = tvm.ir.Span(tvm.ir.SourceName("|aten::dropout|0"), 0, 0, 0, 0)
     made = relay.nn.dropout(new.var("x", *shape), 0.1).tuple_value
     dropout = relay.Call(made.op, made.args, made.attrs, made.type_args, span)

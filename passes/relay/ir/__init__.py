@@ -1,1 +1,1 @@
-"""What passes over Relay are made with."""
+"""Code that passes over Relay share."""

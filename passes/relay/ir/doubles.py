@@ -1,7 +1,7 @@
-"""Sums and differences of a value with itself, as TVM builds them right.
+"""Sums and differences of a value with itself, in a form that TVM builds right.
 
-SimplifyExpr fails on its form of `x + x` if x is more than a variable ("contains free variables"),
-and kernels take `x - x` for 0, which is wrong for NaN and infinity.
+SimplifyExpr fails on `x + x` if x is more than a variable ("contains free variables"), and kernels
+take `x - x` for 0, which is wrong for NaN and infinity.
 """
 
 import math
@@ -15,9 +15,9 @@ from relascope.passes.relay.ir.rewrite import children, op_name, post_order, rew
 
 
 def without_doubles(program: RelayProgram, building: bool = False) -> RelayProgram:
-    """A program in which no value is added to itself or to an equal one (equal as
-    EliminateCommonSubexpr has it). For `building`, differences of equal values are written
-    otherwise, too, and dropouts count as their inputs."""
+    """A program in which no value is added to itself or to an equal one, in the sense of
+    EliminateCommonSubexpr. For `building`, differences of equal values are rewritten, too, and
+    dropouts count as their inputs."""
     number: dict[int, int] = {}
     known: dict[Any, int] = {}
 

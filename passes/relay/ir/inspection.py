@@ -1,4 +1,4 @@
-"""Looking into a Relay program: what is wrong with it beside its numbers, and its inside."""
+"""Inspecting a Relay program: its problems other than wrong numbers, and intermediate values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,9 +24,9 @@ def problems(program: RelayProgram) -> Iterator[str]:
         if isinstance(function, relay.Function) and function._checked_type_ is None:
             yield f"{where} has no types"
     taken = {p.name_hint for p in program.main.params}
-    for told in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
-        if told not in taken:
-            yield f'"main" has no argument {told}, which the program tells of'
+    for named in (*program.inputs, *program.grad_outs, *(m.name for m in program.masks)):
+        if named not in taken:
+            yield f'"main" has no argument {named}, which the program names'
     try:
         fresh = relay.transform.InferType()(copied(program.mod))
     except tvm.error.TVMError as error:
@@ -34,12 +34,12 @@ def problems(program: RelayProgram) -> Iterator[str]:
         return
     before, after = program.main._checked_type_, fresh["main"].checked_type
     if before is not None and not tvm.ir.structural_equal(before, after):
-        yield f'"main" says that it is {before}, and it is {after}'
+        yield f'the type of "main" is {before}, but inference gives {after}'
 
 
 def with_intermediates(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
-    """The program, in graph normal form, whose "main" takes what the function `name` takes and
-    returns a tuple of its inside: `exprs`, each of one tensor."""
+    """The program, in graph normal form, whose "main" takes the arguments of the function `name`
+    and returns a tuple of expressions in it: `exprs`, each of one tensor."""
     function = program.mod[name]
     main = relay.Function(function.params, relay.Tuple(list(exprs)))
     return replace(with_main(program, main), outputs=len(exprs), gradients=(), updates=())

@@ -6,4 +6,4 @@ __all__ = ["Mask", "RelayProgram"]
 
 
 class RelayProgram(Program):
-    """A typed Relay module. `provenance` is by what spans carry; see the importer."""
+    """A typed Relay module. `provenance` is by the keys in spans; see the importer."""

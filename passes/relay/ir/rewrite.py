@@ -1,7 +1,7 @@
 """Rewriting a Relay function node by node without recursion.
 
-TVM's `ExprMutator` stops at Python's recursion limit on deep graphs; this walks in post order. It
-serves graph normal form: let bindings and control flow are left as they are.
+TVM's `ExprMutator` fails at Python's recursion limit on deep graphs; this walks in post order. It
+rewrites graph normal form, and leaves let bindings and control flow as they are.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,16 +15,16 @@ from relascope.passes import applications
 from relascope.passes.relay.ir.program import RelayProgram
 
 _PARTS = (relay.Call, relay.Tuple, relay.TupleGetItem)
-"""Expressions that are made of others, but for functions and let bindings."""
+"""Expressions that consist of others, except functions and let bindings."""
 
 _NAMES: dict[int, str] = {}  # of operators, which TVM never frees, by address
 
 Visit = Callable[[Any, list[Any]], Any]
-"""Called with a call node as it was and its rewritten arguments; returns what takes its place, or
-None to keep the call (with its rewritten arguments)."""
+"""From an original call and its rewritten arguments to its replacement, or None to keep the call
+(with its rewritten arguments)."""
 
 Visits = Visit | Mapping[str, Visit]
-"""What visits all calls, or by an operator's name what visits its calls."""
+"""A visit of all calls, or visits by the names of operators."""
 
 
 def everything(root: Any) -> list[Any]:
@@ -44,7 +44,7 @@ def post_order(root: Any) -> list[Any]:
 
 
 def _reachable_outside(root: Any) -> set[int]:
-    """Handles of what can be reached without entering a nested function's body."""
+    """Handles of the expressions reached without entering a nested function's body."""
     seen: set[int] = set()
     todo = [root.body if isinstance(root, relay.Function) else root]
     if isinstance(root, relay.Function):
@@ -73,7 +73,7 @@ def children(expr: Any) -> list[Any]:
 
 
 def with_children(expr: Any, fresh: Sequence[Any], span: Any = None) -> Any:
-    """A call, tuple or item on inputs in the order of `children`; `span` where it has none."""
+    """A call, tuple or item on inputs in the order of `children`; with `span` if it has none."""
     span = expr.span or span
     if isinstance(expr, relay.Call):
         return relay.Call(fresh[0], list(fresh[1:]), expr.attrs, expr.type_args, span)
@@ -83,7 +83,7 @@ def with_children(expr: Any, fresh: Sequence[Any], span: Any = None) -> Any:
 
 
 def op_name(expr: Any) -> str:
-    """The operator's name of a call ("nn.dense"), "" of anything else."""
+    """A call's operator, by name ("nn.dense"); "" for other expressions."""
     op = expr.op if isinstance(expr, relay.Call) else None
     if not isinstance(op, tvm.ir.Op):
         return ""
@@ -94,18 +94,18 @@ def op_name(expr: Any) -> str:
 
 
 def shape(expr: Any) -> tuple[int, ...]:
-    """The static shape of an expression whose type has been inferred."""
+    """The static shape of a typed expression."""
     return tuple(int(d) for d in expr.checked_type.shape)
 
 
 def axes_of(call: Any, rank: int) -> list[int]:
-    """The axes of a transpose, none below zero; without any it turns them all around."""
+    """The axes of a transpose, not negative; in reverse order if it has none."""
     axes = call.attrs.axes
     return [int(a) % rank for a in axes] if axes else list(range(rank))[::-1]
 
 
 def turned(operand: Any, axes: list[int]) -> Any:
-    """An operand with two axes exchanged; of one that has been turned so, what that is of."""
+    """An operand with two axes exchanged; the inner operand if it is such a transpose itself."""
     if op_name(operand) == "transpose" and axes_of(operand, len(axes)) == axes:
         return operand.args[0]
     return relay.transpose(operand, axes=axes)
@@ -135,13 +135,11 @@ def rewrite_body(body: Any, visit: Visit) -> Any:
 
 
 def rewrite(program: RelayProgram, visits: Visits, arguments: Sequence[Any] = ()) -> RelayProgram:
-    """Rewrite the calls of "main", producers first, and infer types again.
-
-    A replacement without a span gets that of the call that it replaces, so its module stays known.
-
-    The program is typed and in graph normal form. A visit may read types of the original call
-    (`call.args[0].checked_type`), not of rewritten arguments, which may have none yet; see `Visit`.
-    `arguments` are variables that "main" takes after those it has."""
+    """Rewrite the calls of "main", producers first, and infer types again. A replacement without a
+    span gets that of the call that it replaces, so its module stays known. The program is typed and
+    in graph normal form. A visit may read types of the original call (`call.args[0].checked_type`),
+    not of rewritten arguments, which may have none yet; see `Visit`. `arguments` are variables to
+    append to the arguments of "main"."""
     main = program.main
 
     def keep_span(call: Any, args: list[Any]) -> Any:
@@ -161,14 +159,14 @@ def rewrite(program: RelayProgram, visits: Visits, arguments: Sequence[Any] = ()
 
 
 def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None) -> dict[int, Any]:
-    """By old handle, every expression that some results need once others (`instead`, by handle)
-    replace some; those without a span get `span`, or stay as they are if it is None."""
+    """By old handle, every expression that some results need, after replacing some expressions by
+    those in `instead` (by handle). Expressions without a span get `span`, if not None."""
     return _rebuild(results, dict(instead), span)
 
 
 def unbound(expr: Any) -> Any:
-    """A chain of let bindings as the graph that it ends in: each variable's readers read its value.
-    TVM's pass recurses over the chain, which overflows the stack where it is long."""
+    """A chain of let bindings as a graph: each variable's readers read its value. TVM's own pass
+    recurses over the chain, and overflows the stack if it is long."""
     new: dict[int, Any] = {}
     while isinstance(expr, relay.Let):
         new[expr.var.handle.value] = _rebuild([expr.value], new)[expr.value.handle.value]
@@ -177,7 +175,7 @@ def unbound(expr: Any) -> Any:
 
 
 def _rebuild(results: Iterable[Any], new: dict[int, Any], span: Any = None) -> dict[int, Any]:
-    """As `rebuilt`; grows `new`, which has what replaces others, and returns it."""
+    """As `rebuilt`; adds to `new`, which has the replacements, and returns it."""
     todo: list[tuple[Any, bool]] = [(r, False) for r in results]
     while todo:
         expr, ready = todo.pop()
@@ -213,7 +211,7 @@ def with_main(program: RelayProgram, function: Any) -> RelayProgram:
 
 
 def copied(mod: tvm.IRModule) -> tvm.IRModule:
-    """A module of the same functions, which can be changed without changing the first."""
+    """A module of the same functions, to change without changing the first."""
     return tvm.IRModule(mod.functions, mod.type_definitions)
 
 

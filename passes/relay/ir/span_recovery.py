@@ -1,4 +1,4 @@
-"""Spans for what TVM's passes make, most of which drop them."""
+"""Spans for new calls of TVM's passes, most of which drop spans."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,10 @@ Identity = tuple[str, Any]
 
 
 def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
-    """The program with another module, typed, in which every new call has a place in the model.
-
-    A call without a span gets that of a removed call with the same inputs, preferably of the same
-    operator; else of its reader, else of what it reads. Its key begins with `NEAR`, as it need not
-    compute what PyTorch's operator there did.
-    """
+    """The program with another module, typed, in which every new call has a place in the model. A
+    call without a span gets that of a removed call with the same inputs, preferably of the same
+    operator; else that of its reader, else that of an input. The key begins with `NEAR`, because
+    the call may compute something other than PyTorch's operator there."""
     after = mod["main"]
     old, new = _calls(program.main), _calls(after)
     made = {h: e for h, e in new.items() if h not in old}
@@ -53,12 +51,12 @@ def _calls(function: Any) -> dict[int, Any]:
 
 
 def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
-    """The key of each new call without one, by handle; `old` calls are gone or rebuilt, `new` ones
-    stand producers first."""
+    """The key of each new call without one, by handle; `old` calls were removed or rebuilt, `new`
+    ones are in order, producers first."""
     name = _Names()
     was = [(*name(e), e) for e in old.values()]
     now = {h: name(e) for h, e in new.items()}
-    # One operator of PyTorch may have become several calls, so a key alone does not tell a call.
+    # One operator of PyTorch may have become several calls, so a key does not identify a call.
     fewer = Counter((op, k) for op, k, _ in was) - Counter(now.values())
     gone: dict[Identity, list[tuple[str, str]]] = defaultdict(list)
     for op, where, call in was:
@@ -77,7 +75,7 @@ def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
             labels[handle] = found.removeprefix(NEAR)
     waiting = lost.keys() - labels.keys()
     for handle in reversed(new) if waiting else ():
-        where = labels.get(handle) or now[handle][1]  # what stands in front of a call is its
+        where = labels.get(handle) or now[handle][1]  # also for new operands of a call
         for operand in _operands(new[handle]) if where else ():
             if operand.handle.value in waiting:
                 labels.setdefault(operand.handle.value, where.removeprefix(NEAR))
@@ -90,7 +88,7 @@ def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
 
 
 class _Names:
-    """Operator and key of a call; each look into TVM takes microseconds, so names are kept."""
+    """Operator and key of a call, cached: each look into TVM takes microseconds."""
 
     def __init__(self) -> None:
         self._ops: dict[int, str] = {}
@@ -111,7 +109,7 @@ class _Names:
 
 
 def _operands(call: Any) -> Iterator[Any]:
-    """What a call reads, tuples and their items opened."""
+    """A call's operands, with tuples and items replaced by their fields and tuples."""
     stack = list(reversed(list(call.args)))
     while stack:
         expr = stack.pop()
@@ -122,11 +120,10 @@ def _operands(call: Any) -> Iterator[Any]:
 
 
 def _identity(expr: Any) -> Identity:
-    """What tells a value before and after a pass that may have copied it."""
+    """Identifies a value before and after a pass that may have copied it."""
     if isinstance(expr, relay.Var):
         return "variable", str(expr.name_hint)
     if isinstance(expr, relay.Constant):
         return "constant", int(expr.data.handle.contents.data or 0)
-    return (
-        ("call", (rewrite.op_name(expr), key(expr))) if key(expr) else ("other", expr.handle.value)
-    )
+    known = key(expr)
+    return ("call", (rewrite.op_name(expr), known)) if known else ("other", expr.handle.value)

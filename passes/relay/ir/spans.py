@@ -1,4 +1,4 @@
-"""What a span says here: a key into `RelayProgram.provenance`.
+"""The spans of a Relay program: keys into `RelayProgram.provenance`.
 
 The importer's keys are `scope|operator|ordinal`; the ordinal counts PyTorch's operators in the
 order in which PyTorch executes them.
@@ -13,19 +13,19 @@ from relascope.passes.gradients import named
 from relascope.passes.relay.ir.rewrite import op_name
 
 NEAR = "near|"
-"""Begins the key of what stands in an operator's place without being its result; see
+"""Begins the key of a call in an operator's place whose result may differ from the operator's; see
 `passes.relay.ir.span_recovery`."""
 
 
 def key(expr: Any) -> str:
-    """The key that an expression's span carries, "" where it has none."""
+    """The key in an expression's span, "" without one."""
     span = getattr(expr, "span", None)
     return span.source_name.name if span is not None else ""
 
 
 def execution_order(expr: Any) -> int:
-    """When PyTorch executed the operator that an expression came from, counted from 0. Raises
-    ValueError where the importer left no number on it."""
+    """The position, from 0, in PyTorch's order of execution of the operator that an expression came
+    from. Raises ValueError if its span has no number."""
     ordinal = key(expr).rpartition("|")[2]
     if not ordinal.isdigit():
         raise ValueError(f"the span {key(expr)!r} does not say when PyTorch executed it")
@@ -33,8 +33,8 @@ def execution_order(expr: Any) -> int:
 
 
 def imported_order(expr: Any) -> int | None:
-    """The same for what the importer made or a pass put in its place; None for gradients and
-    without a number; -1 - n for what a pass made of number n, which may differ."""
+    """The same for expressions of the importer; None for gradients and without a number; -1 - n for
+    expressions that a pass made from number n, whose values may differ."""
     where, _, ordinal = key(expr).rpartition("|")
     if where.removeprefix(NEAR).startswith("gradient|") or not ordinal.isdigit():
         return None
@@ -42,13 +42,13 @@ def imported_order(expr: Any) -> int | None:
 
 
 class Spans:
-    """Makes spans for what is new in a program; `provenance` grows by their keys."""
+    """Makes spans for new expressions of a program; `provenance` grows by their keys."""
 
     def __init__(self, provenance: Mapping[str, tuple[str, str]]) -> None:
         self.provenance = dict(provenance)
 
     def of_gradient(self, expr: Any) -> Any:
-        """A span for the gradient of an expression, or None where its own origin is not known."""
+        """A span for the gradient of an expression, or None if its own origin is unknown."""
         scope, source = self.provenance.get(key(expr), ("", ""))
         if not scope and not source:
             return None
@@ -60,7 +60,7 @@ class Spans:
         return named(op_name(call), scope, source)
 
     def of_parameter(self, name: str) -> Any:
-        """A span for the gradient of a parameter, at the module that the parameter belongs to."""
+        """A span for the gradient of a parameter, in the parameter's module."""
         scope = name.rpartition(".")[0]
         return self._span(f"gradient|{name}", scope, "")
 

@@ -1,6 +1,6 @@
-"""An operator that gives its argument on and ends the gradient: PyTorch's `detach`.
+"""An operator that returns its argument and stops the gradient: PyTorch's `detach`.
 
-Relay has none. `passes.relay.training.gradient` takes it away where it takes the gradient.
+Relay has none. `passes.relay.training.gradient` removes it.
 """
 
 from typing import Any

@@ -55,7 +55,7 @@ def decompose_batch_norm(program: RelayProgram) -> RelayProgram:
 
 
 def normalized(call: Any, data: Any, axis: int) -> Any:
-    """Data along an axis, less its mean and over its deviation, with a norm's epsilon."""
+    """Data minus its mean along an axis, divided by its deviation, with a norm's epsilon."""
     centred = relay.subtract(data, relay.mean(data, axis=[axis], keepdims=True))
     variance = relay.mean(relay.multiply(centred, centred), axis=[axis], keepdims=True)
     return relay.divide(centred, _deviation(call, variance))
@@ -67,14 +67,14 @@ def _deviation(call: Any, variance: Any) -> Any:
 
 
 def weighted(call: Any, result: Any, gamma: Any, beta: Any) -> Any:
-    """A norm's result, with the scale and the shift that it has."""
+    """A norm's result, with its scale and shift, if any."""
     if bool(call.attrs.scale):
         result = relay.multiply(result, _along(call, gamma))
     return relay.add(result, _along(call, beta)) if bool(call.attrs.center) else result
 
 
 def _along(call: Any, vector: Any) -> Any:
-    """A vector along the norm's axis: axes of size 1 follow where that is not the last."""
+    """A vector along the norm's axis, with axes of size 1 for the axes behind it."""
     size = shape(call.args[0])
     axis = int(call.attrs.axis) % len(size)
     along = [size[axis]] + [1] * (len(size) - axis - 1)

@@ -1,4 +1,4 @@
-"""Dropout with the random draw taken out of the program."""
+"""Dropouts as products with masks that are arguments of the program."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The reverse-mode gradient, with the provenance that TVM's own drops, and the scalar it is of."""
+"""The scalar root of the gradient, and the reverse-mode gradient with the provenance TVM drops."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -113,8 +113,8 @@ def gradient(program: RelayProgram) -> RelayProgram:
 
 
 def _with_stops_as_arguments(main: Any) -> tuple[Any, list[str]]:
-    """The typed function with arguments in place of tensors through which no gradient flows, which
-    are its last results; the arguments' names."""
+    """The typed function with arguments in place of tensors through which no gradient flows, and
+    these tensors as its last results; the arguments' names."""
     stops = [e for e in rewrite.post_order(main.body) if rewrite.op_name(e) == NAME]
     if not stops:
         return main, []
@@ -128,7 +128,7 @@ def _with_stops_as_arguments(main: Any) -> tuple[Any, list[str]]:
 
 
 def _in_order(bindings: list[Binding]) -> list[Binding]:
-    """Bindings so that each one follows those that it reads."""
+    """Bindings ordered so that each follows those that it reads."""
     values = {variable.handle.value: (variable, value) for variable, value in bindings}
     read = {
         handle: [h for e in rewrite.post_order(value) if (h := e.handle.value) in values]
@@ -154,10 +154,10 @@ def _bindings(body: Any) -> tuple[list[Binding], tuple[Any, Any]]:
 def _with_provenance(
     bindings: list[Binding], recorder: Recorder, spans: Spans, program: RelayProgram
 ) -> tuple[list[Binding], dict[int, Any]]:
-    """Give the bindings spans; also, by handle of the program's calls, the variables of each."""
+    """The bindings with spans; and the variable of each of the program's calls, by handle."""
     bound: dict[int, Any] = {}
     copies: dict[int, Any] = {}  # TVM's copies of forward calls, which some gradients read again
-    origin: dict[int, Any] = {}  # the span for the gradient of what a variable holds
+    origin: dict[int, Any] = {}  # the span for the gradient of a variable's value
     result: list[Binding] = []
 
     def read_variable(call: Any, args: list[Any]) -> Any:
@@ -175,7 +175,7 @@ def _with_provenance(
                 origin[variable.handle.value] = spans.of_parameter(value.name_hint)
         elif isinstance(value, relay.Call):
             value = rewrite.rewrite_body(value, read_variable)
-            # What is left without a span starts or adds to the gradient of one variable.
+            # A call still without a span starts the gradient of one variable, or adds to it.
             if name in ("zeros_like", "add") and value.span is None:
                 span = origin.get(value.args[0].handle.value)
                 origin[variable.handle.value] = span
@@ -186,7 +186,7 @@ def _with_provenance(
 
 
 def _in_terms_of(expr: Any, bound: Mapping[int, Any], parameters: Mapping[str, Any]) -> Any:
-    """An expression of the program over the variables that its parts are bound to."""
+    """An expression of the program, with its calls replaced by the variables bound to them."""
     read = (v for v in rewrite.post_order(expr) if isinstance(v, relay.Var))
     instead = {v.handle.value: parameters[v.name_hint] for v in read}
     return rewrite.rebuilt([expr], {**instead, **bound})[expr.handle.value]
@@ -197,7 +197,7 @@ def _typed(function: Any) -> Any:
 
 
 def keep_gradients(program: RelayProgram, wanted: Collection[str]) -> RelayProgram:
-    """A joint program in graph normal form with gradients of `wanted` arguments alone, if any."""
+    """A joint program in graph normal form with the gradients of `wanted` arguments only."""
     main = program.main
     results, names = kept_results(program, list(main.body.fields), wanted)
     function = relay.Function(main.params, relay.Tuple(results), None, [], main.attrs)

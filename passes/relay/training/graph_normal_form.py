@@ -1,4 +1,4 @@
-"""From let bindings back to a graph that returns the outputs and the wanted gradients."""
+"""Turns let bindings back into a graph that returns the outputs and the wanted gradients."""
 
 from dataclasses import replace
 

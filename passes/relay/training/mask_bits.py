@@ -1,4 +1,4 @@
-"""Dropout masks in a bit an element."""
+"""Dropout masks with one bit per element."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,8 +38,8 @@ def masks_as_bits(program: RelayProgram) -> RelayProgram:
 
 
 def _unpacked(rows: Any, mask: Mask) -> Any:
-    """The mask's 0 and 1 in its own shape; neighbours are neighbours in memory (`Mask.bits`), so a
-    loop over them shifts by one distance."""
+    """The mask's 0 and 1 in its own shape. Neighbouring elements are neighbours in memory, too
+    (`Mask.bits`), so an inner loop shifts by one distance."""
     shifts = relay.const(np.arange(8, dtype="uint8").reshape(8, 1))
     bits = relay.bitwise_and(relay.right_shift(rows, shifts), relay.const(1, "uint8"))
     if mask.elements % 8:

@@ -1,7 +1,7 @@
-"""Gradients of single operators: ours beside TVM's, and a record of their use.
+"""Gradients of single operators, relascope's and TVM's, and a record of their use.
 
-TVM's table (`FPrimalGradient`) is global. `prepare` completes it and wraps the operators of one
-program; the layer only passes on, unless a `Recorder` is at work.
+TVM's table (`FPrimalGradient`) is global. `prepare` completes it, and wraps the gradients of one
+program's operators in a layer that calls the active `Recorder`, if any.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +20,14 @@ from relascope.passes.relay.training import weight_gradient
 Gradient = Callable[[Any, Any], Sequence[Any]]
 """From a call (with types) and the gradient of its result to the gradients of its arguments."""
 
-_OURS = 11  # TVM's own stand at 10
+_OURS = 11  # TVM's own are at 10
 _LAYER = 12
 
 
 def _take(call: Any, grad: Any) -> list[Any]:
-    """Adds up what was taken from one place; TVM's own is a loop over the indices.
-
-    The gradient of take(data, indices, axis) has the indices' axes at `axis`; they move to the
-    front, and scatter into zeros of data's shape.
-    """
+    """Sums the gradients of equal indices, where TVM loops over the indices. The gradient of
+    take(data, indices, axis) has the indices' axes at `axis`; they move to the front, and are
+    scattered into zeros of data's shape."""
     data, indices = call.args
     if call.attrs.axis is None or int(call.attrs.batch_dims):
         raise no_gradient("take", "is known for one axis and no batch axes")
@@ -38,7 +36,7 @@ def _take(call: Any, grad: Any) -> list[Any]:
     dtype = data.checked_type.dtype
     constant = constant_value(call, 1)
     if constant is not None and constant.ndim == 0:
-        # One slice: zeros around it, which fuses, where a scatter would not.
+        # One slice: unlike a scatter, zeros around it fuse.
         index = int(constant) % size[axis]
         around = [(0, 0)] * len(size)
         around[axis] = (index, size[axis] - 1 - index)
@@ -52,8 +50,7 @@ def _take(call: Any, grad: Any) -> list[Any]:
         n = relay.const(size[axis], indices.checked_type.dtype)
         indices_in = relay.mod(relay.add(relay.mod(indices, n), n), n)
     else:
-        limit = size[axis] - 1
-        indices_in = relay.clip(indices, 0, limit)
+        indices_in = relay.clip(indices, 0, size[axis] - 1)
     zeros, places_in = relay.zeros([size[axis], *rest], dtype), relay.expand_dims(indices_in, 0)
     scattered = relay.scatter_nd(zeros, places_in, updates, mode="add")
     if before:
@@ -63,7 +60,7 @@ def _take(call: Any, grad: Any) -> list[Any]:
 
 
 def _adv_index(call: Any, grad: Any) -> list[Any]:
-    """Adds up what was taken from one place; the argument is a tuple of data and indices."""
+    """Sums the gradients of equal indices; the argument is a tuple of data and indices."""
     kinds = [f for f in call.args[0].checked_type.fields]
     data, *indices = (relay.TupleGetItem(call.args[0], i) for i in range(len(kinds)))
     flat = [relay.zeros_like(i) for i in indices]
@@ -82,7 +79,7 @@ def _adv_index(call: Any, grad: Any) -> list[Any]:
 
 
 def _counted_from_front(index: Any, size: int, dtype: str) -> Any:
-    """Indices, where those below zero count from the back, as indices that are not negative."""
+    """Indices without negative ones, which count from the back."""
     below = relay.less(index, relay.const(0, dtype))
     return relay.where(below, relay.add(index, relay.const(size, dtype)), index)
 
@@ -92,10 +89,9 @@ def _window(attrs: Any) -> dict[str, Any]:
 
 
 def _conv2d(call: Any, grad: Any) -> list[Any]:
-    """The transposed convolution for the data, and the operator that TVM has for the weight, whose
-    channels are (groups, out / groups) of a depthwise one as TVM imports them. TVM's own gradient
-    infers too few channels with groups.
-    """
+    """The transposed convolution for the data, and TVM's operator for the weight. TVM imports a
+    depthwise weight with (groups, out / groups) channels. Its own gradient infers too few channels
+    with groups."""
     attrs = call.attrs
     data, weight = call.args
     groups = int(attrs.groups)
@@ -123,7 +119,7 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
 
 
 def _conv2d_transpose(call: Any, grad: Any) -> list[Any]:
-    """As of the convolution that it is the gradient of, with data and gradient exchanged."""
+    """As for the convolution whose gradient it is, with data and gradient exchanged."""
     attrs = call.attrs
     data, weight = call.args
     if (str(attrs.data_layout), str(attrs.kernel_layout)) != ("NCHW", "IOHW"):
@@ -147,7 +143,7 @@ def _split(call: Any, grad: Any) -> list[Any]:
 
 
 def _concatenate(call: Any, grad: Any) -> list[Any]:
-    """As TVM's, and of parts without elements, too."""
+    """As TVM's, but also for parts without elements."""
     axis, kinds = int(call.attrs.axis), call.args[0].checked_type.fields
     lengths = [int(k.shape[axis]) for k in kinds]
     ends = list(accumulate(n for n in lengths if n))
@@ -166,7 +162,7 @@ def _power(call: Any, grad: Any) -> list[Any]:
     x, y = call.args
     one = relay.const(1.0, y.checked_type.dtype)
     by_base = grad * y * relay.power(x, y - one)
-    if constant_value(call, 1) is not None:  # log(x) need not exist where nobody asks for it
+    if constant_value(call, 1) is not None:  # log(x), which may not exist, is not needed
         return [relay.collapse_sum_like(by_base, x), relay.zeros_like(y)]
     zero = relay.zeros_like(call)
     by_base = relay.where(relay.equal(y, relay.zeros_like(y)), zero, by_base)
@@ -196,13 +192,13 @@ def _pad(call: Any, grad: Any) -> list[Any]:
     begin = [max(b, 0) for b, _ in widths]
     end = [n - max(a, 0) for n, (_, a) in zip(shape(call), widths, strict=True)]
     kept = relay.strided_slice(grad, begin, end)
-    if min(map(min, widths)) < 0:  # what was cut off gets nothing
+    if min(map(min, widths)) < 0:  # the gradient of the cut-off part is 0
         kept = relay.nn.pad(kept, [[max(-w, 0) for w in pair] for pair in widths])
     return [kept, *map(relay.zeros_like, call.args[1:])]
 
 
 def _strided_slice(call: Any, grad: Any) -> list[Any]:
-    """The gradient among zeros. TVM's own compares each index with bounds that it reads."""
+    """The gradient among zeros; TVM's own reads bounds and compares each index with them."""
     attrs, size = call.attrs, shape(call.args[0])
     if 0 in shape(call):
         return [relay.zeros(list(size), call.checked_type.dtype)]
@@ -263,8 +259,8 @@ def _relu(call: Any, grad: Any) -> list[Any]:
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
-    """PyTorch's clamp passes the gradient on at its limits, others do not; hardtanh and relu6 pass
-    on NaN's."""
+    """PyTorch's clamp passes the gradient on at its bounds; hardtanh, hardsigmoid and hardswish do
+    not. Hardtanh and relu6 pass it on at NaN."""
     x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
     operator = _operator(call)
     inside = (relay.greater_equal, relay.less_equal)
@@ -279,15 +275,15 @@ def _clip(call: Any, grad: Any) -> list[Any]:
 
 
 def _operator(call: Any) -> str:
-    """PyTorch's operator behind a call, such as "relu6"; in place or not."""
+    """PyTorch's operator behind a call, such as "relu6", without the "_" of in-place operators."""
     source = RECORDING.current.current if RECORDING.current else call
     operator = key(source).rpartition("|")[0].rpartition("|")[2]
     return str(operator.removeprefix("aten::").removesuffix("_"))
 
 
 def _largest(call: Any, grad: Any) -> list[Any]:
-    """Shared evenly among all extreme elements; PyTorch's max and min also share it among NaN, its
-    amax and amin do not."""
+    """Shared evenly among all extreme elements; in PyTorch's max and min also among NaN, but not in
+    amax and amin."""
     x, dtype = call.args[0], call.checked_type.dtype
     size = shape(x)
     axes = call.attrs.axis
@@ -301,7 +297,7 @@ def _largest(call: Any, grad: Any) -> list[Any]:
 
 
 def _cast(call: Any, grad: Any) -> list[Any]:
-    """None flows through integers; TVM's own lets it."""
+    """No gradient flows through integers; TVM's own does."""
     kinds = call.checked_type.dtype, call.args[0].checked_type.dtype
     floating = all("float" in k for k in kinds)
     return [relay.cast(grad, kinds[1]) if floating else relay.zeros_like(call.args[0])]
@@ -317,7 +313,7 @@ def _remainder(rounded: Callable[[Any], Any]) -> Gradient:
 
 
 def _flat(call: Any, grad: Any) -> list[Any]:
-    """Of an operator that is constant almost everywhere, or computes integers."""
+    """Zeros, for an operator that is constant almost everywhere, or computes integers."""
     return [_zeros(a, a.checked_type) for a in call.args]
 
 
@@ -352,7 +348,7 @@ def _cumsum(call: Any, grad: Any) -> list[Any]:
 
 
 def _scatter_nd(call: Any, grad: Any) -> list[Any]:
-    """The update takes the gradient from its place, and leaves nothing to what it replaced."""
+    """The update gets the gradient at its indices; the elements that it replaced get none."""
     _, indices, updates = call.args
     by_updates = relay.gather_nd(grad, indices)
     if str(call.attrs.mode) == "add":
@@ -406,7 +402,7 @@ _OWN: dict[str, Gradient] = {
     "split": _split,
     "concatenate": _concatenate,
     "rsqrt": _rsqrt,
-    # TVM's is 0 at minus infinity, where there is no root.
+    # TVM's is 0 at minus infinity instead of NaN.
     "sqrt": lambda call, grad: [grad * relay.const(0.5, call.checked_type.dtype) / call],
     "power": _power,
     "maximum": _extremum(relay.less),
@@ -435,19 +431,18 @@ _OWN: dict[str, Gradient] = {
 
 
 class Recorder:
-    """Ties every use of an operator's gradient to the program's call: TVM asks for gradients in
-    exactly the reverse order of calls, and each use is checked. `calls` are the program's,
-    producers first; `span_of` gives the span for what the gradient of a call is made of, or None.
-    """
+    """Assigns every use of an operator's gradient to a call of the program: TVM asks for gradients
+    in the reverse order of calls, and each use is checked. `calls` are the program's, producers
+    first; `span_of` gives the span for the gradient of a call, or None."""
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
         self._expected = list(calls)
         self._span_of = span_of
         self.forward: dict[int, tuple[Any, Any]] = {}
-        """TVM's copy of a call (by handle): the copy, and the call of the program."""
+        """By handle of TVM's copy of a call: the copy, and the call of the program."""
 
     def use(self, gradient: Gradient, copy: Any, grad: Any) -> list[Any]:
-        """Take one gradient, note what it was of, and give what it made a span."""
+        """Take one gradient, record its call, and give the result a span."""
         original = self._expected.pop() if self._expected else None
         if original is None or original.op != copy.op:
             name = op_name(original) if original is not None else "nothing"
@@ -461,27 +456,25 @@ class Recorder:
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 
 
-RECORDING = gradients.Active[Recorder]()  # the recorder that sees every gradient that is taken
+RECORDING = gradients.Active[Recorder]()  # the recorder of every gradient that TVM takes
 
 _layered: set[str] = set()
 _without: set[str] = set()
 
 
 def constant_value(call: Any, index: int) -> Any:
-    """The value (numpy.ndarray) of a call's constant argument, or None, behind the let variables
-    that TVM hands to gradient functions."""
+    """The value (numpy.ndarray) of a call's constant argument, or None; read from the program's
+    call, as TVM passes let variables to gradient functions."""
     recorder = RECORDING.current
     argument = (recorder.current if recorder else call).args[index]
     return argument.data.numpy() if isinstance(argument, relay.Constant) else None
 
 
 def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
-    """Complete TVM's table for the operators of these calls and wrap them with the recording layer.
-
-    Operators with results that are not floating, through which no gradient flows, need none. The
-    calls are typed; `where` names the place of a call for an error. Raises EngineError of kind
-    "pass" if an operator has no gradient, and names it and its module.
-    """
+    """Complete TVM's table for the operators of typed calls, and wrap them with the recording
+    layer. Operators whose results are not floating need no gradient. `where` names the place of a
+    call for an error. Raises EngineError of kind "pass" if an operator has no gradient, and names
+    it and its module."""
     for call in calls:
         name = op_name(call)
         if name not in _layered and name:

@@ -1,4 +1,4 @@
-"""A joint program sawn into the forward and the backward."""
+"""Splitting a joint program into a forward and a backward."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,10 +16,10 @@ def split(
     program: RelayProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
     """Split a joint program in graph normal form; see `passes.cuts.split_program.SplitProgram`.
-    Raises EngineError of kind "usage" where a node cannot be captured, or the program has no
-    gradients. `graph` is of the program, with `forward_outputs` set, and `exprs` the Relay
-    expression of each node, by its id; `captures` are ids of the nodes that the forward saves, and
-    the backward recomputes the rest."""
+    Raises EngineError of kind "usage" if a node cannot be captured, or the program has no
+    gradients. `graph` is the program's, with `forward_outputs`, and `exprs` the Relay expression of
+    each node, by id; `captures` are ids of the nodes that the forward saves. The backward
+    recomputes the rest."""
     cut = chosen_cut(graph, captures)
     main = program.main
     results = list(main.body.fields)
@@ -36,8 +36,7 @@ def split(
 def _half(
     program: RelayProgram, name: str, results: Sequence[Any], instead: Mapping[int, Any]
 ) -> RelayProgram:
-    """A function of the given results, in which variables, its last arguments, replace some
-    expressions."""
+    """A function of the given results whose last arguments replace some expressions."""
     new = rebuilt(results, instead)
     body = relay.Tuple([new[r.handle.value] for r in results])
     params = [p for p in program.main.params if p.handle.value in new]

@@ -1,4 +1,4 @@
-"""Shapes written down instead of read from another tensor, and each of them once."""
+"""Static shapes in place of shapes read from another tensor, and each shape once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,9 +42,7 @@ def static_like(program: RelayProgram) -> RelayProgram:
         if name in _CHANGE_TYPE_ONLY and call.args[0].checked_type == call.checked_type:
             return args[0]
         make = _STATIC.get(name)
-        if make is None:
-            return None
-        return make(args, list(shape(call)), call.checked_type.dtype)
+        return make(args, list(shape(call)), call.checked_type.dtype) if make else None
 
     return rewrite(program, visit)
 

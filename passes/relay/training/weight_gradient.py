@@ -1,8 +1,7 @@
-"""`nn.conv2d_backward_weight`, the gradient of a convolution's weight, as operators that TVM has
-kernels of.
+"""`nn.conv2d_backward_weight`, the gradient of a convolution's weight, as operators with kernels.
 
-TVM's own legalisation runs one group a channel and image, needs types that building does not keep,
-and is wrong for groups of several channels: `of` writes those out.
+TVM's own legalisation runs one group per channel and image, needs types that building drops, and is
+wrong for groups of several channels, which `of` writes out.
 """
 
 import functools
@@ -17,8 +16,8 @@ NAME = "nn.conv2d_backward_weight"
 
 
 def of(grad: Any, data: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
-    """The gradient of a weight. `sizes` are of both, and of the weight; `attrs` are the
-    convolution's."""
+    """The gradient of a weight. `sizes` are the shapes of `grad`, `data` and the weight; `attrs`
+    are the convolution's."""
     types = [relay.TensorType(s) for s in sizes]
     groups, kernel = int(attrs.groups), sizes[2]
     if groups not in (1, sizes[1][1]):
@@ -31,7 +30,8 @@ def of(grad: Any, data: Any, sizes: Sequence[Sequence[int]], attrs: Any) -> Any:
 
 @functools.cache
 def register() -> None:
-    """Have TVM legalise it so, but for a CPU with a library (see `kernels.torch_convolution`)."""
+    """Let TVM legalise it by `unfolded`, except on a CPU with a library (see
+    `kernels.torch_convolution`)."""
     tvm.ir.register_op_attr(NAME, "FTVMLegalize", _legalize, level=11)
 
 
@@ -42,14 +42,11 @@ def _legalize(attrs: Any, inputs: Any, types: Any) -> Any:
 
 
 def unfolded(attrs: Any, inputs: Sequence[Any], types: Sequence[Any]) -> Any:
-    """For every place in the kernel, the product of the gradient with the data there.
-
-    One matmul of (out channels, batch * places) with (places of the kernel * in channels, batch *
-    places).
-
-    `attrs` are of the operator; `inputs` are the result's gradient (batch, out channels, rows,
-    columns), and the data (batch, channels, rows, columns) that the kernel was laid over; `types`
-    are of both, and of the weight, (out channels, channels a group, height, width)."""
+    """The products of the gradient with the data under each element of the kernel, as one matmul of
+    (out channels, batch * places) with (kernel elements * in channels, batch * places). `attrs` are
+    the operator's; `inputs` are the result's gradient (batch, out channels, rows, columns) and the
+    data (batch, channels, rows, columns); `types` are those of both and of the weight, (out
+    channels, channels per group, height, width)."""
     grad, data = inputs
     sizes = [[int(d) for d in t.shape] for t in types]
     (_, _, rows, columns), (batch, channels, tall, wide), (out, _, height, width) = sizes
@@ -84,9 +81,9 @@ def unfolded(attrs: Any, inputs: Sequence[Any], types: Sequence[Any]) -> Any:
 
 
 def _windows(data: Any, axis: int, size: Sequence[int], kernel: Any, places: Any) -> Any:
-    """What each element of a kernel is laid over along one axis; its elements are a new first axis.
-    `size` is of the data; `kernel` are its elements along this axis, and the step between two;
-    `places` how many there are, and the step between two."""
+    """The data under each element of a kernel along one axis, with the elements as a new first
+    axis. `size` is the data's shape; `kernel` are the number of elements along this axis and their
+    distance; `places` the number of places of the kernel and their distance."""
     (elements, apart), (count, step) = kernel, places
     if elements == step and apart == 1:  # side by side
         size = [*size[:axis], count * step, *size[axis + 1 :]]

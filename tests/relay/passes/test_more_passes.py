@@ -183,7 +183,7 @@ def test_what_is_wrong_with_a_program_is_said():
 
     whole = relay.Function([x], relay.Let(y, x, y + y))
     assert found(whole, "x") == []
-    assert found(whole, "z") == ['"main" has no argument z, which the program tells of']
+    assert found(whole, "z") == ['"main" has no argument z, which the program names']
     assert found(whole, "x", typed=False) == ["main has no types"]
     twice = relay.Let(y, x, relay.Let(y, x, y))
     assert "a variable of main is bound twice" in found(relay.Function([x], twice), typed=False)
