@@ -47,7 +47,7 @@ class Stepwise:
         if record.error is not None:
             raise record.error
         self.pipeline = pipeline
-        seen = " (only for looking)" if entry.looking else ""
+        seen = " (for inspection)" if entry.looking else ""
         self._say(
             f"{name:24} {record.nodes:6} nodes  +{record.added:<4} -{record.removed:<4} "
             f"~{record.changed:<4} {record.seconds * 1e3:8.1f} ms{seen}"
@@ -56,7 +56,7 @@ class Stepwise:
 
     @property
     def mod(self) -> Any:
-        """TVM's module now (tvm.IRModule of the IR's TVM), after passes only for looking, too."""
+        """TVM's module now (tvm.IRModule of the IR's TVM), after passes for inspection, too."""
         return self._session.program_after(self.source, self.pipeline, shown=True).mod
 
     @property
@@ -67,7 +67,7 @@ class Stepwise:
     def check(self, target: str | None = None) -> bool:
         """Build the program, run it, and compare every output and gradient with PyTorch.
 
-        As in any build, passes that are only for looking are left out. Raises EngineError where it
+        As in any build, passes for inspection are left out. Raises EngineError where it
         cannot be built or run. The target is a TVM target; None takes the best one that runs here.
         True where all is within the limits of the accuracy report (`engine.jobs.accuracy`)."""
         if target is None:

@@ -302,7 +302,7 @@ def _unbuilt(error: EngineError | None) -> bool:
 
 
 def _built(ir: str, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with steps only for looking switched off: they change nothing."""
+    """The pipeline with steps for inspection switched off: they change nothing."""
     for index, step in enumerate(pipeline):
         if step.enabled and info(ir, step).looking:
             pipeline = pipeline.switched(index, False)

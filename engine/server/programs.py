@@ -174,7 +174,7 @@ class Programs:
 
         After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of the
         cut that keeps everything that crosses. If `built`, it is the graph to build there, without
-        the passes only for looking; that raises if a step failed.
+        the passes for inspection; that raises if a step failed.
         """
         if built:
             return self.end(source, pipeline.upto(index), progress).base

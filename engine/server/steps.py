@@ -24,11 +24,11 @@ class State:
 
     Args:
         program: where the next step, or the build, starts.
-        graph: the graph to show; after a pass only for looking, not `program`'s.
+        graph: the graph to show; after a pass for inspection, not `program`'s.
         exprs: the IR's expression behind each id of `base`.
         base: graph of `program`, which the next step's nodes are matched against.
         done: names of the passes that ran.
-        shown: after passes only for looking, the program of `graph`, from which the next such pass
+        shown: after passes for inspection, the program of `graph`, from which the next such pass
             starts; else None.
         applications: what the step replaced, even if it failed.
     """

@@ -224,7 +224,7 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
     searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
     first, second, third = verdict(tvm, recording, searches).splitlines()
-    of = "Of what pass 0, Fold, was given: "
+    of = "From the module that pass 0, Fold, received: "
     assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
     assert first.endswith(part.end)
     assert second == f"{of}It could not be searched: no file {part.end}"
@@ -262,7 +262,7 @@ def test_a_step_is_a_diff_that_follows_the_numbers_or_says_why_there_is_none(pat
     ]
     assert "There is no pass 9" in run("open", path, "--step", "9").stderr
     said = run("open", path, "--step", "5")
-    why = "What pass 5, Breaks, changed is not known. It raised ValueError: no axis"
+    why = "The changes of pass 5, Breaks, are unknown. It raised ValueError: no axis"
     assert said.returncode == 1 and why in said.stderr
     assert "It changed nothing." in run("open", path, "--step", "2").stdout
 

@@ -164,7 +164,7 @@ def test_what_another_machine_target_or_tvm_made_is_said_and_held_as_far_as_it_c
     found = compare(document(), now)
     assert [d.kind for d in found.differences] == ["memory"]
     assert found.skipped == ("compile", "speed")
-    assert "TVM 1, and this check with TVM 2: a difference may be TVM's" in found.notes[0]
+    assert "TVM 1, but this check with TVM 2: a difference may be TVM's" in found.notes[0]
     assert "another machine (A, 1 threads; this is B, 1 threads): times" in found.notes[1]
     now["made"] = {**now["made"], "target": "cuda"}
     found = compare(document(), now)

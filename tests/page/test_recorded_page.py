@@ -104,7 +104,7 @@ def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns
     assert component(page, "recorded_text")["changed"] == 2
     function.set_value("main")
     run(page)
-    assert "main: as it was. The pass changed kernel" in words(page)
+    assert "main: unchanged. The pass changed kernel" in words(page)
     said = words(choose(page, 3))
     assert "&lt;img" in said and "<img" not in said.replace("\\<img", "")
     assert page.selectbox(key="keep_recorded_function").value == "main"

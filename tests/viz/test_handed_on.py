@@ -268,7 +268,7 @@ def test_a_recordings_page_has_each_pass_and_what_it_did_once(tmp_path):
     (main,) = details[1]["functions"]
     assert told(main[0]) == "main" and told(main[1]) == "main: changed"
     assert blocks[str(main[2])]["picture"] and blocks[str(main[3])]["changed"] == 3
-    assert details[2]["functions"][0][1] == "main: as it was"
+    assert details[2]["functions"][0][1] == "main: unchanged"
     (loops,) = details[3]["functions"]
     assert loops[0] == "kernel" and loops[2] is None
     assert "no axis 7 here" in told(details[45]["said"][0]["text"])

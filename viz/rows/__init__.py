@@ -1,4 +1,4 @@
-"""What page and command line say about a result: the same rows for both."""
+"""Results as rows, the same on the page and in the command line."""
 
 import io
 import zipfile
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 def fields(value: object, names: str) -> Row:
-    """Some fields of a result as JSON values, by their names with spaces between."""
+    """Some fields of a result as JSON values; `names` are separated by spaces."""
     return {name: plain(getattr(value, name)) for name in names.split()}
 
 

@@ -1,4 +1,4 @@
-"""What was built for a target: the rows of the page and of the command line, and its code."""
+"""A build for a target: its rows on the page and in the command line, and its code."""
 
 import re
 from collections.abc import Callable
@@ -19,11 +19,11 @@ TYPED = (
     "llvm -mcpu=skylake-avx512",
     "opencl",
 )
-"""Targets that can be built for where their device is not, as examples."""
+"""Examples of targets for which a build needs no device."""
 
 
 def document(found: Artefact, code: bool = True) -> Row:
-    """What `compile MODEL` prints; with each kernel's code where that is wished."""
+    """The document of `compile MODEL`, with each kernel's code if asked."""
     kernels = []
     for kernel in found.kernels:
         lines = {language: text.count("\n") + 1 for language, text in kernel.code}
@@ -34,7 +34,7 @@ def document(found: Artefact, code: bool = True) -> Row:
 
 
 def compiled_sections(document: Row) -> list[Section]:
-    """What `compile MODEL` says: sizes, notes, and every kernel."""
+    """The sections of `compile MODEL`: sizes, notes, and every kernel."""
     library, code = (
         "not known" if document[of] is None else size(document[of])
         for of in ("library_bytes", "code_bytes")
@@ -67,23 +67,23 @@ def _cells(kernel: Row) -> Row:
 
 
 def languages(found: Artefact) -> list[str]:
-    """The languages that some kernel's code is there in."""
+    """The languages of all kernels' code."""
     return list(dict.fromkeys(language for k in found.kernels for language, _ in k.code))
 
 
 def search(text: str, wanted: str) -> list[tuple[int, str]]:
-    """The lines of a code that a text stands in, from 1; case does not matter."""
+    """The lines of code that contain a text, with numbers from 1; case does not matter."""
     sought = wanted.lower()
     lines = enumerate(text.splitlines(), 1)
     return [(n, line) for n, line in lines if sought in line.lower()] if sought else []
 
 
 def zipped(found: Artefact) -> bytes:
-    """All code as a zip archive: a folder a phase, a file a kernel and language."""
+    """All code as a zip archive: a folder for each phase, a file for each kernel and language."""
     files: dict[str, str] = {}
     for kernel in found.kernels:
         for language, text in kernel.code:
             name = re.sub(r"[^\w.-]", "_", kernel.name)
             path = f"{kernel.phase}/{name}.{extension(language)}"
-            files[path] = f"{files.get(path, '')}{text}\n"  # of equal names, one behind the other
+            files[path] = f"{files.get(path, '')}{text}\n"  # kernels of one name share a file
     return archive(files)

@@ -1,4 +1,4 @@
-"""Columns as people read them: a figure is written the same way wherever it stands."""
+"""Columns as people read them: a figure has the same format everywhere."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +16,7 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
         ("peak memory", "kept between runs", "captures held", "machine code"), formats.size
     ),
 }
-_EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has a word of its own
+_EVEN_NONE: dict[str, Callable[[Any], Any]] = {  # where None has its own word
     "FLOPs": formats.flops,
     **dict.fromkeys(("kept", "peak, estimated", "peak, measured", "reads", "writes"), formats.size),
     "only in": lambda ir: (ir or "").capitalize(),
@@ -45,14 +45,13 @@ _FORMATS = {
     "percent": "time added; work again, estimated; work again, measured; copies take",
 }
 FORMATS = {name: written for written, names in _FORMATS.items() for name in names.split("; ")}
-"""By a column's title, how Streamlit writes its numbers."""
+"""Streamlit's number formats by column title."""
 
 
 def renamed(rows: Iterable[Row], columns: str) -> list[Row]:
-    """Rows under titles for people, with cells written as they are read. `columns` are each a title
-    and, where it is another, the field behind a colon, those inside it behind dots: "node: op;
-    dtype; failure?: error.message". One with a question mark is left out where no row says anything
-    there."""
+    """Rows under titles for people, with formatted cells. Each of `columns` is a title and, if it
+    differs, the field behind a colon, with dots for nested fields: "node: op; dtype; failure?:
+    error.message". A column with a question mark is left out if it is empty in all rows."""
     rows, cells = list(rows), dict[str, list[Any]]()
     for title, _, field in (column.partition(": ") for column in columns.split("; ")):
         name = title.removesuffix("?")
@@ -80,7 +79,7 @@ def _cell(title: str, value: Any) -> Any:
 
 
 def written(title: str, value: Any) -> str:
-    """A cell as a table of the page shows it, what is None as a dash."""
+    """A cell as text, as in a table of the page; None is a dash."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""A fault that was narrowed: as a document, as text, and its report as an archive."""
+"""A narrowed fault as a document and a table, and its report as an archive."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,8 @@ _PIECES = (
 
 
 def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Row:
-    """What `reduce MODEL` prints: the culprit, the piece that shows it, and every piece tried."""
+    """The document of `reduce MODEL`: the culprit, the piece that shows it, and all pieces
+    tried."""
     bisected = tables.bisect_document(ir, found)
     document = {**{k: bisected[k] for k in _BISECTED.split()}, "bisection": bisected["verdict"]}
     if made is None:
@@ -45,14 +46,13 @@ def document(ir: str, found: Bisection, made: Reduction | None, folder: str = ""
 
 
 def piece_row(one: PieceTry) -> Row:
-    """One piece that was tried."""
     shown = plain(one.shown)
-    shown.pop("outputs")  # ids that say nothing without the graph
+    shown.pop("outputs")  # ids, which need the graph
     return {"nodes": one.nodes, "results": one.outputs, **shown}
 
 
 def pieces_table(tried: Iterable[Row]) -> Section:
-    """The pieces that were tried, as `piece_row` has them."""
+    """A table of rows of `piece_row`."""
     return table("", tried, _PIECES)
 
 

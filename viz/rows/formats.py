@@ -5,7 +5,7 @@ from typing import Any
 
 
 def size(count: int | float | None) -> str:
-    """Bytes in the unit that reads well: `429.5 KiB`, as the graph viewer writes them."""
+    """Bytes in a suitable unit: `429.5 KiB`, as in the graph viewer."""
     if count is None:
         return "unknown"
     for unit, step in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
@@ -23,7 +23,7 @@ _THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 def flops(count: float | None) -> str:
-    """Floating point operations in a unit that reads well."""
+    """Floating point operations with a suitable prefix: `1.5 G`."""
     if count is None:
         return "unknown"
     for unit, factor in _THOUSANDS[1:]:
@@ -33,7 +33,7 @@ def flops(count: float | None) -> str:
 
 
 def rate_text(rate: float | None, unit: str) -> str:
-    """A rate in a unit that reads well: `73.4 GFLOP/s`; "unknown" where it is."""
+    """A rate with a suitable prefix: `73.4 GFLOP/s`, or "unknown"."""
     if rate is None:
         return "unknown"
     letter, factor = next((one for one in _THOUSANDS if rate >= one[1]), ("", 1.0))
@@ -53,12 +53,12 @@ def milliseconds(seconds: float) -> str:
 
 
 def shape_text(shape: Iterable[int | str]) -> str:
-    """A shape as people write it: `1×14×768`, `scalar` where there is no dimension."""
+    """A shape as people write it: `1×14×768`, or `scalar`."""
     return "×".join(map(str, shape)) or "scalar"
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something: `1 node`, `12 nodes`."""
+    """A count of something: `1 node`, `12 nodes`."""
     return f"{number(count)} {what}{'s' * (count != 1)}"
 
 
@@ -76,12 +76,12 @@ def work_text(part: float, whole: float) -> str:
 
 
 def net_text(share: float) -> str:
-    """A share of time that a step is longer by as people read it: `+4.2 %`, `-12.0 %`."""
+    """The change of a step's time: `+4.2 %`, `-12.0 %`."""
     return f"{100 * share:+.1f} %"
 
 
 def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[bool]:
-    """Of each column whether it has numbers."""
+    """Whether each column has numbers."""
     return [
         any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
         for c in columns
@@ -89,7 +89,7 @@ def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[b
 
 
 def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> str:
-    """The first lines of cells under their titles, each column to the right or to the left."""
+    """The first lines of cells under their titles, each column aligned right or left."""
     cells = [[cell.partition("\n")[0] for cell in row] for row in cells]
     widths = [max(len(c), *(len(r[i]) for r in cells), 0) for i, c in enumerate(columns)]
 
@@ -102,7 +102,7 @@ def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Seque
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """A duration as people write it: `12 s`, `3 min 05 s`, `1 h 02 min`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:
@@ -111,13 +111,13 @@ def duration(seconds: float) -> str:
 
 
 def example_block(example: Mapping[str, Any]) -> str:
-    """A pass's small program before and after it, as the documentation shows it too."""
-    told = [example["step"]] if "(" in example["step"] else []
-    head = "\n".join([*told, arguments_text(example)])
+    """A pass's example before and after it, as in the documentation."""
+    step = [example["step"]] if "(" in example["step"] else []
+    head = "\n".join([*step, arguments_text(example)])
     return f"{head}\n\n{example['before']}\n→\n{example['after']}"
 
 
 def arguments_text(example: Mapping[str, Any]) -> str:
-    """The arguments of a small program: `x: float32[2, 3], w: float32[4, 3]`."""
+    """The arguments of an example: `x: float32[2, 3], w: float32[4, 3]`."""
     types = ((n, k["dtype"], ", ".join(map(str, k["shape"]))) for n, k in example["arguments"])
     return ", ".join(f"{name}: {dtype}[{shape}]" for name, dtype, shape in types)

@@ -1,4 +1,4 @@
-"""What a function's plan and a step of training hold, for page, file and terminal."""
+"""Memory of a function's plan and of a training step, for page, file and terminal."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,11 @@ _MARKS = "·█▓!"  # free, held by one and by the next, red
 
 
 def memory_document(graph: Graph) -> Row | None:
-    """What is shown of a graph's plan; None where it has none.
-
-    Steps and storages are counted from 1. A tensor is held from its allocation, step "from", to
-    its last use, "to", which of a result is the one after the last. "id" is of what writes it.
-    Sizes are in bytes, None where they are open, and sums are of the others. "faults" are pieces of
-    a storage, from one step to another, that two tensors (their places in the list) hold at once,
-    or one whose branch does not allocate it.
-    """
+    """The document of a graph's memory plan; None if it has none. Steps and storages are counted
+    from 1. A tensor is held from its allocation, step "from", to its last use, "to"; a result, to
+    the step after the last. "id" is the node that writes it. Sizes are in bytes, None if unknown;
+    sums leave those out. "faults" are ranges of steps in which two tensors (by their indices) share
+    a piece of a storage, or one whose branch did not allocate it."""
     plan = memory_plan(graph)
     if plan is None:
         return None
@@ -53,7 +50,7 @@ def memory_document(graph: Graph) -> Row | None:
 
 
 def _fault(plan: MemoryPlan, tensors: Sequence[Row], of: Sequence[int]) -> Row:
-    """Tensors, by their places, that share a piece of a storage, or one that none allocates."""
+    """Two tensors, by index, that share a piece of a storage, or one without a storage."""
     return {
         "storage": tensors[of[0]]["storage"],
         "tensors": list(of),
@@ -77,7 +74,7 @@ def _tensor(plan: MemoryPlan, names: Sequence[str], tensor: PlannedTensor) -> Ro
 
 
 def memory_sections(document: Row | None) -> list[Section]:
-    """Faults, sums, the storages over the steps, and the tensors; nothing of no plan."""
+    """Faults, sums, the storages over the steps, and the tensors; nothing without a plan."""
     if document is None:
         return []
     tensors, title = document["tensors"], "Storages over the steps"
@@ -116,7 +113,7 @@ def _summary(document: Row) -> str:
 
 
 def _picture(document: Row) -> str:
-    """Storages in lines, steps in columns; several in one where there are many."""
+    """Storages as lines, steps as columns, several in one if there are many."""
     steps, storages = len(document["steps"]) + 1, document["storages"]
     wide = min(steps, _WIDE)
     lines = {s["storage"]: "·" * wide for s in storages}
@@ -138,9 +135,9 @@ def _picture(document: Row) -> str:
 
 
 def held_document(cut: Cut) -> Row:
-    """What a step of training holds while each of its nodes is executed, wherever that changes:
-    "bytes" of all, "captured" and computed "again". Nodes are counted in each phase; 0 is before
-    the first. "at_peak" is `held_at` the first node at which most is held."""
+    """The bytes that a training step holds while each node runs, wherever they change: "bytes" in
+    total, "captured", and computed "again". Nodes are counted in each phase; 0 is before the first.
+    "at_peak" is `held_at` the first node with the most bytes."""
     lived = cut.lifetimes
     roles = "captured", AGAIN
     held = [*zip(lived.held(), *map(lived.held, roles), strict=True)]
@@ -158,9 +155,9 @@ def held_document(cut: Cut) -> Row:
 
 
 def held_at(cut: Cut, step: int) -> Row:
-    """What is held while a node is executed, its number counted through both phases: "tensors", the
-    largest first, with the numbers of the nodes that write each, and read it next and last; None of
-    what none does."""
+    """The tensors held while a node runs, the largest first, with the numbers of the nodes that
+    write each, and read it next and last, or None. `step` is the node's number, counted through
+    both phases."""
     lived, by_id = cut.lifetimes, cut.joint.graph.by_id
     node = by_id[lived.order[step - 1]] if step else None
     tensors = [
@@ -182,7 +179,7 @@ def held_at(cut: Cut, step: int) -> Row:
 
 
 def held_section(document: Row, peak: bool = True) -> Section:
-    """A table of what `held_at` found, at the peak or at another node."""
+    """A table of `held_at`, at the peak or at another node."""
     where = f"{document['name']}, node {document['step']} of {document['of']}"
     note = f"{size(document['bytes'])} are held while the step runs {where}."
     tensors = document["tensors"]

@@ -1,4 +1,4 @@
-"""Where the time goes and what could be faster: the same rows for the page and the command line."""
+"""Rows on where the time goes and what could be faster, for the page and the command line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,14 +27,14 @@ _KERNELS = (
     "of FLOP/s: of_flops; and moves: bytes_per_second; FLOPs a byte: intensity; shapes; "
     "reads: bytes_in; writes: bytes_out"
 )
-EXPLAINED = 0.1  # so much of the time from end to end may be other than that of kernels of nodes
+EXPLAINED = 0.1  # the largest share of the time that is not in kernels of nodes
 
 BEATEN = 1.1
-"""Over so many times its peak no kernel can be; less may be a matter of how it was timed."""
+"""A kernel over this many times its peak shows that the peak is wrong; less may be timing noise."""
 
 
 def profile_document(profile: Profile, graph: Graph) -> Row:
-    """What `profile MODEL` prints of a graph's kernels, in order of execution, and of phases."""
+    """The document of `profile MODEL`: kernels, in order of execution, and phases."""
     work = flops(graph)
     profile = _with_changed(profile, graph, work)
     names = "machine target threads repeats build_seconds peaks working_set peak_bytes first_bad"
@@ -56,12 +56,10 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
 
 
 def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> Profile:
-    """A profile in which convolutions have their kernels whose weights the build changed.
-
-    A build may multiply what follows a convolution into its weights, and then the kernel is known
-    to compute what comes after alone. Where as many kernels are called after a convolution and have
-    none as there are convolutions without one, they are each other's, in order.
-    """
+    """A profile with kernels for convolutions whose weights the build changed. A build may fold the
+    next factor into the weights; then the kernel is known only to compute what follows. If kernels
+    named after a convolution but without one are as many as convolutions without a kernel, they are
+    paired in order."""
     kernels = list(profile.kernels)
     convolutions = {n.id for n in graph if "conv" in n.op}
     named = [i for i, k in enumerate(kernels) if k.nodes and "conv" in k.name]
@@ -78,17 +76,17 @@ def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> 
 
 
 def _beaten(kernels: Iterable[Row]) -> int:
-    """How many kernels were quicker than the peaks allow, so that no share of them is known."""
+    """How many kernels were faster than the peaks allow, which makes shares of peak unknown."""
     return sum((k["of_peak"] or 0) > BEATEN for k in kernels)
 
 
 def peak_texts(document: Row) -> list[tuple[str, ...]]:
-    """At how much of the machine's peak each phase runs, as `figures` takes it. Where kernels have
-    beaten the peaks, these are none, and no share of them is given."""
-    told = [p for p in document["phases"] if p["of_peak"] is not None]
+    """The share of the machine's peak at which each phase runs, for `figures`; unknown if kernels
+    beat the peaks."""
+    known = [p for p in document["phases"] if p["of_peak"] is not None]
     if _beaten(document["kernels"]):
-        return [("unknown: kernels beat it", f"{p['name']}, of peak", "unsure") for p in told]
-    return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at") for p in told]
+        return [("unknown: kernels beat it", f"{p['name']}, of peak", "unsure") for p in known]
+    return [(f"{p['of_peak']:.0%} of peak", f"{p['name']} runs at") for p in known]
 
 
 def _phase(profile: Profile, phase: Phase) -> Row:
@@ -129,28 +127,28 @@ def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) 
 
 
 def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
-    """What a call reads, and what it makes: `1×64×32×32, 64×64×3×3 → 1×64×32×32`."""
+    """A call's operands and results: `1×64×32×32, 64×64×3×3 → 1×64×32×32`."""
     read = [t.shape for i in node.edges if i in by_id for t in by_id[i].outputs]
     made = [t.shape for t in node.outputs]
     return " → ".join(", ".join(map(shape_text, shapes)) for shapes in (read, made))
 
 
 def computing(document: Row, operator: str) -> list[int]:
-    """The kernels of a `profile_document` that compute an operator, in order of execution, by their
-    indices; EngineError, kind "usage", where there are none. The operator is its name, or the end
-    of it behind a dot: "nn.conv2d", "conv2d"."""
+    """The indices of kernels of a `profile_document` that compute an operator, in order of
+    execution. The operator is its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
+    Raises EngineError of kind "usage" if there are none."""
     kernels, end = document["kernels"], f".{operator}"
     found = [k["index"] for k in kernels if any(f".{o}".endswith(end) for o in k["operators"])]
     if not found:
         known = ", ".join(sorted({o for k in kernels for o in k["operators"]}))
-        message, hint = f"No kernel of this program computes {operator}.", "They compute {}."
-        hint = hint.format(known or "what is not known")
+        message = f"No kernel of this program computes {operator}."
+        hint = f"They compute {known or 'unknown operators'}."
         raise EngineError("usage", message, "--operator", hint)
     return found
 
 
 def listed_kernels(document: Row) -> list[Row]:
-    """The kernels that were chosen, in order; else all, the slowest first."""
+    """The chosen kernels, in order; else all, the slowest first."""
     kernels: list[Row] = document["kernels"]
     if "chosen" in document:
         return [kernels[i] for i in document["chosen"]]
@@ -158,7 +156,8 @@ def listed_kernels(document: Row) -> list[Row]:
 
 
 def profile_sections(document: Row) -> list[Section]:
-    """What `profile MODEL` says: how near the peak, where the time went, the peaks, the kernels."""
+    """The sections of `profile MODEL`: shares of peak, where the time went, the peaks, the
+    kernels."""
     bad, notes = document["first_bad"], list(document["notes"])
     if bad is not None:
         name = document["kernels"][bad]["name"]
@@ -182,7 +181,7 @@ def profile_sections(document: Row) -> list[Section]:
 
 
 def chosen_text(document: Row) -> str:
-    """What the chosen kernels of a profile are together, in a sentence."""
+    """A sentence on the chosen kernels of a profile together."""
     rows = [document["kernels"][i] for i in document["chosen"]]
     taken = sum(r["median_ms"] for r in rows)
     work = [r["flops"] for r in rows if r["flops"] is not None]
@@ -246,29 +245,29 @@ def _phase_text(phase: Row, beaten: bool) -> str:
 
 
 def peaks_text(peaks: Row | None) -> str:
-    """What the machine does at best, in a sentence."""
+    """The machine's peaks, in a sentence."""
     if peaks is None:
         return "The machine's peaks were not measured."
     threads = f", {peaks['threads']} threads" if peaks["threads"] else ""
     rates = [rate for _, rate in peaks["bandwidth"]]
-    told = [f"{rate_text(rate, 'FLOP/s')} in {dtype}" for dtype, rate in peaks["flops"]]
-    told.append(f"{rate_text(rates[0], 'B/s')} within its caches")
-    told.append(f"{rate_text(rates[-1], 'B/s')} from memory")
+    texts = [f"{rate_text(rate, 'FLOP/s')} in {dtype}" for dtype, rate in peaks["flops"]]
+    texts.append(f"{rate_text(rates[0], 'B/s')} within its caches")
+    texts.append(f"{rate_text(rates[-1], 'B/s')} from memory")
     about = f"measured with PyTorch ({peaks['device']}{threads})"
-    return f"The machine's peaks, {about}: {', '.join(told)}."
+    return f"The machine's peaks, {about}: {', '.join(texts)}."
 
 
 def share_text(share: float | None) -> str:
-    """A share of peak for a narrow column: `61 %`; "unknown" where it is."""
+    """A share of peak for a narrow column: `61 %`, or "unknown"."""
     return "unknown" if share is None else f"{100 * share:.3g} %"
 
 
 def findings(
     graph: Graph, kernels: Kernels | None, profile: Profile | None, target: str
 ) -> tuple[Finding, ...]:
-    """What linters say of a graph by its profile, else by the kernels that fusion makes of it."""
+    """The linters' findings in a graph, by its profile, else by the kernels of fusion."""
     computed = {k.phase for k in profile.kernels if k.nodes} if profile else set()
-    # Without a phase's nodes it is not known what its kernels compute.
+    # Without a phase's nodes, what its kernels compute is unknown.
     if profile is None or {p.name for p in profile.phases} - computed:
         return lint(graph, kernels, None, target)
     measured: MeasuredKernels = [(k.nodes, 1e-3 * k.median_ms) for k in profile.kernels]
@@ -277,7 +276,8 @@ def findings(
 
 
 def lint_document(found: Iterable[Finding]) -> Row:
-    """What `lint MODEL` prints: a row a finding, the most expensive first, and a row a hazard."""
+    """The document of `lint MODEL`: a row for each finding, the most expensive first, and for each
+    hazard."""
     rows: list[Row] = [
         {
             **fields(f, "hazard nodes operators scope message advice bytes measured"),
@@ -303,7 +303,7 @@ def lint_document(found: Iterable[Finding]) -> Row:
 
 
 def lint_sections(document: Row) -> list[Section]:
-    """What `lint MODEL` says: the hazards, and each place where one was found."""
+    """The sections of `lint MODEL`: the hazards, and each finding."""
     if not document["findings"]:
         return [sentence(f"None of the {len(LINTERS)} linters finds anything.")]
     places = [
@@ -319,5 +319,5 @@ def lint_sections(document: Row) -> list[Section]:
 
 
 def cost_text(row: Row) -> str:
-    """What a finding costs: `0.412 ms`, with `about` where that is estimated."""
+    """A finding's cost: `0.412 ms`, with `about` if estimated."""
     return f"{'' if row['measured'] else 'about '}{row['ms']:.3g} ms"

@@ -1,9 +1,9 @@
 """The numbers of a recorded compile: which of its modules can be run and compared.
 
-A part of a compile is what one program became, pass by pass, with the same arguments and results.
-An engine opens its first module as a model, and each pass that changed it is a step of a pipeline
-whose program is the module that was recorded after it: so what is done with pipelines (errors,
-bisection, reduction) is done with a recording.
+A part of a compile is a sequence of one program's modules, pass by pass, with the same arguments
+and results. An engine opens the first module as a model, and each pass that changed it is a step of
+a pipeline whose program is the module recorded after it. Errors, bisection and reduction therefore
+work on recordings as on pipelines.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ _NO_MAIN = 'It has no function "main" to run.'
 
 @dataclass(frozen=True)
 class RunOfModule:
-    """A module, by its number in the recording, and the pass that left it."""
+    """A module, by its number in the recording, and the pass that returned it."""
 
     module: int
     by: int
@@ -49,10 +49,9 @@ class RunOfModule:
 
 @dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that leave what it takes and returns: the number of its
-    `first` module, the pass `by` which it was left (`after`) or which was given it, and the modules
-    `modules` of it, in order; `end` says, with the pass, why no more of them are compared, "" where
-    that is the last."""
+    """A program on its way through passes that keep its arguments and results: the number of its
+    `first` module, the pass `by` that returned it (`after`) or received it, and its `modules`, in
+    order. `end` names the pass from which modules are not compared, and says why; "" if all are."""
 
     first: int
     by: int
@@ -62,7 +61,7 @@ class Part:
 
 
 def check(recording: Recording) -> None:
-    """Refuse a recording that has no modules (EngineError, kind "file")."""
+    """Raise EngineError of kind "file" if a recording has no modules."""
     level, name = recording.about.get("level"), recording.path.name
     if level != LEVELS[-1]:
         message = f"{name} has no modules to run: it was recorded at the level {level}."
@@ -71,27 +70,27 @@ def check(recording: Recording) -> None:
 
 
 def ir_of(recording: Recording) -> str:
-    """Which engine reads a recording's modules: "relay" or "relax"; EngineError, kind "file", as of
-    `check`, or where it has no module."""
+    """The engine that reads a recording's modules: "relay" or "relax". Raises EngineError of kind
+    "file" if it has none."""
     check(recording)
     for run in recording.passes:
         if (text := recording.module(run.number, after=False)) is not None:
             return "relax" if '"root_index"' in text else "relay"
     name = recording.path.name
-    raise EngineError("file", f"No pass of {name} was given a module.", name)
+    raise EngineError("file", f"No pass of {name} received a module.", name)
 
 
 def same_tvm(recording: Recording, version: str) -> None:
-    """Refuse a recording of another TVM than an engine's version (EngineError, kind "file")."""
+    """Raise EngineError of kind "file" if a recording's TVM is not the engine's version."""
     its, name = str(recording.about.get("tvm")), recording.path.name
     if its not in version.split():
-        message = f"{name} was recorded with TVM {its[:60]}, and the engine here has {version}: "
+        message = f"{name} was recorded with TVM {its[:60]}, but the engine here has {version}, "
         hint = "Open it where that TVM is installed, or record it with this one."
-        raise EngineError("file", f"{message}it may read modules differently.", name, hint)
+        raise EngineError("file", f"{message}which may read modules differently.", name, hint)
 
 
 def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = False) -> str:
-    """Why the module before or after a pass is not run, with or without kernels; "" if it may."""
+    """Why the module before or after a pass may not be run, with or without kernels, or ""."""
     side = run.after if after else run.before
     if side is None:
         return no_module(run)
@@ -105,11 +104,9 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
 
 
 def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The parts of a recorded compile that have a pass, in order; EngineError as of `check`.
-
-    A program that a pass makes only for itself is none: constants that it folds, say. With
-    `kernels`, those that Relax modules have may be run, which are code.
-    """
+    """The parts of a recorded compile that have a pass, in order; raises as `check`. Programs that
+    a pass makes for its own use, such as constants to fold, are left out. With `kernels`, kernels
+    of Relax modules, which are code, may be run."""
     kernels = kernels and ir_of(recording) == "relax"
     return tuple(part for part in _all_parts(recording, kernels) if part.modules)
 
@@ -125,11 +122,11 @@ def why_none(recording: Recording) -> str:
 
 
 def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
-    """The same with those of a single module."""
+    """The same with parts of a single module."""
     check(recording)
     line: list[tuple[int, PassRun, bool]] = []  # module, pass, whether after it
     whole: list[list[tuple[int, PassRun, bool]]] = []
-    around: dict[int, list[tuple[PassRun, bool]]] = {}  # of each thread
+    around: dict[int, list[tuple[PassRun, bool]]] = {}  # by thread
 
     def ended(run: PassRun, follows: bool) -> None:
         module = recording.module_number(run.number, after=True)
@@ -153,9 +150,9 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
 def _split(
     recording: Recording, line: Sequence[tuple[int, PassRun, bool]], kernels: bool
 ) -> list[Part]:
-    """Of what became of one program, the parts that take and return the same."""
+    """The parts of one program's modules that have the same arguments and results."""
     found: list[Part] = []
-    signature: _Signature | None = None  # of the last part, unless that has ended
+    signature: _Signature | None = None  # the last part's, unless it has ended
     for module, run, after in line:
         why = why_not(recording, run, after, kernels)
         its = None if why else _signature(recording, run, after)
@@ -176,7 +173,7 @@ def _split(
 
 
 def _raised(recording: Recording, part: Part) -> str:
-    """The innermost pass that raised on a part's last module; "" where none did."""
+    """A sentence on the innermost pass that raised on a part's last module, or ""."""
     last = part.modules[-1].module if part.modules else part.first
     given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
     stopped = (r for r in given if r.after is None and (r.failure is not None or r.seconds is None))
@@ -185,13 +182,13 @@ def _raised(recording: Recording, part: Part) -> str:
 
 
 _Signature = tuple[tuple[tuple[str, TensorType], ...], tuple[tuple[str, TensorType], ...]]
-"""Of "main", the arguments by their names, and the results, which have none."""
+"""The arguments of "main", by name, and its results, without names."""
 
 
 def _signature(recording: Recording, run: PassRun, after: bool) -> _Signature:
     side = run.after if after else run.before
     graph: Graph | None = recording.graph(side["main"]) if side else None
-    assert graph is not None, "or `why_not` says that there is none"
+    assert graph is not None, "checked by `why_not`"
     inputs, results = ([graph.by_id[i] for i in ids] for ids in (graph.inputs, graph.outputs))
     named = tuple((n.name, t) for n in inputs for t in n.outputs)
     return named, tuple(("", t) for n in results for t in n.outputs)
@@ -205,7 +202,7 @@ def _same(before: _Signature, after: _Signature) -> bool:
 
 
 def _other(before: _Signature, after: _Signature) -> str:
-    """What a module takes or returns that the one before it does not, a sentence."""
+    """A sentence on how a module's arguments or results differ from those of the one before."""
     takes = not _same((before[0], ()), (after[0], ()))
     sides = before[not takes], after[not takes]
     was, now = (", ".join(f"{n}: {t}" if n else str(t) for n, t in s) or "nothing" for s in sides)
@@ -213,15 +210,15 @@ def _other(before: _Signature, after: _Signature) -> str:
 
 
 def first_words(recording: Recording, part: Part) -> str:
-    """Which module is a part's first, behind "Compared with"."""
+    """A part's first module, in words that follow "Compared with"."""
     name = recording.passes[part.by].name
-    return f"what pass {part.by}, {name}, {'left' if part.after else 'was given'}"
+    return f"the module that pass {part.by}, {name}, {'returned' if part.after else 'received'}"
 
 
 @dataclass(frozen=True)
 class PartSearch:
-    """What bisection found in a part, or why it could not be searched; sentences say which modules
-    were left out, for they could not be read."""
+    """The result of bisecting a part, or why it could not be searched; `left_out` are sentences on
+    modules that could not be read."""
 
     part: Part
     result: Bisection | None = None
@@ -230,17 +227,17 @@ class PartSearch:
 
 
 def numbers_table(rows: Sequence[Row], title: str = "") -> Section:
-    """Rows of `RecordedNumbers.errors`, for people."""
+    """A table of rows of `RecordedNumbers.errors`."""
     return table(title, [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows], _COLUMNS)
 
 
 def verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:
-    """What was found in which part of a compile, where each part ends, and why."""
+    """The result of each part of a compile, where the part ends, and why."""
     lines = []
     for one in searches:
         words = f"It could not be searched: {_line(one.failure)}" if one.failure else ""
         words = bisect.verdict(ir, one.result) if one.result is not None else words
-        about = f"Of {first_words(recording, one.part)}: {words}"
+        about = f"From {first_words(recording, one.part)}: {words}"
         lines.append(" ".join(filter(None, (about, one.left_out, one.part.end))))
     return "\n".join(lines)
 
@@ -251,8 +248,8 @@ def _line(error: EngineError) -> str:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """A recording whose modules, written into `folder`, an engine runs, with their kernels if
-    those are to be run; on random inputs of a seed, unless there are `tensors`, saved ones."""
+    """A recording whose modules, written into `folder`, an engine runs, with their `kernels` if
+    allowed, on `tensors` from files, or on random inputs by a seed."""
 
     recording: Recording
     folder: Path
@@ -262,8 +259,8 @@ class RecordedNumbers:
     _written: set[int] = field(default_factory=set)
 
     def source(self, part: Part) -> ModelSource:
-        """The first module of a part as a model; EngineError, kind "file", where a module cannot be
-        read or written."""
+        """The first module of a part as a model. Raises EngineError of kind "file" if a module
+        cannot be read or written."""
         self._write(part.first, part.by, part.after)
         source = source_from_file(self.folder / recorded.file_name(part.first), seed=self.seed)
         return replace(with_tensors(source, self.tensors), kernels=self.kernels)
@@ -281,7 +278,7 @@ class RecordedNumbers:
         if module in self._written:
             return
         text = self.recording.module(run, after)
-        assert text is not None, "otherwise it would be in no part"
+        assert text is not None, "a part has only modules in the recording"
         message = "A module of the recording cannot be written: {}."
         with refusing("file", message, str(self.folder), "", OSError):
             (self.folder / recorded.file_name(module)).write_text(text, encoding="utf-8")
@@ -295,12 +292,10 @@ class RecordedNumbers:
         given: Tolerance,
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
-        """What the module after each pass of a part returns, against the first and the one before.
-
-        One row a pass that left another module, given to `tell` as it is done: "number",
-        "pass", "error" against the first module and "step_error" against the module before the
-        pass, as of `viz.rows.tables.judged_row`; "failure", why it cannot be compared.
-        """
+        """The errors of the module after each pass of a part, one row for each, passed to `tell`
+        when done: "number", "pass", "error" against the first module and "step_error" against the
+        module before the pass, as in `viz.rows.tables.judged_row`; "failure" says why it cannot be
+        compared."""
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)
@@ -327,11 +322,11 @@ class RecordedNumbers:
         return rows
 
     def readable(self, ask: Ask, part: Part) -> tuple[Pipeline, str]:
-        """The pipeline of a part without modules that cannot be read, and what to say of those;
-        EngineError where none can be."""
+        """The pipeline of a part without modules that cannot be read, and sentences on those.
+        Raises EngineError if none can be read."""
         stepped = step(ask, self.source(part), self.pipeline(part))
         pairs = list(zip(part.modules, stepped.records, strict=True))
-        # An ill-formed module is a finding, and none that cannot be read.
+        # An ill-formed module is a finding, so it stays.
         failed = [(m.by, r.error) for m, r in pairs if r.error and r.error.kind != "type"]
         if len(failed) == len(part.modules):
             raise failed[0][1]
@@ -352,8 +347,8 @@ class RecordedNumbers:
         tolerance: Tolerance,
         test: OwnTest | None = None,
     ) -> list[PartSearch]:
-        """Bisect parts in order, up to the first that has a fault, by a person's own test if one is
-        given; EngineError where none can be searched."""
+        """Bisect parts in order, up to the first with a fault, by a user's own test if given.
+        Raises EngineError if no part can be searched."""
         done: list[PartSearch] = []
         kind = "" if test is None else OF_TEST
         for part in given:

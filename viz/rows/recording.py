@@ -1,4 +1,4 @@
-"""The passes of a recording as rows: one a run, and one a pass with all its runs."""
+"""The passes of a recording as rows: one for each run, and one for all runs of a pass."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, number
 from relascope.viz.rows.sections import Section, figures, table
 
-SLOW = 0.02  # a run whose own time is more than this part of the whole is slow
+SLOW = 0.02  # a run is slow if its own time is more than this part of the whole
 FILTERS = ("changed", "slow", "failed")
 _RUNS = (
     "number; pass; ms: seconds; own ms: own_seconds; functions; changed; in which functions?: "
@@ -30,7 +30,7 @@ def whole_seconds(recording: Recording) -> float:
 
 
 def end_words(rows: Sequence[Row]) -> str:
-    """Where and why a compile of these `pass_rows` stopped; "" where all of it ended well."""
+    """Where and why a compile of these `pass_rows` stopped, or ""."""
     bad = next((r for r in reversed(rows) if _bad(r)), None)
     if bad is None:
         return ""
@@ -50,7 +50,7 @@ def _bad(row: Row) -> bool:
 
 
 def pass_rows(recording: Recording) -> list[Row]:
-    """One row a run of a pass, in the order in which they began."""
+    """One row for each run of a pass, in the order in which they began."""
     slow = SLOW * whole_seconds(recording)
     return [
         {
@@ -67,7 +67,7 @@ def pass_rows(recording: Recording) -> list[Row]:
 
 
 def as_columns(rows: Sequence[Row]) -> Row:
-    """Rows of `pass_rows` column by column, as the list of passes in the browser takes them."""
+    """Rows of `pass_rows` as columns, for the list of passes in the browser."""
     return {
         "name": [r["pass"][:_LONGEST] for r in rows],
         "depth": [r["depth"] for r in rows],
@@ -88,9 +88,9 @@ def first(rows: Sequence[Row], changes: Sequence[int]) -> int:
 
 
 def own_changes(rows: Sequence[Row]) -> list[int]:
-    """Numbers of the passes that changed something by themselves, and not by one inside."""
+    """Numbers of the passes that changed something themselves, not through a pass inside."""
     found: list[int] = []
-    inside: list[bool] = [False]  # by depth: whether one there or deeper did
+    inside: list[bool] = [False]  # by depth: whether a pass there or deeper did
     for row in reversed(rows):
         depth = row["depth"]
         deeper = any(inside[depth + 1 :])
@@ -105,7 +105,7 @@ def own_changes(rows: Sequence[Row]) -> list[int]:
 
 
 def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) -> str:
-    """Of a run its place, level and times, and what it ran inside of; `around` is of `insides`."""
+    """A run's number, level and times, and the passes around it; `around` is from `insides`."""
     row = rows[at]
     times = [
         f"{milliseconds(row[name])} {said}"
@@ -118,7 +118,7 @@ def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) 
 
 
 def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """For each pass the names of those that it ran inside of, the outermost first."""
+    """For each pass, the names of the passes around it, the outermost first."""
     found: list[tuple[str, ...]] = []
     around: list[tuple[int, tuple[str, ...]]] = []  # depth, and names up to that pass
     for row in rows:
@@ -131,12 +131,12 @@ def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
 
 
 def became(function: str, old: str | None, new: str | None, row: Row, ended: bool) -> str:
-    """What became of a function in a run, by hashes of what it held before and after (None: it was
-    not there), and how many others it changed. `ended`: whether it is known what the run made."""
+    """What a run did to a function, by hashes of its content before and after (None: it did not
+    exist), and which others it changed. `ended` says whether the run's result is known."""
     if not ended:
-        return f"{function}, as the pass was given it"
+        return f"{function}, as the pass received it"
     if old == new:
-        said = "as it was"
+        said = "unchanged"
     else:
         said = "made by the pass" if old is None else "removed" if new is None else "changed"
     others = [n for n in row["touched"] or () if n != function]
@@ -145,7 +145,7 @@ def became(function: str, old: str | None, new: str | None, row: Row, ended: boo
 
 
 def gaps(document: Row) -> list[str]:
-    """What a `recording_document` lacks, and where its compile stopped, a sentence each."""
+    """Sentences on what a `recording_document` lacks, and where its compile stopped."""
     cut = "The recording ends in the middle of a line: the process ended while writing it."
     stopped = document["stopped"]
     found = (
@@ -158,7 +158,7 @@ def gaps(document: Row) -> list[str]:
 
 
 def recording_document(recording: Recording, rows: Sequence[Row]) -> Row:
-    """What `open FILE.rsc` prints besides the passes; `rows` are of `pass_rows`."""
+    """The document of `open FILE.rsc` without the passes; `rows` are from `pass_rows`."""
     return {
         **fields(recording, "about whole stopped"),
         "end": end_words(rows),
@@ -168,7 +168,7 @@ def recording_document(recording: Recording, rows: Sequence[Row]) -> Row:
 
 
 def runs_table(rows: Sequence[Row]) -> Section:
-    """Rows of `pass_rows` for people, each below the pass that it ran in."""
+    """A table of rows of `pass_rows`, each below the pass around it."""
     cells = []
     for row in rows:
         failure, touched = row["failure"], row["touched"]
@@ -198,7 +198,7 @@ def times_sections(document: Row) -> list[Section]:
 
 
 def about(recording: Recording, document: Row) -> Row:
-    """What a recording is of, for the head of a page; `document` as of `recording_document`."""
+    """Facts of a recording for the head of a page; `document` is a `recording_document`."""
     given, runs = recording.about.get("arguments"), number(len(recording.passes))
     return {
         "recording": recording.path.name,
@@ -218,13 +218,13 @@ UNDER_WAY = "The recording ends while this pass runs: the process ended in it."
 
 
 def passes_filter(row: Row, only: str | None) -> bool:
-    """Whether a filter of `FILTERS` lets a row of `pass_rows` through; None lets all."""
+    """Whether a row of `pass_rows` matches a filter of `FILTERS`; None matches all."""
     lets = {"changed": row["touched"], "slow": row["slow"], "failed": _bad(row), None: True}
     return bool(lets[only])
 
 
 def total_rows(rows: Sequence[Row]) -> list[Row]:
-    """One row a pass by its name, the one that took longest first: how often, how much, where."""
+    """One row for all runs of a pass, by name, the longest own time first."""
     runs: dict[str, list[Row]] = {}
     for row in rows:
         runs.setdefault(row["pass"], []).append(row)
@@ -242,7 +242,7 @@ def total_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def no_module(run: PassRun) -> str:
-    """Why a pass left no module, a sentence."""
+    """A sentence on why a pass returned no module."""
     if run.failure is not None:
         raised = (run.failure.strip().splitlines() or ["an error without a message"])[-1]
         return f"It raised {raised[:200].rstrip('.')}."
@@ -252,13 +252,13 @@ def no_module(run: PassRun) -> str:
 
 
 def step_diff(recording: Recording, number: int) -> str:
-    """What a pass changed, by function, as of `text_diff`; EngineError where that is not known."""
+    """A pass's changes by function, by `text_diff`. Raises EngineError if they are unknown."""
     if not 0 <= number < len(recording.passes):
         message = f"There is no pass {number}: the recording has {len(recording.passes)}."
         raise EngineError("usage", message, str(number), "Passes are counted from 0.")
     run = recording.passes[number]
     if run.touched is None:
-        message = f"What pass {number}, {run.name}, changed is not known. "
+        message = f"The changes of pass {number}, {run.name}, are unknown. "
         raise EngineError("file", message + no_module(run), recording.path.name)
 
     def diff(name: str) -> str:

@@ -6,13 +6,13 @@ from dataclasses import fields
 
 from relascope.engine.protocol.source import ModelSource, by_name, input_text
 from relascope.passes.catalogue import info
-from relascope.passes.pipeline import Pipeline, Step
+from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 
 
 def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
-    """Python code that loads the model, by its file's `label` where it is no sample, runs the
-    passes one by one, and compares with PyTorch."""
+    """Python code that loads the model, by its file's `label` if it has no name, runs the passes
+    one by one, and compares with PyTorch."""
     name = source.model if _is_named(source) else label or source.model
     end = "", "sys.exit(0 if run.check() else 1)", ""
     return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *end])
@@ -23,7 +23,7 @@ def _is_named(source: ModelSource) -> bool:
 
 
 def arguments(source: ModelSource, label: str) -> list[str]:
-    """The arguments of a command that name a model, by its file's `label` where it has no name."""
+    """The arguments of a command that name a model, by its file's `label` if it has no name."""
     given = [source.model if _is_named(source) else label]
     for name, value, default in (
         ("--batch", source.batch, None),
@@ -44,7 +44,7 @@ def arguments(source: ModelSource, label: str) -> list[str]:
 
 
 def training_arguments(source: ModelSource) -> list[str]:
-    """Those that ask for training, and for another gradient than TVM's."""
+    """The arguments that ask for training, and for another gradient than TVM's."""
     gradient = ["--gradient", source.gradient] if source.gradient != "tvm" else []
     return ["--training"] * source.training + gradient
 
@@ -52,8 +52,8 @@ def training_arguments(source: ModelSource) -> list[str]:
 _HEAD = '''"""{name} in {title}, {mode}, pass by pass; written by relascope.
 
 Run it with relascope's folder on PYTHONPATH and the Python of its environment. Each
-`run.do` is one pass: take lines out, move them, add some. Between two of them
-`run.mod` is TVM's own IRModule. The exit status is 0 where all agrees with PyTorch.
+`run.do` is one pass: remove, move or add lines. Between two of them, `run.mod` is
+TVM's own IRModule. The exit status is 0 if everything agrees with PyTorch.
 """
 
 import sys
@@ -66,7 +66,7 @@ run = Stepwise("{ir}", {source})
 
 
 def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str) -> str:
-    files = sorted({f for f in (_file(ir, s) for s in pipeline) if f})
+    files = sorted({info(ir, s).own_file for s in pipeline} - {""})
     made = _source(source, name)
     kind = "ModelSource, parse_inputs" if source.inputs else "ModelSource"
     named = f"from relascope.passes.catalogue.user import name_files\n\nname_files({files!r})\n"
@@ -83,7 +83,7 @@ def _head(ir: str, source: ModelSource, pipeline: Pipeline, name: str) -> str:
 
 
 def _source(source: ModelSource, name: str) -> str:
-    """The expression that names the model; what is at its default is left out."""
+    """The expression for the model, without arguments at their defaults."""
     given = {
         f.name: (getattr(source, f.name), f.default)
         for f in fields(ModelSource)
@@ -112,14 +112,8 @@ def _steps(ir: str, pipeline: Pipeline) -> Iterator[str]:
         if not step.enabled:
             notes.append("switched off")
         elif about.looking:
-            notes.append("only for looking")
+            notes.append("for inspection")
         yield f"{'' if step.enabled else '# '}{call}  # {'; '.join(filter(None, notes))}"
-
-
-def _file(ir: str, step: Step) -> str:
-    """The file that a pass of a person's own comes from, or ""."""
-    module = info(ir, step).function.rpartition(":")[0]
-    return module if module.endswith(".py") else ""
 
 
 def _quoted(value: object) -> str:

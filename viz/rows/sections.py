@@ -1,7 +1,7 @@
-"""What a result shows, from top to bottom: the same for the page, a file of it and a terminal.
+"""The sections of a result, from top to bottom, the same on the page, in a file and in a terminal.
 
-A section is plain data. Tables keep their values: each of the three writes them where it knows how
-wide they may be. A chart has the name of a function of `viz.charts` and what that draws.
+A section is plain data. Tables keep their values, because each of the three formats them to its
+width. A chart has the name of a function of `viz.charts` and its arguments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,17 +12,17 @@ from relascope.viz.rows.columns import renamed, written
 from relascope.viz.rows.formats import aligned, numeric
 
 Section = dict[str, Any]
-_WIDE = 40  # characters; a terminal has wider columns last, but for the first
+_WIDE = 40  # characters; a terminal shows wider columns last, except the first
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
-    """Figures in a row, each with what it is of, and "unsure" where it is; `large` where they are
-    what a tab says."""
+    """Figures in a row, each with its label, and "unsure" if it is; `large` for a tab's main
+    result."""
     return {"kind": "figures", "items": [list(i) for i in items if i[0]], "large": large}
 
 
 def sentence(text: str, warning: bool = False) -> Section:
-    """A sentence; `warning` where it should be read before what follows."""
+    """A sentence; a `warning` should be read before the rest."""
     return {"kind": "sentence", "text": text, "warning": warning}
 
 
@@ -34,9 +34,9 @@ def table(
     note: str = "",
     most: int | None = None,
 ) -> Section:
-    """A table with columns as of `viz.rows.columns.renamed`, or rows as they are; `ids` has of each
-    row the node that a click on it goes to; `note` is a sentence below; a terminal shows at `most`
-    so many rows."""
+    """A table with `columns` for `viz.rows.columns.renamed`, or rows as they are. `ids` has the
+    node that a click on each row selects; `note` is a sentence below; a terminal shows at `most`
+    this many rows."""
     shown = renamed(rows, columns) if columns else list(rows)
     ids = None if ids is None else list(ids)
     return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}
@@ -49,20 +49,19 @@ def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> 
 
 
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
-    """A table's columns, which of them are of numbers, and its rows as people read them."""
+    """A table's columns, whether each has numbers, and its rows as text."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return names, numeric(rows, names), [[written(n, row.get(n)) for n in names] for row in rows]
 
 
 def text(parts: Iterable[Section | str]) -> str:
-    """Sections, and texts between them, as a terminal shows them; charts without a text are left
-    out."""
+    """Sections, and texts between them, for a terminal; charts without a text are left out."""
     texts = (part if isinstance(part, str) else _text(part) for part in parts)
     return "\n\n".join(filter(None, texts))
 
 
 def text_table(rows: Iterable[Row], columns: str = "") -> str:
-    """Rows as a terminal shows them; arguments as of `table`."""
+    """Rows for a terminal; arguments as of `table`."""
     return _text(table("", rows, columns))
 
 
@@ -75,8 +74,8 @@ def _text(section: Section) -> str:
     if kind == "figures":
         return "; ".join(f"{value} {label}".strip() for value, label in section["items"])
     if kind == "chart":
-        told = section["title"], section["text"], section["note"]
-        return "\n".join(told) if section["text"] else ""
+        parts = section["title"], section["text"], section["note"]
+        return "\n".join(parts) if section["text"] else ""
     if not section["rows"]:
         return ""
     rows, most = section["rows"], section["most"]

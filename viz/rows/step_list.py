@@ -1,4 +1,4 @@
-"""The rows of a pipeline's steps and what one changed, as the page and a file show them."""
+"""The rows of a pipeline's steps and of a step's changes, for the page and files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,10 +22,10 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 
 @dataclass(frozen=True)
 class StepListRow:
-    """What one row shows; row 0 is the import. Counts are None while the passes still run. A
-    `fixed` step cannot be switched off or taken out, a `waiting` one was not run, as only the steps
-    before it were asked for; `failure` is why it failed, or what a bisection blames it for, and
-    `error` how far off the program is after it, where that is known."""
+    """One row of the list; row 0 is the import. Counts are None while the passes run. A `fixed`
+    step cannot be switched off or removed; a `waiting` one was not run, because only steps before
+    it were requested. `failure` is why it failed, or what a bisection blames it for; `error` is the
+    program's error after it, if known."""
 
     title: str
     summary: str
@@ -51,7 +51,7 @@ class StepListRow:
 
     @property
     def data(self) -> Row:
-        """As the list in the browser takes it."""
+        """The row for the list in the browser."""
         return asdict(self) | {"idle": self.idle}
 
 
@@ -62,8 +62,8 @@ def rows(
     imported: int | None,
     blamed: Mapping[int, str] | None = None,
 ) -> list[StepListRow]:
-    """The rows of a pipeline, the import with its number of nodes first; records are None while the
-    passes run, and `blamed` is what a bisection says of a step (-1: the import)."""
+    """The rows of a pipeline, the import with its number of nodes first. Records are None while the
+    passes run; `blamed` has a bisection's sentences by step (-1: the import)."""
     blamed = blamed or {}
     made = "The program as the frontend made it."
     result = [StepListRow("imported", made, nodes=imported, failure=blamed.get(-1, ""))]
@@ -71,7 +71,7 @@ def rows(
         about = info(ir, step)
         row = StepListRow(
             about.title,
-            "" if is_tvms(step.name) else about.summary,  # which all of them share
+            "" if is_tvms(step.name) else about.summary,  # TVM's passes share one
             step.enabled,
             about.required,
             about.looking,
@@ -92,7 +92,7 @@ def rows(
 
 
 def figures_beside(was: Row, now: Row) -> list[tuple[str, str]]:
-    """Nodes, bytes and FLOPs, before and after where they differ, each with what it is of."""
+    """Nodes, bytes and FLOPs, before and after if they differ, each with its label."""
     return [
         (" → ".join(dict.fromkeys((write(was[key]), write(now[key])))), name)
         for key, write, name in (
@@ -107,7 +107,7 @@ def figures_beside(was: Row, now: Row) -> list[tuple[str, str]]:
 
 
 def side_text(side: str, about: Row) -> str:
-    """Which run a side of a comparison is; `about` is of `viz.compare.runs.compare`."""
+    """The run on a side of a comparison; `about` is from `viz.compare.runs.compare`."""
     parts = [f"{side.upper()}: {about['label']}", about["engine"].capitalize()]
     if about["seconds"] is not None:
         parts.append(f"{about['steps']} passes in {formats.milliseconds(about['seconds'])}")
@@ -115,7 +115,8 @@ def side_text(side: str, about: Row) -> str:
 
 
 def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
-    """Steps of two runs beside each other, as of `viz.compare.runs.compare`; `first` differs."""
+    """Steps of two runs beside each other, from `viz.compare.runs.compare`; `first` is the first
+    that differs."""
     shown = []
     for row in rows:
         said = ["parts here"] if _is_first(row, first) else []
@@ -130,7 +131,7 @@ def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
 
 
 def step_differs(row: Row, first: Row | None) -> bool:
-    """Whether there is something to say of a step of two runs; arguments as of `steps_beside`."""
+    """Whether two runs differ in a step; arguments as of `steps_beside`."""
     failed = bool(row["a_failure"]) != bool(row["b_failure"])
     return bool(row["only"] or row["slower"] or failed or _is_first(row, first))
 
@@ -142,7 +143,8 @@ def _is_first(row: Row, first: Row | None) -> bool:
 
 
 def programs_beside(document: Row) -> list[Section]:
-    """What `viz.compare.runs.program_document` says: figures, nodes, operators and kernels."""
+    """The sections of `viz.compare.runs.program_document`: figures, nodes, operators and
+    kernels."""
     counts, sides = document["counts"], document["figures"]
     words = {"removed": "only in A", "added": "only in B", "changed": "changed"}
     nodes = [
@@ -169,11 +171,9 @@ def programs_beside(document: Row) -> list[Section]:
 
 @dataclass(frozen=True)
 class StepChange:
-    """How the graph after a step differs from the one that it started from.
-
-    The one after it is `matched`, under the ids of the one before; `place` names the step, and all
-    that it depends on. What is made of both is the same object every time: drawings are kept by it.
-    """
+    """How the graph after a step differs from the one before. The graph after it is `matched`,
+    under the ids of the one before; `place` identifies the step and all that it depends on. Derived
+    graphs are cached, because drawings are kept by object."""
 
     before: Graph
     matched: Matched
@@ -181,7 +181,7 @@ class StepChange:
 
     @classmethod
     def between(cls, before: Graph | None, after: Graph, place: str = "") -> "StepChange":
-        """From one graph to another; without one before, nothing changed."""
+        """The change from one graph to another; none without a graph before."""
         if before is None:
             return cls(after, Matched(after, {}, *[frozenset[str]()] * 3), place)
         return cls(before, carry_identity(before, after), place)
@@ -200,7 +200,7 @@ class StepChange:
 
     @property
     def successors(self) -> dict[str, str]:
-        """For nodes that the step added, one each that it came from: they stand by that one."""
+        """For each node that the step added, a node that it came from, beside which it is drawn."""
         return {r["id"]: r["from"][-1] for r in self.rows if r["what"] == "added" and r["from"]}
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What the page, a file of it and the command line say about a result: the same for all.
+"""Documents and sections of results, the same for the page, a file and the command line.
 
 Functions take an engine's plain result and return JSON values with the field names that the command
-line promises; those that end in `_sections` or `_table` make of these what people read.
+line promises; functions named `_sections` or `_table` format these for people.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ OUTCOMES = (
     "inputs?; stage?; strategy?; pipeline?; dtype; outcome; max abs error?: max_abs; relative to "
     "scale?: max_rel; limit?; worst tensor?: worst; first bad node?: node; in?: scope; failure?"
 )
-"""Columns of what a session has found: a report's stages, or a search's tries."""
+"""Columns of a session's findings: a report's stages, or a search's tries."""
 _KINDS = (
     "inputs; verdict; stage; strategy?; dtype; relative to scale: error; scale; limit; worst "
     "tensor: worst"
@@ -78,10 +78,10 @@ TRIES = (
     "error?: error.message"
 )
 BEST = f"activation_memory_budget={BEST_BUDGET}"
-"""The setting at which PyTorch's partitioner keeps least."""
+"""The setting with which PyTorch's partitioner keeps least."""
 PROVEN = "No cut lies below the line; each point on it is a cut."
 STOPPED = "Each point on the line is a cut. The search ended early, so others may lie below it."
-"""What is to be said of a frontier's line, by `proven` of `frontier_document`."""
+"""Notes on a frontier's line, by `proven` of `frontier_document`."""
 HELD_NOTE = (
     "Everything that forward and backward hold while each node runs, without inputs and "
     "parameters, in the order that holds least, which engines use. Click an entry of the legend to "
@@ -90,7 +90,7 @@ HELD_NOTE = (
 
 
 def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
-    """One row a sample, as `models` prints them."""
+    """One row for each sample, as `models` prints them."""
     return [
         {
             **fields(s, "name title summary parameters training inputs"),
@@ -103,7 +103,7 @@ def model_rows(samples: Iterable[Sample], engines: Sequence[str]) -> list[Row]:
 
 
 def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
-    """One row a module, as `modules MODEL` prints them; types as text."""
+    """One row for each module, as `modules MODEL` prints them; types as text."""
 
     def row(m: ModuleRow) -> Row:
         types = {"inputs": [*map(str, m.inputs)], "outputs": [*map(str, m.outputs)]}
@@ -113,7 +113,7 @@ def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
 
 
 def modules_table(modules: Iterable[Row]) -> Section:
-    """Rows of `module_rows`, for people."""
+    """A table of rows of `module_rows`."""
     rows = [{**row, "path": row["path"] or "the whole model"} for row in modules]
     return table("", rows, _MODULES)
 
@@ -121,7 +121,7 @@ def modules_table(modules: Iterable[Row]) -> Section:
 def model_document(
     info: ModelInfo, ir: str, graph: Graph | None = None, pipeline: Pipeline | None = None
 ) -> Row:
-    """The document of `graph MODEL`, of the imported graph or of one after a pipeline."""
+    """The document of `graph MODEL`, for the imported graph or one after a pipeline."""
     graph = graph or info.graph
     return {
         "model": info.source.model,
@@ -134,7 +134,7 @@ def model_document(
 
 
 def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]) -> Row:
-    """By an overlay's name the nodes that have a value, the largest number first, then texts."""
+    """By overlay, the nodes that have a value, the largest number first, then texts."""
     nodes = {n.id: n for n in flat(graph)}
 
     def row(ident: str, value: float | str) -> Row:
@@ -150,8 +150,8 @@ def overlay_rows(graph: Graph, overlays: Mapping[str, Mapping[str, float | str]]
 
 
 def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:
-    """The counts of `graph MODEL`; of an imported model also the arguments, inputs first, and what
-    the import did, one row an operator of PyTorch's or a sort of tensors."""
+    """The counts of `graph MODEL`; for an imported model also the arguments, inputs first, and the
+    import's changes, a row for each PyTorch operator or sort of tensors."""
     counts = {
         "nodes": len(graph),
         "edges": graph.edge_count,
@@ -174,7 +174,7 @@ def graph_facts(graph: Graph, info: ModelInfo | None = None) -> Row:
 
 
 def graph_sections(document: Row) -> list[Section]:
-    """What `graph_facts` says: figures, and tables of operators, arguments and the import."""
+    """The sections of `graph_facts`: figures, and tables of operators, arguments and the import."""
     arguments = [
         {**a, "kind": "input" if a["input"] else "parameter"} for a in document.get("arguments", ())
     ]
@@ -216,8 +216,8 @@ def pass_row(entry: PassInfo) -> Row:
 
 
 def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
-    """One row a step, as `step MODEL` prints them; `errors` has by step its error against PyTorch,
-    or why there is none, where it was looked for."""
+    """One row for each step, as `step MODEL` prints them; `errors` has, by step, its error against
+    PyTorch, or why there is none."""
     return [
         {
             "pass": r.pass_name,
@@ -230,13 +230,11 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 
 
 def cut_document(cut: Cut) -> Row:
-    """The part of `captures MODEL` that tells of one cut: what is saved, why, and for whom.
-
-    `bytes` is the sum of those of `captures` and `masks` but for what is `on_host`; where something
-    is, `host_bytes` is the sum of that, and `copy_seconds` the time of its copies. FLOPs and
-    seconds are estimates (`passes.cost`); the seconds are good for their ratio only, unless
-    `prices` says that they were measured. `held` is a `held_document`.
-    """
+    """One cut in the document of `captures MODEL`: what is saved, why, and for which readers.
+    `bytes` is the sum of those of `captures` and `masks` without those `on_host`; if there are
+    such, `host_bytes` is their sum, and `copy_seconds` the time of their copies. FLOPs and seconds
+    are estimates (`passes.cost`), and only ratios of seconds are meaningful, unless `prices` says
+    that they were measured. `held` is a `held_document`."""
     by_id, whole = cut.joint.graph.by_id, cut.forward_seconds or 1.0
     captures, masks = (
         [{**plain(c), "reader_labels": [by_id[r].title for r in c.readers]} for c in saved]
@@ -265,14 +263,14 @@ def cut_document(cut: Cut) -> Row:
 
 
 def saved_rows(document: Row) -> list[Row]:
-    """What a cut saves, captures and masks, for a table with the columns `SAVED`."""
+    """A cut's captures and masks, for a table with the columns `SAVED`."""
     rows = (*document["captures"], *document["masks"])
     places = "captured", "on the host"
     return [{"copy_share": None, **r, "what": places[r.get("on_host", False)]} for r in rows]
 
 
 def idle_lines(cut: Cut) -> list[str]:
-    """A line for the wishes of a cut that change nothing for one reason."""
+    """A line for each reason why some wishes of a cut change nothing."""
     groups: dict[tuple[str, str], list[str]] = {}
     for node_id, why in cut.idle.items():
         does = "compute {} again" if node_id in cut.wish.recompute else "save {}"
@@ -281,7 +279,7 @@ def idle_lines(cut: Cut) -> list[str]:
 
 
 def cut_figures(document: Row) -> list[tuple[str, str]]:
-    """A cut in figures, each with what it is of; `document` is of `cut_document`."""
+    """A cut's figures with their labels; `document` is from `cut_document`."""
     again = work_text(document["recomputed_flops"], document["forward_flops"])
     masks = len(document["masks"])
     drawn = any(m["name"].startswith(DRAW_PREFIX) for m in document["masks"])
@@ -303,8 +301,8 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
 
 
 def cut_sections(document: Row) -> list[Section]:
-    """What `captures MODEL` says: a `cut_document`, with "rivals" of `torch_saved_document` and a
-    `frontier_document` where they are known."""
+    """The sections of `captures MODEL`: a `cut_document`, with "rivals" from `torch_saved_document`
+    and a `frontier_document` if known."""
     title = STRATEGIES[document["strategy"]].title
     kept, again = saved_rows(document), set(document["recomputed"])
     spared = [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
@@ -325,14 +323,14 @@ def cut_sections(document: Row) -> list[Section]:
     if "frontier" in document:
         now = title, document["bytes"], document["net_share"]
         note = PROVEN if document["proven"] else STOPPED
-        told = "Bytes kept against time added"
-        sections.append(chart(told, "frontier", document, rivals, now, note=note))
+        about = "Bytes kept against time added"
+        sections.append(chart(about, "frontier", document, rivals, now, note=note))
     held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD_NOTE)
     return [*sections, held, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:
-    """What PyTorch keeps for the backward of the same module, and why a figure is missing."""
+    """The bytes that PyTorch keeps for the same module's backward, and why a figure is missing."""
     return {
         "pytorch_eager_bytes": saved.eager_bytes,
         "pytorch_min_cut_bytes": saved.min_cut_bytes,
@@ -342,8 +340,8 @@ def torch_saved_document(saved: TorchSaved) -> Row:
 
 
 def frontier_document(joint: Joint) -> Row:
-    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
-    `proven` says whether the frontier has every cut that is best at some price."""
+    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies'
+    cuts; `proven` says whether the frontier has every cut that is best at some price."""
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
@@ -354,7 +352,7 @@ def frontier_document(joint: Joint) -> Row:
 
 
 def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
-    """One row a cut of the frontier, as of `frontier_document`."""
+    """One row for each cut of the frontier, as in `frontier_document`."""
     return [_cut_row(cut_of(joint, p, Wish())) for p in points]
 
 
@@ -363,12 +361,10 @@ def _cut_row(one: Cut) -> Row:
 
 
 def alignment_document(alignment: Alignment) -> Row:
-    """What each PyTorch operator became in two IRs, as `diff` prints it.
-
-    `groups` has one row a module and PyTorch operator, `operators` one a PyTorch operator, `calls`
-    one an operator of TVM's, and `unmatched` each side's nodes that name no origin. Sides go by
-    their IR; `only` names the one that has what a row tells of, and is None where both do.
-    """
+    """What each PyTorch operator became in two IRs, as `diff` prints it. `groups` has a row for
+    each module and PyTorch operator, `operators` for each PyTorch operator, `calls` for each
+    operator of TVM's, and `unmatched` each side's nodes without an origin. Sides are named by their
+    IR; `only` is the only side that has a row's operator, or None."""
     left, right = (g.ir for g in alignment.graphs)
     groups: list[Row] = [
         {
@@ -407,13 +403,13 @@ def alignment_document(alignment: Alignment) -> Row:
 
 
 def alignment_sections(document: Row) -> list[Section]:
-    """What `alignment_document` says: in figures, and in a table each of `ALIGNED`."""
+    """The sections of `alignment_document`: figures, and a table for each of `ALIGNED`."""
     only = Counter(g["only"] for g in document["groups"])
     facts = [(number(only[None]), "PyTorch operators in both")]
     for ir, lost in document["unmatched"].items():
         facts.append((number(only[ir]), f"only in {ir.capitalize()}"))
         if lost:
-            facts.append((number(len(lost)), f"{ir.capitalize()} nodes that name no origin"))
+            facts.append((number(len(lost)), f"{ir.capitalize()} nodes without an origin"))
     sides = "Relay: relay; Relax: relax; only in: only"
     kinds = ALIGNED.items()
     tables = (table(title, document[kind], f"{of}; {sides}") for kind, (title, of) in kinds)
@@ -421,7 +417,7 @@ def alignment_sections(document: Row) -> list[Section]:
 
 
 def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
-    """Groups of all modules together, one row a PyTorch operator."""
+    """Groups of all modules together, one row for each PyTorch operator."""
     rows: dict[str, Row] = {}
     for group in groups:
         new: Row = {"source": group["source"], "modules": 0, left: Counter(), right: Counter()}
@@ -434,8 +430,8 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
 
 
 def gradient_row(ask: Ask, source: ModelSource, pipeline: Pipeline, target: str | None) -> Row:
-    """What `gradients MODEL` says of a source's way to the gradient, with the largest error of one
-    against PyTorch, where a target is given."""
+    """One gradient in the document of `gradients MODEL`, with its largest error against PyTorch if
+    a target is given."""
     known = joint_of(ask, source, pipeline)
     joint = known.graph
     cuts = {name: cut(known, name) for name in STRATEGIES}
@@ -460,7 +456,7 @@ def gradient_row(ask: Ask, source: ModelSource, pipeline: Pipeline, target: str 
 
 
 def gradient_sections(rows: Sequence[Row]) -> list[Section]:
-    """What `gradients MODEL` says of the ways, as `gradient_row` has them."""
+    """The sections of `gradients MODEL` from rows of `gradient_row`."""
     names = sorted({o for r in rows for o in r["operators"]})
     counts = [
         {"operator": o, **{r["gradient"]: r["operators"].get(o, 0) for r in rows}} for o in names
@@ -472,7 +468,7 @@ def gradient_sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
-    """The same with a column for each way, and a line for each figure, as people compare them."""
+    """The same with a column for each gradient, and a line for each figure."""
     figures = "nodes", "of the forward", "of the backward"
     lines: list[Row] = [
         {"": text, **{r["gradient"]: number(r[key]) for r in rows}}
@@ -490,7 +486,7 @@ def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
 
 
 def worst(comparisons: Iterable[Comparison]) -> Row | None:
-    """The largest errors of a comparison with PyTorch, or None where nothing was compared."""
+    """The largest errors of a comparison with PyTorch, or None if nothing was compared."""
     found = list(comparisons)
     return _errors(found, max(found, key=lambda c: c.max_rel)) if found else None
 
@@ -505,7 +501,7 @@ def _errors(found: Sequence[Comparison], worst: Comparison) -> Row:
 
 
 def judged_row(judged: Judged) -> Row:
-    """What `step --check` says of one step: the tensor nearest to its limit, or farthest over."""
+    """One step of `step --check`: the tensor nearest to its limit, or farthest over it."""
     worst, found = judged.worst, judged.comparisons
     return {
         "verdict": judged.verdict,
@@ -517,7 +513,8 @@ def judged_row(judged: Judged) -> Row:
 
 
 def node_error_rows(inside: Inside) -> list[Row]:
-    """One row a node with a counterpart in PyTorch, the largest error over its limit first."""
+    """One row for each node with a counterpart in PyTorch, the largest error over its limit
+    first."""
     rows = []
     for e in inside.errors.values():
         node, ratio = inside.graph.by_id[e.id], plain(inside.ratio(e.id))
@@ -527,7 +524,7 @@ def node_error_rows(inside: Inside) -> list[Row]:
 
 
 def inside_document(found: Sequence[Inside]) -> Row:
-    """What `step --inside` says of a step: a comparison a precision, and the verdict of both."""
+    """One step of `step --inside`: a comparison for each precision, and the verdict."""
     return {
         "compared": [
             {
@@ -545,7 +542,7 @@ def inside_document(found: Sequence[Inside]) -> Row:
 
 
 def inside_sections(document: Row) -> list[Section]:
-    """What `inside_document` says of a step: the verdict, and the farthest nodes."""
+    """The sections of `inside_document`: the verdict, and the nodes farthest off."""
     shown = [sentence(document["verdict"])]
     for one in document["compared"]:
         title = f"{one['dtype']}: {len(one['nodes'])} nodes compared; "
@@ -582,7 +579,8 @@ def accuracy_document(
 
 
 def accuracy_sections(document: Row) -> list[Section]:
-    """What `check MODEL` says: every stage; of several kinds of inputs each, and what failed."""
+    """The sections of `check MODEL`: every stage; with several kinds of inputs, each kind and the
+    stages that failed."""
     kinds = document["inputs"] if len(document["inputs"]) > 1 else []
     stages = [s for s in document["stages"] if not (kinds and s["passed"])]
     return [
@@ -608,7 +606,8 @@ def finding(stage: Row) -> Row:
 
 
 def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Row:
-    """What `bisect MODEL` prints: the culprit and where in it, what it does, and every try."""
+    """The document of `bisect MODEL`: the culprit and the place in it, its effect, and every
+    try."""
     question = result.question
     suspects = [_step_at(question.pipeline, i) for i in result.culprits.suspects]
     log, taken = (*result.log, *(inside.log if inside else ())), result.taken
@@ -637,7 +636,7 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
 
 
 def try_row(pipeline: Pipeline, one: Try) -> Row:
-    """One try of a bisection of the whole pipeline; `last` is as of a suspect."""
+    """One try of a bisection of a pipeline; `last` has the fields of a suspect."""
     place = _step_at(pipeline, one.last)
     count = dict(one.pipeline.steps[one.last].params).get(COUNT) if one.last >= 0 else None
     last = {**place, "count": None if count is None else int(count)}
@@ -645,7 +644,7 @@ def try_row(pipeline: Pipeline, one: Try) -> Row:
 
 
 def tries_table(log: Iterable[Row]) -> Section:
-    """The tries of a bisection, as `try_row` has them: which steps were on, and what came of it."""
+    """The tries of a bisection, from `try_row`: which steps were on, and the outcome."""
     rows = []
     for row in log:
         last = row["last"]
@@ -661,7 +660,7 @@ def tries_table(log: Iterable[Row]) -> Section:
 
 
 def _step_at(pipeline: Pipeline, index: int) -> Row:
-    """A step, with the number of the pass where it is a recorded one."""
+    """A step, with the number of its pass if it is a recorded one."""
     if index == IMPORT:
         return {"index": index, "pass": "import"}
     step = pipeline.steps[index]

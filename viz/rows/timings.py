@@ -18,21 +18,21 @@ from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
-_EQUAL = 1.05  # times as long: as fast as eager, for a person
+_EQUAL = 1.05  # times as long: as fast as eager, for people
 _NEARLY = 1.1
-_WIDE = 1.5  # of a spread, how many times its lower end the upper is
+_WIDE = 1.5  # a spread is wide if its upper end is more than this many times the lower
 
 _COLUMNS = (
     "what phase median_ms q1_ms q3_ms ratio_to_eager ratio_of_minima ours_over max_abs_error "
     "peak_bytes capture_bytes build_seconds kept_bytes"
 )
 COLUMNS = _COLUMNS.split()
-"""What a row of a timing has, without its samples and its target."""
+"""The fields of a timing's row, without its samples and its target."""
 
 _RUN = "when model batch tokens dtype engine training pipeline strategy machine threads repeats"
 _SPREAD = ("ratio_q1", "ratio_q3")
 HISTORY_COLUMNS = (*_RUN.split(), *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
-"""What a line of a history has: what was run, and one of its rows."""
+"""The fields of a line of a history: the run, and one of its rows."""
 
 
 _SHOWN = (
@@ -51,17 +51,17 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 @dataclass(frozen=True)
 class TimingVerdict:
-    """What a row says of our speed, if anything; `sure` where runs agree enough for a headline."""
+    """A row's verdict on speed; `sure` if runs agree enough for a headline."""
 
     text: str
     sure: bool
 
 
 def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
-    """What each row says against the baseline of its phase (eager, or the imported program); None
-    of a baseline. The spread of a ratio reaches from the lower quartile over the rounds to the
-    upper, and to the ratio of the best runs, which disagree on a busy machine. A ratio is given as
-    one number where its spread is narrow and on one side of 1."""
+    """Each row's verdict against the baseline of its phase (eager, or the imported program); None
+    for a baseline. The spread of a ratio reaches from the lower to the upper quartile over the
+    rounds, and to the ratio of the best runs, which differs on a busy machine. A ratio is one
+    number if its spread is narrow and on one side of 1."""
     baselines = {r.phase: r for r in rows if r.ratio_to_eager is None}
     return [_verdict(r, r.ratio_to_eager, baselines.get(r.phase)) for r in rows]
 
@@ -79,7 +79,7 @@ def _verdict(row: TimeRow, ratio: float | None, baseline: TimeRow | None) -> Tim
 
 
 def _against(baseline: str, ratio: float, low: float, high: float, wide: bool) -> str:
-    """A ratio to a baseline's time that lies between two others, in words."""
+    """A ratio to a baseline's time, with the ends of its spread, in words."""
     if low > 1 / _EQUAL and high < _EQUAL:
         return f"as fast as {baseline}"
     if not wide and low > 1:
@@ -96,12 +96,12 @@ def _against(baseline: str, ratio: float, low: float, high: float, wide: bool) -
 
 
 def _times(factor: float) -> str:
-    """A factor with two digits that count: `1.3×`, `6×`, `190×`."""
+    """A factor with two significant digits: `1.3×`, `6×`, `190×`."""
     return f"{float(f'{factor:.2g}'):g}×"
 
 
 def label(target: str, row: TimeRow) -> str:
-    """What a large figure is of: the phase, and of what is not the chosen target, its name too."""
+    """The label of a large figure: the phase, after the name of anything but the chosen target."""
     phase = PHASES.get(row.phase, row.phase)
     if row.what.endswith(f", {target}"):
         return phase
@@ -109,7 +109,7 @@ def label(target: str, row: TimeRow) -> str:
 
 
 def short(text: str, targets: Iterable[Target]) -> str:
-    """A text in which each known target is named by whose kernels it takes."""
+    """A text in which the kernels' origin replaces the name of each known target."""
     for target in sorted(targets, key=lambda t: -len(t.name)):
         if target.kernels:
             text = text.replace(target.name, target.kernels)
@@ -117,7 +117,7 @@ def short(text: str, targets: Iterable[Target]) -> str:
 
 
 def run_facts(model: str, request: BuildRequest, ir: str, strategy: str | None) -> Row:
-    """What is run, for `run_document`; `strategy` is of training alone."""
+    """The facts of a run for `run_document`; `strategy` is for training only."""
     return {
         "model": model,
         **fields(request.source, "batch tokens dtype training"),
@@ -129,13 +129,13 @@ def run_facts(model: str, request: BuildRequest, ir: str, strategy: str | None) 
 
 
 def run_document(result: TimeResult, facts: Row) -> Row:
-    """One run as a document: what `time MODEL` prints; `facts` are of `run_facts`."""
+    """One run as the document of `time MODEL`; `facts` are from `run_facts`."""
     return {**facts, "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **plain(result)}
 
 
 def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:
-    """One run, a `run_document` called `title`: what it was of, a headline that says no more than
-    its data, and every row; targets are named by whose kernels they take."""
+    """One run, a `run_document` called `title`: its facts, a headline that its data supports, and
+    every row; targets are named as by `short`."""
     rows = [TimeRow(**r) for r in run["rows"]]
     said = verdicts(rows)
     headline = [
@@ -168,7 +168,7 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
 
 
 def history_rows(runs: Iterable[Row]) -> list[Row]:
-    """One line a row of each run, the oldest run first."""
+    """One line for each row of each run, the oldest run first."""
     return [
         {
             **{name: run.get(name) for name in _RUN.split()},
@@ -183,17 +183,17 @@ def history_rows(runs: Iterable[Row]) -> list[Row]:
 
 
 def history_csv(runs: Iterable[Row], columns: Sequence[str] = ()) -> str:
-    """The lines of a history as CSV: a whole file, or more for one that has these columns."""
+    """The lines of a history as CSV: a whole file, or lines to append to one with `columns`."""
     return csv_text(history_rows(runs), columns or HISTORY_COLUMNS, not columns)
 
 
 def history_json(runs: Sequence[Row]) -> str:
-    """Every run as it is, samples and comparisons included."""
+    """Every run as JSON, with samples and comparisons."""
     return json.dumps({"runs": list(runs)}, ensure_ascii=False, indent=1)
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str], head: bool = True) -> str:
-    """Rows as CSV, in which no text is a formula to a program that opens tables."""
+    """Rows as CSV in which no text is a formula to a spreadsheet."""
     text = io.StringIO()
     writer: csv.DictWriter[Any] = csv.DictWriter(
         text, columns, extrasaction="ignore", lineterminator="\n"

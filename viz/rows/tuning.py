@@ -1,4 +1,4 @@
-"""Tasks of tuning and what was found: the same rows for the page and the command line."""
+"""Rows of tuning tasks and results, for the page and the command line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ _BUILT = {True: "its record", False: "no record"}
 
 
 def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row]:
-    """One row a task, as `tasks` prints them, with operators of the graph where it is known."""
+    """One row for each task, as `tasks` prints them, with operators of the graph if it is known."""
     by_id = {} if graph is None else graph.by_id
     return [
         {
@@ -37,7 +37,7 @@ def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row
 
 
 def tasks_table(tasks: Sequence[Row]) -> Section:
-    """The rows of `task_rows`, for people."""
+    """A table of rows of `task_rows`."""
     rows = []
     for t in tasks:
         text, faster = shapes_text(t["shapes"], t["dtypes"]), gain(t["before_ms"], t["best_ms"])
@@ -46,7 +46,7 @@ def tasks_table(tasks: Sequence[Row]) -> Section:
 
 
 def tuned_sections(document: Row) -> list[Section]:
-    """What `tune MODEL` says, and what a run on the page did."""
+    """The sections of `tune MODEL`, and of a run on the page."""
     tasks = document["tasks"]
     fastest = f"{sum(t['uses_record'] for t in tasks)} of {len(tasks)}"
     return [
@@ -62,17 +62,17 @@ def tuned_sections(document: Row) -> list[Section]:
 
 
 def tuned_rows(tuned: Sequence[Tuned], tasks: Mapping[str, TuneTask]) -> list[Row]:
-    """One row a task that was tuned, as `tune` prints them; `tasks` by key."""
+    """One row for each tuned task, as `tune` prints them; `tasks` by key."""
     return [{**plain(t), "shapes": [list(a.shape) for a in tasks[t.key].arguments]} for t in tuned]
 
 
 def curve_rows(trials: Sequence[Trial], tasks: Mapping[str, TuneTask]) -> list[Row]:
-    """One row a trial: the best so far over trials and seconds; `tasks` by key."""
+    """One row for each trial: the best so far over trials and seconds; `tasks` by key."""
     return [{**plain(t), "name": tasks[t.task].name} for t in trials]
 
 
 def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
-    """Tasks, as an engine listed them from fewer records, with what the records say now."""
+    """Tasks that an engine listed from fewer records, updated from the records now."""
     return tuple(
         replace(
             t,
@@ -86,12 +86,12 @@ def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
 
 
 def gain(before: float | None, best: float | None) -> float | None:
-    """How many times faster the best record is than the kernel without; None without either."""
+    """How many times faster the kernel is with the best record than without; None if unknown."""
     return before / best if before and best else None
 
 
 def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:
-    """A name of each task that tells it from the others: with the shapes of what it reads."""
+    """A unique name for each task, with the shapes of its inputs."""
     return {
         t.key: f"{t.name} " + ", ".join("x".join(map(str, a.shape)) for a in t.arguments[:-1])
         for t in tasks
@@ -99,7 +99,7 @@ def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:
 
 
 def shapes_text(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> str:
-    """Arguments of a kernel in one line; the dtype once where it is the same."""
+    """A kernel's arguments in one line; the dtype only once if it is the same."""
     plain_shapes = ["x".join(map(str, s)) or "1" for s in shapes]
     if len(set(dtypes)) == 1:
         return f"{', '.join(plain_shapes)}: {dtypes[0]}"

@@ -65,7 +65,7 @@ def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> N
     graph_view(inside.graph, look, key=_VIEW)
     if compared != index:
         st.caption(
-            "This step is only for looking, and building ignores it: the program compared and "
+            "This step is for inspection, and building ignores it: the program compared and "
             "drawn is the one after "
             + (f"step {compared + 1}." if compared >= 0 else "the import.")
         )

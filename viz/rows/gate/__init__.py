@@ -1,1 +1,1 @@
-"""What a gate says: differences from a baseline, and culprits among many models."""
+"""Results of the CI gate: differences from a baseline, and culprits among many models."""

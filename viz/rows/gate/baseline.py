@@ -1,8 +1,8 @@
-"""What differs between a baseline and what a model compiles to now, in sentences.
+"""Differences between a baseline and a model's compile now, in sentences.
 
-Baselines are documents of `engine.jobs.baseline.take`. Structure is held exactly, sizes within a
-percent; times are held only on the machine where the baseline was made, by the best of several
-runs, which is what other work on the machine disturbs least.
+Baselines are documents of `engine.jobs.baseline.take`. Structure must be equal, sizes within a
+percent. Times are compared only on the machine of the baseline, by the best of several runs, which
+other work on the machine disturbs least.
 """
 
 import difflib
@@ -33,18 +33,18 @@ KINDS = {
     "compile": "time of a pass, or of the build",
     "speed": "time of a run against PyTorch eager's",
 }
-"""What may differ, and what each is."""
+"""The kinds of differences, with descriptions."""
 
-PART = 0.01  # sizes and FLOPs may grow by so much of what they were
+PART = 0.01  # how much sizes and FLOPs may grow
 _PART = f"{100 * PART:g} %"
 
 FACTOR, LEAST_MS, BUILD_MS = 1.5, 5.0, 50.0
 """A pass is slower if it takes `FACTOR` times as long and `LEAST_MS` more; a build, `BUILD_MS`."""
 
-SPEED = 1.25  # a run is slower that takes so many times as long, counted in eager's time
+SPEED = 1.25  # a run is slower if it takes this many times as long, relative to eager
 
 GROWN = 10.0
-"""An error has grown if it is so many times what it was, and over a tenth of its limit."""
+"""An error has grown if it is this many times the baseline's, and over a tenth of its limit."""
 
 _SHOWN = 6  # sentences of one kind before the rest is counted
 _TIMES = ("compile", "speed")
@@ -52,10 +52,9 @@ _TIMES = ("compile", "speed")
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """One sentence of a comparison, its `text` without the kind (of `KINDS`). The verdict is
-    "worse", "better", or "other" where neither can be said; `metric` is what was counted or
-    measured, "" where the kind says it, with its figure `then`, in the baseline, and `now`, and how
-    much of a change is none (`limit`)."""
+    """One sentence of a comparison: `text`, after a kind of `KINDS`. The verdict is "worse",
+    "better" or "other"; `metric` names what was counted or measured, "" if the kind does, with its
+    figures `then`, in the baseline, and `now`, and the tolerated change (`limit`)."""
 
     kind: str
     verdict: str
@@ -67,21 +66,20 @@ class BaselineDifference:
 
     @property
     def sentence(self) -> str:
-        """With its kind, as it is printed."""
         return f"{self.kind}: {self.text}"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What differs, in the order of `KINDS`; what is to be known first: what was not held, and why;
-    and the kinds that were not held."""
+    """The differences, in the order of `KINDS`; notes on what was not compared, and why; and the
+    kinds that were skipped."""
 
     differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
     def failing(self, kinds: Iterable[str] = KINDS) -> tuple[BaselineDifference, ...]:
-        """Those of some kinds that are no improvement."""
+        """Differences of some kinds that are not improvements."""
         taken = set(kinds)
         return tuple(d for d in self.differences if d.kind in taken and d.verdict != "better")
 
@@ -92,15 +90,15 @@ class Compared:
 
 
 def compare(then: Document, now: Document) -> Compared:
-    """Hold what a model compiles to now against a baseline of it."""
+    """Compare a model's compile now with its baseline."""
     was, made = then["made"], now["made"]
     notes, skipped = [], set()
     if was["tvm"] != made["tvm"]:
-        said = f"The baseline was made with TVM {was['tvm']}, and this check with TVM {made['tvm']}"
+        said = f"The baseline was made with TVM {was['tvm']}, but this check with TVM {made['tvm']}"
         notes.append(f"{said}: a difference may be TVM's.")
     if was["target"] != made["target"]:
         skipped |= {"memory", "error", *_TIMES}
-        said = f"The baseline is of the target {was['target']}, and this is {made['target']}"
+        said = f"The baseline is for the target {was['target']}, but this is {made['target']}"
         notes.append(f"{said}: errors, memory and times are not compared.")
     elif (was["machine"], was["threads"]) != (made["machine"], made["threads"]):
         skipped |= set(_TIMES)
@@ -114,12 +112,11 @@ def compare(then: Document, now: Document) -> Compared:
     held = [differ for kind, differ in _HELD.items() if kind not in skipped]
     found = [d for differ in held for d in differ(then, now) if d.kind not in skipped]
     found.sort(key=lambda d: order.index(d.kind))
-    told = tuple(k for k in order if k in skipped)
-    return Compared(tuple(found), tuple(notes), told)
+    return Compared(tuple(found), tuple(notes), tuple(k for k in order if k in skipped))
 
 
 def crashed(error: EngineError) -> BaselineDifference:
-    """That a model of which there is a baseline can no longer be compiled or run."""
+    """The difference that a model with a baseline can no longer be compiled or run."""
     where = f" ({error.where})" if error.where and error.where not in error.message else ""
     said = error.message.partition("\n")[0].rstrip(".")
     text = f"it can no longer be compiled and run: {said}{where}"
@@ -132,7 +129,8 @@ def _machine(made: Document) -> str:
 
 
 def read(text: str, path: str) -> Document:
-    """A baseline from its file; EngineError, kind "file", where it is none of this version's."""
+    """A baseline from its file's text. Raises EngineError of kind "file" if it is not one of this
+    version."""
     try:
         document = json.loads(text)
         version = document["baseline"]
@@ -142,7 +140,7 @@ def read(text: str, path: str) -> Document:
     missing = [n for n in _FIELDS if not isinstance(document.get(n), _FIELDS[n])]
     message = f"This baseline lacks {', '.join(missing)}, or has another form."
     if version != VERSION:
-        message = f"This baseline is of form {version}, and this relascope reads form {VERSION}."
+        message = f"This baseline has format {version}, but this relascope reads format {VERSION}."
     if missing or version != VERSION:
         raise EngineError("file", message, path, "Write it again: relascope baseline MODEL.")
     return dict(document)
@@ -156,7 +154,7 @@ _FIELDS: dict[str, Any] = {
 
 
 def write(document: Document) -> str:
-    """A baseline as people read it: what is short stands on one line."""
+    """A baseline as JSON for people: short values are on one line."""
     return _json(document, 0) + "\n"
 
 
@@ -234,7 +232,7 @@ def _operators(then: Document, now: Document) -> Iterator[BaselineDifference]:
 
 
 def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
-    """Modules that only one of two has, the outermost, with their operators."""
+    """Sentences on the outermost modules that only `these` have, with their operators."""
     only = _paths(these) - _paths(others)
     for path in sorted(only, key=_numbers):
         if path.rpartition(".")[0] in only:
@@ -251,7 +249,7 @@ def _modules(these: Document, others: Document, what: str) -> Iterator[str]:
 
 
 def _paths(scopes: Iterable[str]) -> set[str]:
-    """Modules that something is in, and those around them."""
+    """The paths of scopes, and those of the modules around them."""
     return {".".join(p) for s in scopes if s for p in accumulate([[n] for n in s.split(".")])}
 
 
@@ -262,17 +260,17 @@ def _fusion(then: Document, now: Document) -> Iterator[BaselineDifference]:
     gone, made = list((was - kernels).elements()), list((kernels - was).elements())
     if not gone and not made:
         return
-    told = _regrouped(gone, made)
+    changes = _regrouped(gone, made)
     count, before = len(now["kernels"]), len(then["kernels"])
     said = [f"{count} kernels instead of {before}"] if count != before else []
     grouped: dict[tuple[str, str], list[str]] = {}
-    for words, (operators, scope) in told:
+    for words, (operators, scope) in changes:
         grouped.setdefault((operators, words), []).append(scope)
     for (operators, words), scopes in grouped.items():
         said += [f"{operators}{_in(like, 'of')} {words}" for like in _alike(scopes)]
     if not said:  # the same kernels, of other operators
         return
-    lost = any(words.startswith(_LOST) for words, _ in told)
+    lost = any(words.startswith(_LOST) for words, _ in changes)
     better = "better" if then["operators"] == now["operators"] else "other"
     verdict = "worse" if lost or count > before else better
     yield BaselineDifference("fusion", verdict, _listed(said), "kernels", str(before), str(count))
@@ -283,8 +281,8 @@ _LOST = "is no longer fused with"
 
 
 def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str, tuple[str, str]]]:
-    """What became of operators, in words, and these with their module: what is no longer fused,
-    what is now, and what is a kernel of new operators alone."""
+    """Changes of fusion, in words, with the operators and their module: what is no longer fused,
+    what is now fused, and kernels of new operators alone."""
     free = [Counter(k) for k in made]
     sources: list[list[Kernel]] = [[] for _ in made]
     lost, gained, new = [], [], []
@@ -308,7 +306,7 @@ def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str
         for part in parts[1:]:
             gained.append((f"is now fused with `{_heaviest(parts[0])}`", _label(part)))
         if not parts and rest:
-            new.append(("is now a kernel by itself", _label(kernel)))
+            new.append(("is now a separate kernel", _label(kernel)))
     return [*lost, *gained, *new]
 
 
@@ -322,14 +320,14 @@ def _in_order(kernel: Kernel, taken: Counter[str]) -> Kernel:
 
 
 def _heaviest(kernel: Kernel) -> str:
-    """The operator that a kernel is known by: its product, or else its first."""
+    """The operator that names a kernel: its product, or else its first."""
     operators = [label.partition(" @")[0] for label in kernel]
     words = ("dense", "matmul", "conv", "attention", "einsum")
     return next((o for o in operators if any(w in o for w in words)), operators[0])
 
 
 def _label(kernel: Kernel) -> tuple[str, str]:
-    """A kernel's operators in words, and the module that most of them are in."""
+    """A kernel's operators in words, and the module of most of them."""
     parts = [label.partition(" @")[::2] for label in kernel]
     scope = Counter(s for _, s in parts).most_common(1)[0][0]
     operators = ", ".join(f"`{o}`" for o in dict.fromkeys(o for o, _ in parts[:4]))
@@ -404,7 +402,7 @@ def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
 
 
 def _grown(was: float, now: float) -> str:
-    """ "worse", "better", or "" where a figure is what it was within `PART`."""
+    """ "worse", "better", or "" if a figure changed by at most `PART`."""
     if abs(now - was) <= PART * max(was, 1):
         return ""
     return "worse" if now > was else "better"
@@ -418,7 +416,7 @@ def _by(was: float, now: float) -> str:
 
 def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, times = then["compile"], now["compile"]
-    # How much longer the same work takes than it did; at least 1, for luck is no news.
+    # How much longer the same work takes on this machine now; at least 1, to ignore a lucky run.
     before = was["yardstick"]["best_ms"]
     pace = max(1.0, times["yardstick"]["best_ms"] / before) if before else 1.0
     old, new = (_by_name(d["passes"]) for d in (was, times))
@@ -437,7 +435,7 @@ def _compile(then: Document, now: Document) -> Iterator[BaselineDifference]:
 
 
 def _by_name(passes: Mapping[str, Document]) -> dict[tuple[str, int], Document]:
-    """Times by a pass's name and how many of that name stand before it."""
+    """Times by a pass's name and the number of earlier passes of that name."""
     seen: Counter[str] = Counter()
     found = {}
     for place, times in passes.items():
@@ -487,7 +485,7 @@ def _are(parts: Sequence[str]) -> str:
 
 
 def _alike(scopes: Sequence[str]) -> list[list[str]]:
-    """Modules in groups whose paths differ in numbers alone."""
+    """Modules in groups whose paths differ only in numbers."""
     found: dict[str, list[str]] = {}
     for scope in scopes:
         found.setdefault(re.sub(r"\d+", "*", scope), []).append(scope)
@@ -495,7 +493,7 @@ def _alike(scopes: Sequence[str]) -> list[list[str]]:
 
 
 def _numbers(path: str) -> list[tuple[int, str]]:
-    """A key by which layer 9 stands before layer 10."""
+    """A sort key that puts layer 9 before layer 10."""
     return [(int(p), "") if p.isdigit() else (-1, p) for p in path.split(".")]
 
 

@@ -1,8 +1,8 @@
-"""What `check --baseline` found, for people: in a terminal, in a page, in a comment on GitHub.
+"""The result of `check --baseline` for a terminal, a page, and a comment on GitHub.
 
-GitHub finds more in a text than Markdown does: people to notify, issues, commits, addresses. So a
-word that is not plainly a word or a number is written as code, in which GitHub looks for nothing,
-and in that code every sign with a meaning as an HTML entity.
+GitHub finds more in a text than Markdown: people to notify, issues, commits, addresses. Anything
+but a plain word or number is therefore written as code, in which GitHub looks for nothing, and
+special characters in it are HTML entities.
 """
 
 import re
@@ -15,12 +15,12 @@ from relascope.core.visible import visible
 from relascope.viz.rows import Row, sections
 
 _MOST, _CELL, _LINE = 12, 80, 300
-"""Differences in a comment, and characters of a cell and of a sentence: GitHub takes 65,536, and an
-entity has six for one."""
+"""The most differences in a comment, and characters of a cell and of a sentence: GitHub allows
+65,536 characters, and an entity takes six."""
 
 
 def verdict(document: Row) -> str:
-    """Whether something differs, and fails, in a sentence."""
+    """A sentence on whether something differs, and fails."""
     if not document["differences"]:
         return "Nothing differs from the baseline."
     if document["updated"]:
@@ -31,7 +31,7 @@ def verdict(document: Row) -> str:
 
 
 def sentences(document: Row) -> list[str]:
-    """A sentence for each difference, and whether it is one that does not fail."""
+    """A sentence for each difference, marked if it does not fail."""
     failing, lines = set(document["failing"]), []
     for one in document["differences"]:
         better = " (better)" if one["verdict"] == "better" else ""
@@ -41,10 +41,11 @@ def sentences(document: Row) -> list[str]:
 
 
 def overview(document: Row) -> list[sections.Section]:
-    """What a page shows: the verdict, the figures, the sentences and what was not compared."""
-    told = [*sentences(document), *document["notes"]]
+    """The sections of a page: the verdict, the figures, the sentences, and what was not
+    compared."""
     head = sections.sentence(verdict(document), document["fails"])
-    return [head, _figures(document), *map(sections.sentence, told)]
+    texts = *sentences(document), *document["notes"]
+    return [head, _figures(document), *map(sections.sentence, texts)]
 
 
 def _figures(document: Row) -> sections.Section:
@@ -55,11 +56,8 @@ def _figures(document: Row) -> sections.Section:
 
 
 def comment(document: Row, argv: Sequence[str]) -> str:
-    """The text of a comment on GitHub, in Markdown; `argv` is the command.
-
-    Its first line, which is not shown, is the same for each check against one baseline, and no
-    other: the comment is found by it.
-    """
+    """The text of a comment on GitHub, in Markdown; `argv` is the command. Its hidden first line
+    identifies the baseline, to find the comment again."""
     failing = set(document["failing"])
     first = sorted(document["differences"], key=lambda d: d["sentence"] not in failing)
     shown = {**document, "differences": first[:_MOST]}
@@ -86,7 +84,7 @@ def comment(document: Row, argv: Sequence[str]) -> str:
 
 
 def _update(argv: Sequence[str]) -> str:
-    """The command that takes the new state as the baseline: the same, without what it wrote."""
+    """The same command with --update, without its output files."""
     kept = [b for a, b in pairwise(["", *argv]) if not {"-o", "--markdown"} & {a, b}]
     return shlex.join(["relascope", *kept, "--update"])
 
@@ -104,7 +102,7 @@ _SIGN = re.compile(r"(?=[ -~])[^\w ./(),+=-]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.
 
 
 def _text(text: str) -> str:
-    """A sentence whose words and numbers stay; all else, and what is in backticks, is code."""
+    """A sentence whose words and numbers stay; anything else, or in backticks, becomes code."""
     return _TOKEN.sub(lambda m: m[0] if _RAW.fullmatch(m[0]) else _code(m[1] or m[0]), text)
 
 

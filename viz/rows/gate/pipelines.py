@@ -10,8 +10,8 @@ ROUNDING = ("ToMixedPrecision", "FastMath", "FastMathTransform")
 
 
 def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
-    """The document of `pipelines`, of rows of `engine.jobs.bulk`. `whole`: keys of those of whole
-    pipelines, which were bisected. `failing`: whether one of these that is not right fails the
+    """The document of `pipelines` from rows of `engine.jobs.bulk`. `whole` are the keys of rows of
+    whole pipelines, which were bisected; with `failing`, one of them that is not right fails the
     command."""
     official = [r for r in rows if r["key"] in whole]
     return {
@@ -23,15 +23,15 @@ def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
 
 
 def sections(document: Row, complete: bool = True) -> list[Section]:
-    """A line a pipeline, then the culprits, and what else was run; while not `complete`, silence is
-    no verdict."""
+    """A line for each pipeline, then the culprits, and what else was run. Only a `complete` run
+    says that all match."""
     said = document["culprits"] or ["Every pipeline matches."] * complete
     rows = table("", document["rows"], "pipeline; result; seconds")
     return [rows, *map(sentence, [*said, *document["also"]])]
 
 
 def result(row: Row) -> str:
-    """What a pipeline does to a model, in a few words."""
+    """A pipeline's outcome in a few words."""
     if row["outcome"] == "right":
         return "match"
     if row["outcome"] in ("wrong", "rounding") and row.get("max_rel") is not None:
@@ -40,7 +40,8 @@ def result(row: Row) -> str:
 
 
 def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
-    """The passes to blame, in sentences; `others` lack a pass, or have one in front."""
+    """The passes to blame, in sentences; `others` are pipelines without a pass, or with one in
+    front."""
     right = {r["pipeline"] for r in official if r["outcome"] == "right"}
     lines = []
     for row in official:
@@ -52,7 +53,7 @@ def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
 
 
 def _moved(row: Row, right: Collection[str]) -> str:
-    """What leaving a pass out, or putting it in front, makes of a pipeline; "" where nothing."""
+    """The effect of leaving a pass out, or putting it in front, on a pipeline's outcome, or ""."""
     name, _, rest = row["pipeline"].partition("|")
     fits = row["outcome"] == "right"
     if rest.startswith("-"):
