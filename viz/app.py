@@ -1,4 +1,4 @@
-"""What `relascope` serves: the page behind its gate."""
+"""The app that `relascope` serves: the page behind its gate."""
 
 from importlib import import_module
 from threading import Thread
@@ -9,5 +9,5 @@ from relascope.viz.gate import gated
 
 app = App("page.py", **gated())
 
-# The page takes a second to import: time that the browser needs for its own scripts.
+# Importing the page takes a second, in which the browser loads its own scripts.
 Thread(target=import_module, args=("relascope.viz.page",), daemon=True).start()

@@ -1,9 +1,9 @@
-"""Who may open the page: whoever has the token of the printed link, from a page of this app.
+"""Access control: only browsers with the token of the printed link may open the page.
 
-`Gate` stands before everything that the server serves, its websocket too. The link's token is
-traded for a cookie, as in Jupyter; without either there is one plain page that says how to get in.
-Which names the browser may call this machine by, and which page a request may come from, is checked
-with and without a token: else a page of elsewhere could have its name point here.
+`Gate` is in front of everything that the server serves, including its websocket. The link's token
+is exchanged for a cookie, as in Jupyter; without either, one plain page says how to get in. Host
+names and origins of requests are checked with and without a token; otherwise, another site could
+point its name here.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from relascope.viz.panels.shell import settings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-VARIABLE = "RELASCOPE_TOKEN"  # a token of one's own, or `off`
+VARIABLE = "RELASCOPE_TOKEN"  # the user's own token, or `off`
 LOCAL = ("localhost", "*.localhost", "127.0.0.1", "::1")
 _HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'self'",
@@ -39,15 +39,12 @@ _HEADERS = {
 }
 _PLAIN = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _log = logging.getLogger("relascope.page")
-_standing: list[str] = []  # the token of this process's gate, once there is one
+_standing: list[str] = []  # the token of this process's gate, if any
 
 
 def token() -> str:
-    """The token; "" where it is switched off.
-
-    It is `RELASCOPE_TOKEN`, or is made once and kept in a file that only the user can read, so that
-    a tab that is open is let in when the app starts anew.
-    """
+    """The token; "" if it is off. It is `RELASCOPE_TOKEN`, or made once and kept in a file that
+    only the user can read, so that open tabs keep access when the app restarts."""
     if given := os.environ.get(VARIABLE, "").strip():
         return "" if given == "off" else given
     made = secrets.token_hex(24)
@@ -60,12 +57,12 @@ def token() -> str:
     try:
         _write(settings.path().with_name("token"), made)
     except (OSError, RuntimeError) as error:
-        _log.warning("the token is for this start alone: %s", error)
+        _log.warning("the token is valid until the app ends: %s", error)
     return made
 
 
 def _write(file: Path, text: str) -> None:
-    """Write what nobody else may read."""
+    """Write a file that only the user can read."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -73,10 +70,10 @@ def _write(file: Path, text: str) -> None:
 
 
 class Gate:
-    """Lets through to the app what may be served, and answers the rest with a page of words. The
-    token is what the link says, "" lets in without one; `hosts` are names that the page may be
-    called by besides those of this machine alone, as `server.allowedHosts` has them; the port is
-    the server's, for a browser keeps cookies by host alone."""
+    """Passes allowed requests to the app, and answers others with a plain page. The token is the
+    link's, "" allows all; `hosts` are host names besides this machine's own, as in
+    `server.allowedHosts`; the server's port names the cookie, because browsers keep cookies by host
+    only."""
 
     def __init__(
         self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0
@@ -87,7 +84,6 @@ class Gate:
         self._pass = hashlib.sha256(f"relascope cookie {token}".encode()).hexdigest()
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """As ASGI has it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -107,7 +103,7 @@ class Gate:
             await answer(scope, receive, send)
 
     def _answer(self, asked: HTTPConnection, page: bool) -> HTMLResponse | None:
-        """What is answered instead; None for what is let through."""
+        """The answer to a refused request; None for an allowed one."""
         host, origin = asked.headers.get("host", ""), asked.headers.get("origin")
         if not self._called(host):
             return _plain(
@@ -121,7 +117,7 @@ class Gate:
         said = asked.query_params.get("token")
         known = not self._token or _same(asked.cookies.get(self._cookie, ""), self._pass)
         if page and said is not None and (known or _same(said, self._token)):
-            return self._let_in(asked)  # the address of what is open, which people copy, has none
+            return self._let_in(asked)  # so that the address, which people copy, has no token
         if known:
             return None
         hidden = "".join(
@@ -151,8 +147,8 @@ class Gate:
         )
 
     def _let_in(self, asked: HTTPConnection) -> HTMLResponse:
-        """Sets the cookie and has the browser ask again without the token; a redirect from another
-        site would not send the cookie along."""
+        """Set the cookie and make the browser request the page without the token; after a redirect
+        from another site, it would not send the cookie."""
         there = escape(_rest(asked), quote=True)
         answer = _plain("relascope", f"<a href='{there}'>Open the page</a>", refresh=there)
         answer.status_code = 200
@@ -170,7 +166,7 @@ def _others(asked: HTTPConnection) -> list[tuple[str, str]]:
 
 
 def _rest(asked: HTTPConnection) -> str:
-    """The address that was asked for, without the token; always on this server."""
+    """The requested address without the token; always on this server."""
     pairs = _others(asked)
     path = "/" + quote(asked.url.path.lstrip("/\\"), safe="/")
     return path + ("?" + urlencode(pairs) if pairs else "")
@@ -213,10 +209,10 @@ def stands() -> bool:
 
 
 def gated() -> dict[str, Any]:
-    """What `streamlit.starlette.App` takes to stand behind a gate that prints its link."""
+    """Arguments of `streamlit.starlette.App` for a gate that prints its link."""
     secret = token()
     _standing[:] = [secret]
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # it prints a link without token
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # prints a link without token
     named = [config.get_option(o) for o in ("server.address", "browser.serverAddress")]
     hosts = [*config.get_option("server.allowedHosts"), *filter(None, named)]
     port = int(config.get_option("server.port"))
@@ -228,15 +224,15 @@ def gated() -> dict[str, Any]:
 
 @asynccontextmanager
 async def _greeting(_app: Any) -> AsyncIterator[None]:
-    """Print the link, and open it where a browser is wished."""
+    """Print the link, and open it in a browser if configured."""
     secret = _standing[0]
     address = config.get_option("server.address")
     link = get_url("127.0.0.1" if address in (None, "0.0.0.0", "::") else address)
     link += f"/?token={quote(secret, safe='')}" if secret else ""
-    with suppress(OSError):  # nobody reads what is printed
+    with suppress(OSError):  # nobody reads the output
         print(f"\n  relascope is open at\n\n    {link}\n", flush=True)
         if not secret:
-            print("  without a token: whoever reaches this port can use it.\n", flush=True)
+            print("  without a token: anyone who can reach this port can use it.\n", flush=True)
     door = None
     if not config.get_option("server.headless"):
         jump = f"<meta http-equiv='refresh' content='0; url={escape(link, quote=True)}'>"

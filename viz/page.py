@@ -1,4 +1,4 @@
-"""The page: a sidebar that says what to look at, and one tab per job; it only composes panels."""
+"""The page: a sidebar and one tab per task, composed of panels."""
 
 import streamlit as st
 
@@ -28,7 +28,6 @@ _NO_GATE = (
 
 @keeping_widget_values()
 def main() -> None:
-    """Draw the page once."""
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
     frame.style()
     component.define()
@@ -82,7 +81,7 @@ def main() -> None:
             with tab:
                 opening.zone(card=True)
     if screen is not None:
-        with above:  # last, for only then it is known how often a submodule is called
+        with above:  # last, because a submodule's calls are known only then
             sidebar.piece(screen)
     with status:
         if cache.running is not None:
@@ -94,5 +93,5 @@ def main() -> None:
         keeping.keep(screen)
 
 
-if __name__ == "__main__":  # as `relascope` has it run
+if __name__ == "__main__":  # run by `relascope`
     main()

@@ -186,7 +186,7 @@ def test_a_baseline_is_read_as_it_was_written_and_other_files_are_refused():
     for wrong, words in (
         ("{", "This is not a baseline"),
         ("[]", "This is not a baseline"),
-        (json.dumps({**document(), "baseline": 9}), "form 9"),
+        (json.dumps({**document(), "baseline": 9}), "format 9"),
         (json.dumps({**document(), "operators": 3}), "lacks operators"),
     ):
         with pytest.raises(EngineError, match=words):

@@ -1,10 +1,9 @@
-"""Which nodes of two graphs of one model belong together, by what both say of their origin.
+"""Aligns the nodes of two graphs of one model by their origins.
 
-Two compilers draw one PyTorch model differently, but each node says which module and which PyTorch
-operator it came from. Nodes of one graph that share both and are connected are taken as one
-*occurrence*: one call in PyTorch, or several in a row. Occurrences of one module and operator are
-paired where they read what is paired already, and otherwise in order. Everything here is plain
-data, takes time in proportion to the edges, and recurses over nothing.
+Two compilers draw one PyTorch model differently, but each node has its module and PyTorch operator.
+Connected nodes of one graph that share both form one *occurrence*: one call in PyTorch, or several
+in a row. Occurrences of one module and operator are paired by their matched nodes, otherwise in
+order. Takes time proportional to the edges, and does not recurse.
 """
 
 from collections import Counter, defaultdict
@@ -24,9 +23,9 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator of one module became, in the left graph and in the right one: ids
-    of nodes, how often each operator is called (where none is, how many items or tuples there are),
-    how many connected parts the nodes form, and how many of these are paired."""
+    """What one PyTorch operator of one module became in the left and right graphs: ids of nodes,
+    how often each operator is called (without calls, the numbers of items and tuples), how many
+    occurrences the nodes form, and how many of these are paired."""
 
     scope: str
     source: str
@@ -37,7 +36,7 @@ class MatchedGroup:
 
 
 class Alignment:
-    """The graphs of a matching, side 0 the left one, by what both say of where nodes came from."""
+    """The graphs of a matching, side 0 the left one, aligned by the origins of nodes."""
 
     def __init__(self, matching: Matching) -> None:
         self.graphs = (matching.left, matching.right)
@@ -46,7 +45,8 @@ class Alignment:
 
     @cached_property
     def groups(self) -> tuple[MatchedGroup, ...]:
-        """One a module and operator, in the left graph's order, then what only the right has."""
+        """One for each module and operator, in the left graph's order, then those of the right
+        only."""
         left, right = self._sides
 
         def group(key: Key) -> MatchedGroup:
@@ -58,14 +58,14 @@ class Alignment:
         return tuple(map(group, {**left.by_key, **right.by_key}))
 
     def without_origin(self, side: int) -> tuple[str, ...]:
-        """Ids of a graph's calls and functions that say of no operator that they came from it."""
+        """Ids of a graph's calls and functions without a PyTorch operator."""
         one = self._sides[side]
         made = (Kind.CALL, Kind.FUNCTION)
         return tuple(n.id for n in one.graph if n.kind in made and not one.keys[n.id])
 
     def of_one_origin(self, side: int, node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Ids of what came, in the left and in the right graph, from the occurrences that a node of
-        a side came from; none where the node names no origin or none of them has a partner."""
+        """Ids of the nodes, left and right, of the paired occurrences that contain a side's node;
+        none if it has no origin or its occurrences no partner."""
         one = self._sides[side]
         found = {one.occurrence[node_id, key] for key in one.keys.get(node_id, ())}
         pairs = [both for both in self._partner.items() if both[side] in found]
@@ -102,8 +102,8 @@ class _ModelSide:
         return tuple(sorted(set(ids), key=self.place.__getitem__))
 
     def called(self, key: Key) -> dict[str, int]:
-        """How often each operator is called for a key, fused bodies included; those that only move
-        data about stand last."""
+        """How often each operator is called for a key, including fused bodies; operators that only
+        move data come last."""
         calls: Counter[str] = Counter()
         other: Counter[str] = Counter()
         for node_id in self.nodes_of(key):
@@ -119,7 +119,7 @@ class _ModelSide:
         return dict(sorted(counts, key=lambda kv: (category(kv[0]) == "shape", -kv[1], kv[0])))
 
     def _keys(self) -> dict[str, tuple[Key, ...]]:
-        """For every node where it comes from; a function comes from where its body does."""
+        """Every node's origins; a function has those of its body."""
         keys: dict[str, tuple[Key, ...]] = {}
         for node in self.graph:
             own: tuple[Key, ...] = ((node.scope, node.source),) if node.source else ()
@@ -133,14 +133,14 @@ class _ModelSide:
             elif node.kind is Kind.ITEM and not own and node.edges:
                 own = keys[node.edges[0]][-1:]
             keys[node.id] = own
-            # A tuple is made for the one that reads it.
+            # A tuple belongs to its reader.
             for source in () if node.kind is Kind.TUPLE else node.edges:
                 if self.graph.by_id[source].kind is Kind.TUPLE:
                     keys[source] = keys[source] or own[:1]
         return keys
 
     def _parts(self) -> list[set[tuple[str, Key]]]:
-        """The connected parts of each key's nodes, ordered by where their last node stands."""
+        """The connected parts of each key's nodes, ordered by their last node."""
         parts = UnionFind((node.id, key) for node in self.graph for key in self.keys[node.id])
         for node in self.graph:
             for source in node.edges:

@@ -1,4 +1,4 @@
-"""What one step of a pipeline changed, as rows: nodes with their origins, counts and sizes."""
+"""The changes of one step of a pipeline as rows: nodes with their origins, counts and sizes."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,12 @@ from relascope.viz.compare.origins import Fate, Origin, origins
 
 Row = dict[str, Any]
 
-_TOLD = 3  # nodes that a sentence names before it counts the rest
+_TOLD = 3  # nodes that a sentence names; it counts the rest
 
 
 def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
-    """The step whose graph a step started from; -1 is the imported program.
-
-    What is only for looking changes nothing for what follows, unless that is for looking too.
-    """
+    """The step whose graph a step started from; -1 is the imported program. Steps for inspection
+    change nothing for later steps, except other steps for inspection."""
     before = index - 1
     if index >= 0 and not info(ir, pipeline.steps[index]).looking:
         while before >= 0 and info(ir, pipeline.steps[before]).looking:
@@ -29,7 +27,7 @@ def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
 
 
 def coloured(matched: Matched) -> dict[str, Any]:
-    """What a `View` is given to show in colour what a step added, changed and removed."""
+    """Arguments of a `View` that colour what a step added, changed and removed."""
     return {
         "highlight": {
             **dict.fromkeys(matched.changed, "changed"),
@@ -42,11 +40,9 @@ def coloured(matched: Matched) -> dict[str, Any]:
 
 
 def change_rows(before: Graph, matched: Matched) -> list[Row]:
-    """One row a node that a step added, removed or changed, with its origin.
-
-    `from` are the nodes that an added one came from, or that a changed one reads now; `to` are
-    those that a removed one went to. `sure` is false where only its place speaks for it.
-    """
+    """One row for each node that a step added, removed or changed, with its origin. `from` are the
+    nodes that an added one came from, or that a changed one reads now; `to` are those that replace
+    a removed one. `sure` is false if only its place supports the origin."""
     old, new = ({n.id: n for n in flat(graph)} for graph in (before, matched.graph))
     return [
         {
@@ -68,7 +64,7 @@ _ALONE = {
     Fate.DEAD: "dead: nothing reads it",
     Fate.ARGUMENT: "a new argument of the program",
 }
-"""What is said of a node without others; of a changed one, what is different."""
+"""Texts that name no other nodes; for a changed node, the difference."""
 _BEGIN = {Fate.LEFT_OUT: "left out: its readers read", Fate.NEW: "new: it reads"}
 
 
@@ -91,11 +87,8 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
 
 
 def figures(graph: Graph) -> Row:
-    """Nodes, bytes of parameters and of constants, and FLOPs by estimate (`passes.cost`).
-
-    FLOPs are None where operators have become kernels that the compiler could not count: their
-    names tell no price.
-    """
+    """Nodes, bytes of parameters and of constants, and estimated FLOPs (`passes.cost`); None if
+    operators became kernels whose FLOPs the compiler could not count."""
     nodes = [*flat(graph)]
     priced = not any(n.attrs.get("call") in KERNELS and "flops" not in n.attrs for n in nodes)
     parameters, constants = (
@@ -108,7 +101,7 @@ def figures(graph: Graph) -> Row:
 
 
 def operator_rows(before: Graph, after: Graph) -> list[Row]:
-    """One row an operator: how often it is called before and after; what differs comes first."""
+    """One row for each operator: its calls before and after; different ones first."""
     was, now = before.operators, after.operators
     rows = [
         {"operator": op, "before": was.get(op, 0), "after": now.get(op, 0)}
@@ -118,11 +111,8 @@ def operator_rows(before: Graph, after: Graph) -> list[Row]:
 
 
 def with_removed(before: Graph, matched: Matched) -> Graph:
-    """The graph after a step with the nodes that it removed put back where they were read from.
-
-    Nothing that is there after the step reads them, so the picture says what went, not how the
-    program ran.
-    """
+    """The graph after a step, with the nodes that it removed behind their inputs. No remaining node
+    reads them: the picture shows what was removed, not how the program ran."""
     nodes = list(matched.graph.nodes)
     place = {n.id: n.id for n in nodes}
     for node in nodes:

@@ -1,20 +1,19 @@
-"""Which nodes of two graphs are each other's, by what rule, and how sure that is.
+"""Matches the nodes of two graphs, with the rule and the certainty of each pair.
 
 The graphs may be of one program before and after a change, of two runs of one model, of two files,
-or of two IRs. Ids mean nothing between them. Ours; that sure pairs are found by hashes first and
-the rest grows from them along edges is how binaries are compared (Flake, "Structural Comparison of
-Executable Objects", DIMVA 2004). In turn:
+or of two IRs; their ids are unrelated. Our own method; finding certain pairs by hashes first and
+growing from them along edges is known from comparing binaries (Flake, "Structural Comparison of
+Executable Objects", DIMVA 2004). In order:
 
-1. *What it computes*: it and all that it is computed from are equal; or all that is computed from
-   it is; or it is the one weight of that name, the one constant of that content.
-2. *Where it stands in the model*: the one of its operator, attributes, module and framework
-   operator.
-3. *Neighbours*: from every pair to what both read at one place and to who reads both, the best
-   supported first, past nodes that only one side has.
-4. *Order*: what is left between the same pairs, one after the other.
-5. *Place*: another operator that reads and serves the same; a fused group by what is in it.
+1. *Computation*: the node and all that it is computed from are equal; or all that is computed from
+   it is; or it is the only weight of that name, or constant of that content.
+2. *Place in the model*: the only node of its operator, attributes, module and framework operator.
+3. *Neighbours*: from every pair to the nodes that both read as one argument and to the readers of
+   both, the best supported first, past nodes that only one side has.
+4. *Order*: the remaining nodes between the same pairs, one after the other.
+5. *Place*: another operator with the same inputs and readers; a fused group by its nodes.
 
-Takes time in proportion to the edges but for a queue's logarithm, and recurses over nothing.
+Takes time proportional to the edges, times a queue's logarithm, and does not recurse.
 """
 
 import heapq
@@ -31,7 +30,7 @@ from relascope.viz.compare.opened import FlatBodies, common_word, kernel_name
 
 
 class Rule(str, Enum):
-    """By what two nodes were found to be each other's; the value is what people read."""
+    """The rule that matched two nodes, with its text for people."""
 
     VALUE = "computes the same"
     USE = "is used for the same"
@@ -46,8 +45,8 @@ class Rule(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two nodes that are each other's, by their ids and the rule that found them; from 0 to 1, how
-    `sure` that is (see `Matching`), and whether both are equal and read each other's."""
+    """Two matched nodes, by id, and the rule that found them; how `sure` the pair is, from 0 to 1
+    (see `Matching`), and whether the nodes are equal and read matched nodes."""
 
     left: str
     right: str
@@ -58,14 +57,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Matching:
-    """Two graphs matched, fused bodies opened: pairs in the left graph's order, ids
-    that only the left one has (`removed`) or only the right one (`added`), and whether both return
-    each other's values in the same order.
-
-    How sure a pair is counts what speaks for it: 1 where both compute the same all the way up;
-    otherwise the share of operator, attributes and types, of module, of what is read and of who
-    reads that agree.
-    """
+    """Two matched graphs, with fused bodies opened: pairs in the left graph's order, ids of nodes
+    of the left only (`removed`) or the right only (`added`), and whether both return matched
+    `results` in the same order. A pair's certainty is 1 if both compute the same all the way up;
+    otherwise, it is the share of operator, attributes and types, module, inputs and readers that
+    agree."""
 
     left: Graph
     right: Graph
@@ -76,7 +72,7 @@ class Matching:
 
     @cached_property
     def by_side(self) -> tuple[dict[str, Pair], dict[str, Pair]]:
-        """Pairs by the left node's id, and by the right one's."""
+        """Pairs by the left node's id, and by the right's."""
         return {p.left: p for p in self.pairs}, {p.right: p for p in self.pairs}
 
     @property
@@ -91,25 +87,25 @@ class Matching:
 
 
 def match(left: Graph, right: Graph) -> Matching:
-    """Hold two graphs against each other; see the module."""
+    """Match two graphs; see the module."""
     return _NodeMatcher(left, right).run()
 
 
 _OWN, _PLACE, _SCOPE, _TYPE, _CLASS = 4.0, 3.0, 1.0, 1.0, 4.0
-"""What speaks for a pair by itself, in points; a neighbour that agrees is worth `_NEAR`."""
+"""Points for a pair's own agreement; a neighbour that agrees is worth `_NEAR`."""
 _NEAR, _NEAR_PAST, _NEAR_IN_ORDER = 2.0, 1.0, 0.5
-_LEAST = 3.0  # points without which two nodes are not taken for each other's
-_MANY = 8  # of what a node reads, so much is compared with what the other one reads
-_FAR = 2  # nodes that only one side has, past which neighbours are looked for
+_LEAST = 3.0  # points that a pair needs
+_MANY = 8  # inputs of a node that are compared
+_FAR = 2  # unmatched nodes past which the search for neighbours goes
 
 
 class _GraphSide(FlatBodies):
-    """One graph, with what is compared of each node as numbers that both graphs share."""
+    """One graph, with hashes of its nodes as numbers that both graphs share."""
 
     def __init__(self, graph: Graph, numbers: dict[Hashable, int], across: bool) -> None:
         super().__init__(graph)
         self.uses: dict[str, list[tuple[str, int]]] = defaultdict(list)
-        """Who reads a node, and as which argument."""
+        """A node's readers, with the argument's index."""
         for reader, read in self.reads.items():
             if self.nodes[reader].body is None:
                 for place, source in enumerate(read):
@@ -118,9 +114,9 @@ class _GraphSide(FlatBodies):
         around = [node for g in graph.with_bodies() for node in g]
         bodies = [(node.id, node.body) for node in around if node.body is not None]
         self.inside = {n.id: i for i, body in bodies for n in body if n.id not in body.inputs}
-        """By a node in a fused function the function around it."""
+        """For each node in a fused function, the function."""
         self.partner: dict[str, str] = {}
-        """By a node that was taken its counterpart on the other side."""
+        """For each matched node, its counterpart on the other side."""
         self.gap: dict[str, int] = {}
 
         def number(of: Hashable) -> int:
@@ -135,8 +131,8 @@ class _GraphSide(FlatBodies):
             self.own[ident] = number(own)
             self.named[ident] = number((*own, node.kind, node.name or parameter_of(node)))
         self.up, self.down = dict[str, int](), dict[str, int]()
-        """Numbers for what each node computes, all the way up; and is used for, all the way down,
-        itself included."""
+        """Numbers for each node's computation, all the way up, and for its use, all the way
+        down."""
         for ident in self.nodes:
             above = tuple(self.up.get(r, r) for r in self.reads[ident])
             self.up[ident] = number(("up", self.named[ident], above))
@@ -146,12 +142,12 @@ class _GraphSide(FlatBodies):
             self.down[ident] = number(("down", self.own[ident], results[ident], uses))
 
     def place(self, ident: str) -> tuple[str, str]:
-        """Where in the model it comes from: module, framework operator."""
+        """A node's place in the model: module, framework operator."""
         node = self.nodes[ident]
         return node.scope, node.source
 
     def by_key(self, key: "_Key", groups: bool) -> dict[Hashable, list[str]]:
-        """Free nodes by their key; fused groups alone, or all others."""
+        """Free nodes by key: fused `groups` only, or all others."""
         found: dict[Hashable, list[str]] = defaultdict(list)
         for ident, node in self.nodes.items():
             if ident not in self.partner and (node.body is not None) == groups:
@@ -161,7 +157,7 @@ class _GraphSide(FlatBodies):
         return found
 
     def line(self, ident: str) -> Iterator[tuple[int, str]]:
-        """A free node, what it reads first, and so on, with how far that is."""
+        """A free node, its first input, and so on, with their distances."""
         for far in range(_FAR + 1):
             if ident not in self.nodes or ident in self.partner:
                 return
@@ -172,7 +168,7 @@ class _GraphSide(FlatBodies):
             ident = read[0]
 
     def free_uses(self, *idents: str) -> list[tuple[str, int]]:
-        """Who reads one of some nodes and is free, and as which argument."""
+        """The free readers of some nodes, with the argument's index."""
         return [u for i in idents for u in self.uses[i] if u[0] not in self.partner]
 
 
@@ -180,7 +176,7 @@ _Key = Callable[[_GraphSide, str], Hashable]
 
 
 def _word(node: Node, across: bool) -> str:
-    """What a node must share with another to be taken for it by neighbours or order."""
+    """The kind of a node, which neighbours and order match only to its equal."""
     if parameter_of(node) or node.kind is Kind.PARAMETER:
         return "parameter"
     if node.kind is not Kind.CALL:
@@ -189,7 +185,7 @@ def _word(node: Node, across: bool) -> str:
 
 
 def _attributes(node: Node) -> str:
-    """Attributes as text; of a constant its content alone, of a function nothing."""
+    """Attributes as text; for a constant, only its content."""
     if node.kind is Kind.CONSTANT and "digest" in node.attrs:
         return str(node.attrs["digest"])
     return json.dumps(dict(node.attrs), sort_keys=True, default=str)
@@ -234,15 +230,15 @@ class _NodeMatcher:
         )
         for rule, key in keys:
             if self.across and rule in (Rule.VALUE, Rule.USE):
-                continue  # without attributes, equal is not the same
+                continue  # equality without attributes proves nothing
             for a, b in list(self._classes(key)):
                 self._take(a, b, rule)
 
     def _classes(
         self, key: _Key, alike: bool = False, groups: bool = False
     ) -> Iterator[tuple[str, str]]:
-        """Pairs of free nodes, or of fused `groups`, whose key only they have; if `alike`, also
-        those whose key as many have on both sides, in order."""
+        """Pairs of free nodes, or of fused `groups`, with a unique key; if `alike`, also nodes of
+        keys that are equally frequent on both sides, in order."""
         ours, theirs = (side.by_key(key, groups) for side in (self.left, self.right))
         for value, ids in ours.items():
             others = theirs.get(value, ())
@@ -255,21 +251,21 @@ class _NodeMatcher:
     # Neighbours.
 
     def _propose(self, key: _Key, rule: Rule = Rule.PLACE) -> bool:
-        """Have what has the same key speak for a pair, in order where that rule says so."""
+        """Support pairs with the same key, in order if that is the rule."""
         found = list(self._classes(key, rule is Rule.ORDER))
         for a, b in found:
             self._back_up(a, b, _NEAR_IN_ORDER if rule is Rule.ORDER else _NEAR, rule)
         return bool(found)
 
     def _grow(self) -> None:
-        """Take what is best supported, and support what stands beside it."""
+        """Take the best supported pairs, and support their neighbours."""
         for a in [a for a in self.to if a not in self.spread]:
             self._beside(a)
         while self.queue:
             points, _, _, a, b = heapq.heappop(self.queue)
             now = self._points(a, b) if self._free(a, b) else 0.0
             if now < _LEAST or -points < now:
-                continue  # of one with more points by now there is another entry
+                continue  # a pair with more points by now has another entry
             if -points > now:
                 self._wait(a, b, now)
                 continue
@@ -293,7 +289,7 @@ class _NodeMatcher:
         self._below(a, b)
 
     def _above(self, x: str, y: str, points: float) -> None:
-        """What both read stands for each other, or what stands over it does."""
+        """Support the pair of inputs, or of their own first inputs."""
         uppers = list(self.right.line(y))
         for far, x_up in self.left.line(x):
             for further, y_up in uppers:
@@ -309,7 +305,7 @@ class _NodeMatcher:
         return a not in self.to and b not in self.back
 
     def _below(self, a: str, b: str) -> None:
-        """Who reads both stands for each other where only one may, or those behind do."""
+        """Support pairs of readers that are unique for a key, or pairs behind them."""
         ours = dict.fromkeys(self.left.free_uses(a))
         theirs = dict.fromkeys(self.right.free_uses(b))
         keys: tuple[tuple[float, Callable[[_GraphSide, str, int], Hashable]], ...] = (
@@ -335,7 +331,7 @@ class _NodeMatcher:
     def _past(
         self, ours: list[tuple[str, int]], theirs: list[tuple[str, int]], a: str, b: str
     ) -> None:
-        """Readers that have no counterpart may be what only one side has: look behind them."""
+        """Look behind readers without a counterpart, which only one side may have."""
         behind_ours = self.left.free_uses(*(r for r, _ in ours))
         behind_theirs = self.right.free_uses(*(r for r, _ in theirs))
         free_ours = ours or self.left.free_uses(a)
@@ -349,7 +345,6 @@ class _NodeMatcher:
                         self._back_up(x, y, _NEAR_PAST, Rule.NEIGHBOURS)
 
     def _back_up(self, a: str, b: str, points: float, rule: Rule) -> None:
-        """Something more speaks for a pair."""
         self.support[a, b] += points
         self.asked.setdefault((a, b), rule)
         self._wait(a, b, self._points(a, b))
@@ -378,10 +373,10 @@ class _NodeMatcher:
                 points += _SCOPE
         return points
 
-    # What no neighbour tells.
+    # Without neighbours.
 
     def _in_order(self) -> bool:
-        """Propose what stands between the same pairs and is of the same kind, in order."""
+        """Propose nodes of the same kind between the same pairs, in order."""
         self._set_gaps()
         keys: tuple[_Key, ...] = (
             lambda s, i: (s.up[i], s.down[i], s.place(i)),
@@ -401,7 +396,7 @@ class _NodeMatcher:
         return False
 
     def _set_gaps(self) -> None:
-        """For each node which pair stands before it, in the right graph's order."""
+        """Set each node's gap: the pair before it, in the right graph's order."""
         rank = {b: i for i, b in enumerate(b for b in self.right.nodes if b in self.back)}
         for side, ranks in (
             (self.left, {a: rank[b] for a, b in self.to.items()}),
@@ -412,7 +407,7 @@ class _NodeMatcher:
                 side.gap[ident] = last = ranks.get(ident, last)
 
     def _in_place(self) -> bool:
-        """Take for each other what reads the same and has the same type, whatever it is called."""
+        """Match nodes of the same inputs and type, whatever their operators."""
 
         def reads(side: _GraphSide, ident: str) -> Hashable:
             read = side.reads[ident]
@@ -433,7 +428,7 @@ class _NodeMatcher:
         return found
 
     def _functions(self) -> None:
-        """Pair fused groups by how much of what is in one is in the other."""
+        """Pair fused groups by the overlap of their nodes."""
         sizes = Counter(self.left.inside.values()), Counter(self.right.inside.values())
         shared: Counter[tuple[str, str]] = Counter()
         for inner in self.left.nodes:
@@ -454,7 +449,7 @@ class _NodeMatcher:
         for a, b in list(self._classes(lambda s, i: (s.word[i], s.place(i)), groups=True)):
             self._take(a, b, Rule.PLACE)
 
-    # What is said of it.
+    # The result.
 
     def _result(self) -> Matching:
         pairs = tuple(self._pair(a, self.to[a]) for a in self.left.nodes if a in self.to)
@@ -490,7 +485,7 @@ class _NodeMatcher:
 
 
 def _agree(ours: Iterable[str], theirs: Iterable[str]) -> float:
-    """The share of two lists that both have."""
+    """The share of elements that two lists have in common."""
     first, second = Counter(ours), Counter(theirs)
     both = sum((first & second).values())
     return both / max(sum(first.values()), sum(second.values()), 1)

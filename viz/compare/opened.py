@@ -1,6 +1,5 @@
-"""A graph with its fused functions opened: what each node really reads, and who really reads it;
-and the names of operators as two graphs share them.
-"""
+"""A graph with its fused functions opened, so that inputs and readers are those inside; and names
+of operators common to two graphs."""
 
 import re
 from collections import defaultdict
@@ -10,10 +9,10 @@ from relascope.core.identity import flat, makers, read_by
 
 
 class FlatBodies:
-    """One graph, fused bodies as parts of it: `nodes` has all by id, those inside a function before
-    it, without the function's arguments; `reads` for each the ids that it reads, in argument order,
-    a literal as `=text`; `outputs` the ids of what makes the program's results; `readers` for each
-    id who reads it, in graph order, each once: of a function, what is inside it reads."""
+    """One graph with fused bodies opened: `nodes` has all by id, those inside a function before it,
+    without the function's arguments; `reads` has each node's inputs in argument order, with a
+    literal as `=text`; `outputs` are the ids of the nodes that make the results; `readers` has each
+    node's readers once, in graph order, and nodes inside a function in place of it."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -23,7 +22,7 @@ class FlatBodies:
         self.outputs = tuple(self.made_by.get(i, i) for i in graph.outputs)
         self.readers: dict[str, list[str]] = defaultdict(list)
         for reader, read in self.reads.items():
-            if self.nodes[reader].body is None:  # what a function reads, its body reads
+            if self.nodes[reader].body is None:  # a function's body reads its inputs
                 for source in dict.fromkeys(read):
                     self.readers[source].append(reader)
 
@@ -42,11 +41,11 @@ _COUNTED = re.compile(r"(?<=[a-z])_?\d+(?=_|$)")
 
 
 def common_word(node: Node) -> str:
-    """The operator of a call under the name that both IRs know it by."""
+    """The operator of a call under a name common to both IRs."""
     word = node.op.rpartition(".")[2]
     return _SHAPES.get(word, word)
 
 
 def kernel_name(node: Node) -> str:
-    """The operator of a call; of a kernel without the numbers that tell it from its equals."""
+    """The operator of a call; for a kernel, without the numbers that distinguish equal ones."""
     return _COUNTED.sub("", node.op) if node.attrs.get("call") in KERNELS else node.op

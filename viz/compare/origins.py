@@ -1,21 +1,21 @@
-"""Where the nodes that a step added come from, and where those that it removed went.
+"""Finds where the nodes that a step added came from, and where those that it removed went.
 
-`core.identity` says which nodes a step added, removed and changed. This finds, from the two graphs
-alone, how the new ones stand for the old ones. Ours; four kinds of evidence, the strongest first:
+`core.identity` says which nodes a step added, removed and changed. This module finds, from the two
+graphs alone, which new nodes replace which old ones. Our own method, with four kinds of evidence,
+the strongest first:
 
-1. *Value*: a removed node that equals one that is still there, once what it reads is written as
-   what that became, was merged with it.
-2. *Inputs*: a new node that reads the same and has the same type as a removed one stands for it; a
-   kernel with the inputs of a fused function is that function.
-3. *Readers*: where a reader that stayed, or a result of the program, has a new value in the place
-   of an old one, the new one stands for the old one. A product with a constant that is gone was
-   folded into the new constant that what it was a product of reads now.
-4. *Neighbours*: what only served a node went where that node went, and what only serves a new node
-   came from where that one came from.
+1. *Value*: a removed node that equals a remaining one, after replacing its inputs by what they
+   became, was merged with it.
+2. *Inputs*: a new node with the inputs and type of a removed one replaces it; a kernel with the
+   inputs of a fused function is that function.
+3. *Readers*: if a remaining reader, or a result of the program, has a new value in place of an old
+   one, the new one replaces the old one. A removed product with a constant was folded into the new
+   constant that its other operand reads now.
+4. *Neighbours*: a node that served only one removed node went where that went, and a node that
+   serves only one new node came from where that came from.
 
-An origin is `sure` when the value of the one provably stands in the place of the other's; where
-only its place in the graph or in the model speaks for it, it is not. Linear in the size of both
-graphs; nothing recurses over edges.
+An origin is `sure` if one value provably takes the other's place, not if only its place in the
+graph or model supports it. Linear in the size of both graphs; does not recurse over edges.
 """
 
 import re
@@ -37,7 +37,7 @@ _FAR = 64  # nodes looked at to find whether one is computed from another
 
 
 class Fate(str, Enum):
-    """In which way a node came or went; the nodes of its `Origin` complete the phrase."""
+    """How a node came or went; the nodes of its `Origin` complete the phrase."""
 
     FOLDED = "folded into"
     MERGED = "merged with"
@@ -57,11 +57,11 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one node was "added" from, where a "removed" one went, or that it was "changed"
-    (`what`); the id of a removed one is that before the step. `nodes` are those that it came from
-    (in the graph before, but for what is inserted behind, or reads, a node that is new) or went to
-    (in the graph after), none of a dead node or a new argument. It is `sure` where more than its
-    place speaks for it; `detail` is what is different of a changed one."""
+    """The origin of one node that was "added", "removed" or "changed" (`what`); a removed one has
+    its id from before the step. `nodes` are those that it came from (in the graph before, or new
+    ones that it reads or follows) or went to (in the graph after); none for a dead node or a new
+    argument. It is `sure` if more than its place supports it; `detail` says how a changed one
+    differs."""
 
     id: str
     what: str
@@ -95,7 +95,7 @@ _DEAD = _Link(Fate.DEAD, (), True)
 
 
 def _joined(links: Sequence[_Link]) -> _Link:
-    """Of several the first, with the nodes of all that are of its kind."""
+    """The first of several links, with the nodes of all links of its kind."""
     how = links[0].how
     nodes = _first(n for link in links if link.how is how for n in link.nodes)
     return _Link(how, nodes, all(link.sure for link in links))
@@ -108,13 +108,13 @@ class _OriginSearch:
         self.removed, self.added = matched.removed, matched.added
         self.went: dict[str, _Link] = {}
         self.came: dict[str, _Link] = {}
-        self.becomes: dict[str, str] = {}  # one removed node to the one node that stands for it
-        self.stands_for: dict[str, str] = {}  # and an added node to the one that it stands for
+        self.becomes: dict[str, str] = {}  # a removed node to the node that replaces it
+        self.stands_for: dict[str, str] = {}  # an added node to the one that it replaces
 
     # 1. Value.
 
     def merge(self) -> None:
-        # Equal constants are one value, though each may stand in the graph for its own reader.
+        # Equal constants are one value, although the graph may have one for each reader.
         first: dict[object, str] = {}
         equal = {
             i: first.setdefault(own_key(n), i)
@@ -138,7 +138,7 @@ class _OriginSearch:
     # 2. Inputs.
 
     def pair_by_inputs(self, alike: bool) -> None:
-        """Pair what has the same inputs and type; if `alike`, only under the same name."""
+        """Pair nodes of the same inputs and type; if `alike`, only of the same operator."""
         open_: dict[object, deque[str]] = defaultdict(deque)
         for ident, node in self.new.nodes.items():
             if node.edges and node.body is None and self._is_open(ident):
@@ -163,7 +163,7 @@ class _OriginSearch:
         return new in self.added and new not in self.came
 
     def _move(self, old: str, body: Graph, new: str) -> None:
-        """A function, with all in it, went to one that was added."""
+        """Record that a function, with its nodes, became an added one."""
         for ident in (*(n.id for n in flat(body) if n.id in self.removed), old):
             self.went[ident] = _Link(Fate.MOVED, (new,), True)
         self.came[new] = _Link(Fate.REPLACES, (old,), True)
@@ -196,20 +196,20 @@ class _OriginSearch:
             self._pair_arguments(was, now, sure)
 
     def _pair_arguments(self, was: tuple[str, ...], now: tuple[str, ...], sure: bool) -> None:
-        """A reader has now what it had, one in the other's place; `sure` where it is the same."""
+        """Pair a reader's arguments before and after; `sure` if it is the same reader."""
         if len(was) != len(now):
             gone = [i for i in was if self.becomes.get(i, i) not in now]
             fresh = [i for i in now if i in self.added]
             for old, new in zip(gone, fresh, strict=False):
                 self._takes_the_place(old, new, False)
             return
-        # Beside another weight, another value may do what the weight did, or leave it.
+        # Next to a changed weight, a changed value may compensate for the weight.
         weighs = any(a != b and self._constants(a, b) for a, b in zip(was, now, strict=True))
         for old, new in zip(was, now, strict=True):
             self._takes_the_place(old, new, sure and (old in self.constant or not weighs))
 
     def _takes_the_place(self, old: str, new: str, sure: bool) -> None:
-        """Some reader has `new` where it had `old`."""
+        """Record that some reader has `new` in place of `old`."""
         if old == new or old not in self.old.nodes or new not in self.new.nodes:
             return
         was, now = self.old.nodes[old], self.new.nodes[new]
@@ -231,7 +231,7 @@ class _OriginSearch:
             self._stand(old, new, Fate.REPLACED, typed)
 
     def _is_left_out(self, old: str, new: str, sure: bool) -> None:
-        # Where it reads what is new, it may compute something else than before.
+        # If it reads new nodes, it may compute something else than before.
         fresh = [i for i in self.new.reads[new] if i in self.added]
         self._stand(old, new, Fate.REPLACED if fresh else Fate.LEFT_OUT, sure and not fresh)
         taken = [i for i in fresh if self.new.nodes[i].kind is Kind.CONSTANT]
@@ -267,7 +267,7 @@ class _OriginSearch:
             self.went[ident] = _joined(links) if links else guess
 
     def _served(self, ident: str, fate: _Link) -> _Link:
-        """Where a node went whose reader had this fate."""
+        """Where a node went if its reader had this fate."""
         if fate.how is Fate.LEFT_OUT:
             return fate if self._computed_from(ident, fate.nodes[0]) else _DEAD
         decided = ident in self.constant or self._weighs(ident)
@@ -312,11 +312,11 @@ class _OriginSearch:
         read = _first(i for i in self.new.reads[node.id] if i in self.new.nodes)
         return _Link(Fate.NEW, read or tuple(self.new.readers[node.id][:MOST]), True)
 
-    # What they share.
+    # Shared by these.
 
     @cached_property
     def constant(self) -> set[str]:
-        """Nodes of the graph before that constants alone decide."""
+        """Nodes of the graph before that depend on constants alone."""
         found: set[str] = set()
         for ident, node in self.old.nodes.items():
             read = [i for i in self.old.reads[ident] if i in self.old.nodes]
@@ -332,11 +332,11 @@ class _OriginSearch:
         return was is not None and now is not None and was.kind is now.kind is Kind.CONSTANT
 
     def _weighs(self, ident: str) -> bool:
-        """Whether a node before the step reads both what constants decide and what they do not."""
+        """Whether a node before the step reads both constant and other values."""
         return len({i in self.constant for i in self.old.reads[ident]}) > 1
 
     def _computed_from(self, ident: str, source: str) -> bool:
-        """Whether a removed node was computed, through removed ones, from another."""
+        """Whether a removed node was computed, through removed ones, from another node."""
         return _reaches(ident, source, self.old.reads, self.removed)
 
     def result(self) -> tuple[Origin, ...]:
@@ -359,7 +359,7 @@ class _OriginSearch:
         return tuple(found)
 
     def _difference(self, old: Node, new: Node) -> tuple[tuple[str, ...], str]:
-        """What a changed node reads now that it did not, and what else is different."""
+        """The nodes that a changed node newly reads, and its differences in words."""
         was, now = self.old.reads[old.id], self.new.reads[new.id]
         facts = [(n.kind.value, n.op, ", ".join(map(str, n.outputs))) for n in (old, new)]
         parts = [f"{a} → {b}" for a, b in zip(*facts, strict=True) if a != b]
@@ -381,7 +381,7 @@ class _OriginSearch:
 
 
 def _functions_first(graph: Graph) -> Iterable[Node]:
-    """All nodes, each fused function before what is in it."""
+    """All nodes, each fused function before its own."""
     for node in graph.nodes:
         yield node
         if node.body is not None:
@@ -390,14 +390,14 @@ def _functions_first(graph: Graph) -> Iterable[Node]:
 
 
 def _likeness(old: Node, new: Node) -> int:
-    """How much speaks for a node standing for another, beside its inputs and type."""
+    """The evidence that a node replaces another, besides its inputs and type."""
     named = old.kind is new.kind and _plain(old.op) == _plain(new.op)
     placed = bool(old.source) and (old.scope, old.source) == (new.scope, new.source)
     return 2 * named + placed
 
 
 def _plain(op: str) -> str:
-    """An operator's name without its namespace and the number that tells kernels apart."""
+    """An operator's name without its namespace and the number that distinguishes kernels."""
     return re.sub(r"_?\d+$", "", op.rpartition(".")[2])
 
 

@@ -1,9 +1,9 @@
 """Compares two runs of passes: steps aligned, the first that differs, graphs, times.
 
-A run is the pipeline of a model, of a session or of a recording, or a model that is only imported.
-Steps are aligned by their names in order (Ratcliff and Obershelp, as `difflib` has it). Programs
-after aligned steps are the same where their texts are known to be equal, or all nodes of their
-graphs are (`viz.compare.match`).
+A run is the pipeline of a model, of a session or of a recording, or an imported model alone. Steps
+are aligned by name, in order (Ratcliff and Obershelp's method, by `difflib`). Programs after
+aligned steps are the same if their texts are known to be equal, or all nodes of their graphs match
+(`viz.compare.match`).
 """
 
 import difflib
@@ -21,15 +21,15 @@ from relascope.viz.compare.opened import KERNELS, kernel_name
 Row = dict[str, Any]
 
 SLOWER, LEAST = 1.5, 0.005
-"""A pass is slower that takes `SLOWER` times as long and `LEAST` seconds more."""
+"""A pass is slower if it takes `SLOWER` times as long and `LEAST` seconds more."""
 _APART = "They start from different programs"
-SURE = 0.9  # pairs that are less sure than this are counted as such
+SURE = 0.9  # less certain pairs are counted as unsure
 
 
 @dataclass(frozen=True)
 class ComparedStep:
-    """One pass of a run; `idle`: it is known to have changed nothing; `state` is of the program
-    after it, a text that is equal where the program is, "" where that is not known."""
+    """One pass of a run. An `idle` one is known to have changed nothing; `state` is a text that is
+    equal for equal programs after it, "" if unknown."""
 
     name: str
     seconds: float | None
@@ -40,10 +40,10 @@ class ComparedStep:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is compared: steps in order, without those that did not run; the program after a step by
-    its index, -1 before all, None where it is not known; and what else is to be said of it.
-    `settled` is as `ComparedStep.state`, by a step's index, but of what is the same in every
-    process; None where states are that already."""
+    """A run to compare: steps in order, without those that did not run; the program after a step by
+    its index, -1 before all, or None; and facts about the run. `settled` gives a step's
+    `ComparedStep.state` without parts that differ from process to process; None if states have no
+    such parts."""
 
     label: str
     ir: str
@@ -54,7 +54,7 @@ class ComparedRun:
 
 
 def compare(a: ComparedRun, b: ComparedRun) -> Row:
-    """The document of `diff`: how two runs differ, what matters most first."""
+    """The document of `diff`: how two runs differ, the most important first."""
     rows = step_rows(a, b)
     made: dict[tuple[int, int], tuple[Graph, Graph, Row]] = {}
 
@@ -62,7 +62,7 @@ def compare(a: ComparedRun, b: ComparedRun) -> Row:
         left, right = a.graph(i), b.graph(j)
         if left is None or right is None:
             return None
-        key = id(left), id(right)  # of graphs that are held here
+        key = id(left), id(right)  # kept alive by `made`
         if key not in made:
             made[key] = left, right, program_document(match(left, right))
         return made[key][2]
@@ -85,7 +85,7 @@ def _about(run: ComparedRun) -> Row:
 
 
 def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
-    """Steps beside each other: one row a pair, or a step that only one run has."""
+    """Steps beside each other: one row for each pair, or step of one run only."""
     names = [s.name for s in a.steps], [s.name for s in b.steps]
     pairs: list[tuple[int | None, int | None]] = []
     matcher = difflib.SequenceMatcher(None, *names, autojunk=False)
@@ -119,7 +119,7 @@ def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> R
 def _first_difference(
     a: ComparedRun, b: ComparedRun, rows: list[Row], program: Callable[[int, int], Row | None]
 ) -> Row | None:
-    """The first step after which the programs differ, with what differs there."""
+    """The first step after which the programs differ, and the differences."""
     begun = program(-1, -1)
     if begun is not None and not begun["same"]:
         return {"pass": None, "a": -1, "b": -1, "why": f"{_APART}.", **begun}
@@ -142,14 +142,14 @@ def _first_difference(
         if here is not None and not here["same"]:
             return {**about, "why": why, **here}
         if same is not None or (here is None and only):
-            # Of two TVMs all texts may differ: a graph that does says more.
+            # All texts of two TVMs may differ, so a graph that differs is better evidence.
             why = why if only else "The texts differ, but the graphs are the same."
             texts = texts or {**about, "why": why, **(here or {})}
     return texts
 
 
 def _same_text(a: ComparedRun, b: ComparedRun, at: Mapping[str, int]) -> bool | None:
-    """Whether programs after two steps have the same texts; None where that is not known."""
+    """Whether programs after two steps have the same texts; None if unknown."""
     states = [run.steps[i].state if i >= 0 else "" for run, i in ((a, at["a"]), (b, at["b"]))]
     if not all(states):
         return None
@@ -186,13 +186,13 @@ def program_document(matching: Matching) -> Row:
 
 
 def outer_nodes(graph: Graph) -> dict[str, str]:
-    """For each node in a fused function the node that is drawn for it."""
+    """For each node in a fused function, the node that is drawn for it."""
     bodies = ((n.id, n.body) for n in graph if n.body is not None)
     return {inner.id: ident for ident, body in bodies for inner in flat(body)}
 
 
 def coloured_side(matching: Matching, side: int) -> Row:
-    """What a `View` is given to show in colour what differs in the left graph (0) or the right."""
+    """Arguments of a `View` that colour the differences in the left graph (0) or the right (1)."""
     outer = outer_nodes(matching.right if side else matching.left)
     style: dict[str, str] = {}
     pairs = [(p.right if side else p.left, p) for p in matching.pairs]
@@ -217,7 +217,7 @@ def coloured_side(matching: Matching, side: int) -> Row:
 
 
 def node_rows(matching: Matching) -> list[Row]:
-    """One row a node that only one graph has, or that is another in the other one."""
+    """One row for each node that only one graph has, or that differs."""
     left, right = ({n.id: n for n in flat(g)} for g in (matching.left, matching.right))
     texts = _texts(matching)
     rows: list[Row] = [
@@ -245,7 +245,7 @@ def node_rows(matching: Matching) -> list[Row]:
 
 
 def _texts(matching: Matching) -> dict[str, str]:
-    """What became of each node that differs, in words, where both graphs are of one IR."""
+    """What became of each node that differs, in words, if both graphs are of one IR."""
     if matching.left.ir != matching.right.ir:
         return {}
     back = {p.right: p.left for p in matching.pairs}
@@ -257,7 +257,7 @@ def _texts(matching: Matching) -> dict[str, str]:
 
 
 def kernels(graph: Graph) -> Counter[str]:
-    """Fused groups and calls of kernels of a program's own, by what they do."""
+    """The numbers of fused groups and of calls of a program's own kernels, by name."""
     found: Counter[str] = Counter()
     for node in graph:
         if node.body is not None:
@@ -268,7 +268,7 @@ def kernels(graph: Graph) -> Counter[str]:
 
 
 def verdict(document: Row) -> str:
-    """What matters most, in a sentence."""
+    """The most important differences, in a sentence."""
     end, first = document["end"], document["first_difference"]
     if document["same"]:
         slower = [r["pass"] for r in document["steps"] if r["slower"] == "b"]
@@ -289,6 +289,6 @@ def verdict(document: Row) -> str:
         if was != now:
             said.append(f"{was} kernels in A, {now} in B")
     if document["other_code"]:
-        said.append("the code that was generated differs")
+        said.append("the generated code differs")
     text = "; ".join(said) or "They differ"
     return f"{text[0].upper()}{text[1:]}."

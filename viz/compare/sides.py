@@ -1,4 +1,4 @@
-"""What `viz.compare.runs` holds against each other: the run of a model, or of a recording."""
+"""The runs that `viz.compare.runs` compares: of a model, or of a recording."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.runs import ComparedRun, ComparedStep
 
 _LOWERED = ("call_lowered", "memory.", "vm.", "builtin.alloc")
-"""How operators begin that say where memory is, and no more what is computed."""
+"""Prefixes of operators of programs whose memory is planned."""
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
-"""Places in memory, which TVM and LLVM write into texts: other ones in every process."""
+"""Addresses in texts by TVM and LLVM, which differ in every process."""
 
 
 def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: str) -> ComparedRun:
-    """A model through a pipeline, `stepped` as of `engine.jobs.step.step`; as it is imported where
-    that has no steps. What `ask` raises while there is no answer comes through."""
+    """A model through a pipeline, `stepped` by `engine.jobs.step.step`; without steps, as imported.
+    Raises as `ask` while there is no answer."""
     indices, steps = [-1], []
     for index, record in enumerate(stepped.records):
         if record.enabled:
@@ -42,17 +42,14 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
 
 
 def of_recording(found: Recording, label: str) -> ComparedRun:
-    """A recorded compile: its passes in the order in which they ended, so that what a pass did
-    stands before the passes around it.
-
-    The end is the last program before memory is planned, which has a graph that says what is
-    computed.
-    """
+    """A recorded compile: its passes in the order in which they ended, so that inner passes come
+    first. The end is the last program before memory is planned, whose graph still shows the
+    computation."""
     runs = [p for p in _ended(found.passes) if p.kind == "pass"]
     graphs: dict[str, Graph | None] = {}
 
     def drawn(functions: Mapping[str, str] | None) -> Graph | None:
-        """The function that is called main, or the largest that has a graph."""
+        """The function main, or the largest one that has a graph."""
         best: Graph | None = None
         for name, content in sorted((functions or {}).items(), key=lambda of: of[0] != "main"):
             if content not in graphs:
@@ -118,7 +115,7 @@ def _ended(passes: Iterable[PassRun]) -> list[PassRun]:
 
 
 def _code(found: Recording) -> dict[str, dict[str, int | str]]:
-    """Of the generated code, by its language: how many modules, and what tells it from another."""
+    """The generated code by language: the number of modules, and a hash."""
     texts: dict[str, list[str]] = {}
     for code in found.kernels:
         text = _hash(_ADDRESS.sub("", found.text(code.text)))

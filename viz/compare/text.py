@@ -1,9 +1,8 @@
-"""What differs between two texts of an IR: as a unified diff, and in two columns.
+"""Differences between two texts of an IR: as a unified diff, and in two columns.
 
-Both IRs number their values, so one new line would change all that follow. Lines are therefore held
-against each other without their numbers first; where they agree, the text before gets the numbers
-of the one after, so that only what is another value shows. A number that has none there is marked
-by an apostrophe.
+Both IRs number their values, so one new line would change all that follow. Lines are therefore
+first compared without their numbers; where they agree, the text before gets the numbers of the text
+after, so that only different values show. Other numbers are marked by an apostrophe.
 """
 
 import difflib
@@ -14,35 +13,32 @@ from itertools import product, zip_longest
 from typing import Any
 
 _NAME = re.compile(r"%\d+(?:\.\d+)?|\b(?:lv|gv)\d*\b|(?<=Const\"\]\[)\d+|(?<=Constant\]\[)\d+")
-"""Names in an IR's text that are only numbers, and so change with what stands before them."""
+"""Numbered names in an IR's text, which change with the text before them."""
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _ASIDE = re.compile(
     r" ?/\*.*?(?:\*/|$)"
     r"| \{virtual_device=VirtualDevice\([^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*(?:\}|$)",
     re.MULTILINE,
 )
-"""What Relay's text adds to the program: types, places in the source, devices."""
-MOST_LINES = 20_000  # so many lines of each text are compared
+"""Relay's additions to the program in its text: types, places in the source, devices."""
+MOST_LINES = 20_000  # lines of each text that are compared
 _WIDEST = 2_000  # characters of a line that are shown
 _LONGEST = 4 << 20  # characters of a text that are read
-_STEPS_PER_LINE = 300  # of work, and for each word in which a line changed
-_MOST_PAIRS = 4_000  # pairs of lines that are weighed to find which became which
-_ALIKE = 0.4  # share of two lines' words that both have, from which one became the other
+_STEPS_PER_LINE = 300  # of work; also for each word of a changed line
+_MOST_PAIRS = 4_000  # pairs of changed lines that are compared by words
+_ALIKE = 0.4  # the least share of common words in two lines to pair them
 
 
 class DiffEffort:
-    """How much work comparing may still take, in steps of about 10 ns.
-
-    What a text looks like decides how long it takes to find what is the same: with many equal
-    lines, up to the cube of their number. Where the work is used up, the rest counts as changed.
-    """
+    """The work left for comparing, in steps of about 10 ns. A text with many equal lines could take
+    time cubic in their number; when the work is used up, the rest counts as changed."""
 
     def __init__(self, steps: int = 200_000_000) -> None:
         self.left = steps
 
 
 class _LineMatcher(difflib.SequenceMatcher[str]):
-    """A matcher that stops looking where the work is used up."""
+    """A matcher that stops when the work is used up."""
 
     def __init__(
         self, was: Sequence[str], now: Sequence[str], work: DiffEffort, junk: bool
@@ -62,7 +58,7 @@ class _LineMatcher(difflib.SequenceMatcher[str]):
 
 
 def text_diff(before: str, after: str, names: tuple[str, str] = ("before", "after")) -> str:
-    """What differs between two texts of an IR, as a unified diff; "" where nothing does."""
+    """The differences between two texts of an IR, as a unified diff, or ""."""
     work = DiffEffort()
     was, now = _same_numbers(before.splitlines(), after.splitlines(), work)
     lines = [f"--- {names[0]}", f"+++ {names[1]}"]
@@ -84,14 +80,11 @@ def _range(start: int, end: int) -> str:
 
 
 ASIDE = "It changed only types and places."
-"""What is said where two texts differ in nothing that `brief` leaves."""
+"""The note for two texts that are equal after `brief`."""
 
 
 def brief(text: str) -> str:
-    """A text of Relay's without what it says beside the program: types, places, devices.
-
-    Only so much of it as `columns` shows.
-    """
+    """A text of Relay's, as much as `columns` shows, without types, places and devices."""
     return _ASIDE.sub("", text[:_LONGEST])
 
 
@@ -103,22 +96,21 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or lines that are not: `rows` has what stands beside
-    one another, a `Line` or None of each side; of what is the same the numbers of its first line,
-    and the lines."""
+    """Lines that are the same on both sides, or that differ. For different lines, `rows` are pairs
+    of a `Line` or None; for the same lines, it has the numbers of the first on both sides, and the
+    lines."""
 
     same: bool
     rows: Sequence[Any]
 
     @property
     def changed(self) -> int:
-        """How many lines differ."""
         return 0 if self.same else sum(side is not None for row in self.rows for side in row)
 
 
 def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
-    """Two texts side by side, of each at most `MOST_LINES` lines; `work` is what is left for this,
-    by default enough for one pair."""
+    """Two texts side by side, at most `MOST_LINES` lines of each; `work` is by default enough for
+    one pair."""
     work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
@@ -143,8 +135,7 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
 
 
 def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
-    """What stands side by side, as the browser's `text_diff.js` takes it; `same` is said where
-    nothing differs."""
+    """Stretches as data for the browser's `text_diff.js`; `same` is the text if nothing differs."""
     return {
         "titles": titles,
         "sameText": same,
@@ -155,11 +146,11 @@ def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> 
 
 
 def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[list[str], list[str]]:
-    """The lines before with the numbers that their values have after."""
+    """The lines before, with the numbers of their values after; and the lines after."""
     old, new = ([_NAME.sub("#", line) for line in lines] for lines in (was, now))
     numbers: dict[str, str] = {}
     pairs: list[tuple[int, int]] = []
-    # What is equal first; but a line that changed gives its value, too.
+    # Equal lines first; but changed lines define values, too.
     for kind, i, i_end, j, j_end in sorted(_opcodes(old, new, work)):
         if kind == "equal":
             pairs += zip(range(i, i_end), range(j, j_end), strict=True)
@@ -176,7 +167,8 @@ def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[lis
 
 
 def _settled(line: str) -> list[str]:
-    """The number that a line gives to its value, and those of constants, which no line makes."""
+    """The number of the value that a line defines, and those of constants, which no line
+    defines."""
     start = len(line) - len(line.lstrip())
     return [m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit()]
 
@@ -184,7 +176,7 @@ def _settled(line: str) -> list[str]:
 def _opcodes(
     was: Sequence[str], now: Sequence[str], work: DiffEffort
 ) -> list[tuple[str, int, int, int, int]]:
-    """As `difflib.SequenceMatcher.get_opcodes`, what is the same at both ends aside."""
+    """As `difflib.SequenceMatcher.get_opcodes`, with equal ends split off first."""
     short = min(len(was), len(now))
     head = next((k for k in range(short) if was[k] != now[k]), short)
     rest = short - head
@@ -201,7 +193,7 @@ def _opcodes(
 def _paired(
     was: Sequence[str], now: Sequence[str], work: DiffEffort
 ) -> Iterator[tuple[int | None, int | None]]:
-    """Which changed lines stand beside one another: in order, as alike as can be."""
+    """Pairs of changed lines to put side by side: in order, with the most likeness in total."""
     pairs = len(was) * len(now)
     if 0 < pairs <= _MOST_PAIRS:
         work.left -= 5 * (len(now) * sum(map(len, was)) + len(was) * sum(map(len, now)))
@@ -210,7 +202,7 @@ def _paired(
         return
     words = [[set(_WORD.findall(line)) for line in lines] for lines in (was, now)]
     like = [[_likeness(a, b) for b in words[1]] for a in words[0]]
-    # The best sum of likenesses over the rest of both, from the end.
+    # From the end, the best sum of likenesses over the rest of both.
     best = [[0.0] * (len(now) + 1) for _ in range(len(was) + 1)]
     for i, j in product(reversed(range(len(was))), reversed(range(len(now)))):
         best[i][j] = max(like[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
@@ -230,13 +222,13 @@ def _paired(
 
 
 def _likeness(one: set[str], other: set[str]) -> float:
-    """The share of words that both have; 0 where that is too little to pair them."""
+    """The share of common words; 0 if too small to pair the lines."""
     like = 2 * len(one & other) / (len(one) + len(other) or 1)
     return like if like >= _ALIKE else 0.0
 
 
 def _words(one: str, other: str, work: DiffEffort) -> tuple[list[Part], list[Part]]:
-    """The parts of two lines, what differs marked; all, where one of them is empty."""
+    """The parts of two lines, with differences marked; everything, if one is empty."""
     if not one or not other or work.left < 0:
         return [(one, True)], [(other, True)]
     was, now = _WORD.findall(one), _WORD.findall(other)

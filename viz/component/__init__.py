@@ -1,9 +1,9 @@
 """The graph viewer as a Streamlit component: `graph_view` draws a Graph and reports the selection.
 
 The graph is sent as one compressed block, with its modules and looks, to the element
-`<relascope-graph>`, which lays it out, opens and closes modules, and draws it on a canvas. The same
-arguments give the same bytes, which Streamlit then does not send again, so the view stays as it is
-over reruns of the page.
+`<relascope-graph>`, which lays it out, opens and closes modules, and draws it on a canvas. Equal
+arguments give equal bytes, which Streamlit does not send again, so reruns of the page leave the
+view unchanged.
 """
 
 import secrets
@@ -37,18 +37,17 @@ _EDGE = (
 
 
 def define() -> None:
-    """Put the script of the element `<relascope-graph>` on the page, for all views: with each view
-    it would be sent again for each graph."""
+    """Put the script of the element `<relascope-graph>` on the page once, for all views."""
     _component("element", js=f"{javascript.element()}export default () => {{}};")(key="element")
 
 
 def graph_view(
     graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
 ) -> str | None:
-    """Draw a graph that can be panned, zoomed, searched, opened and closed by module. By the
-    widget's `key` its state survives reruns and changes of the graph; `on_select` is called before
-    the rerun that a change of the selection starts. Returns what `focus` came to: None where it
-    named nothing that is drawn, and the first node of a module that has no group."""
+    """Draw a graph to pan, zoom, search, and open and close by module. By the widget's `key`, its
+    state survives reruns and changes of the graph; `on_select` is called before the rerun that a
+    change of the selection starts. Returns the drawn `focus`: None if it is not drawn, and the
+    first node of a module without a group."""
     st.session_state.pop(f"{key}_acted", None)
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)
@@ -59,7 +58,7 @@ def graph_view(
             st.session_state.pop(f"{key}_kept")
     view = replace(view, focus=focus, family=view.family or drawing.family)
     toggles = toggled(key, view.family or "")
-    # By its name the browser knows the last `toggle` of graphs of this family.
+    # The browser recognises the last `toggle` for this family by its name.
     last: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
     told = last.name if last is not None and last.family == view.family else ""
     more = {"view": key, "recalled": kept is not None, "told": told}
@@ -77,14 +76,14 @@ def graph_view(
 
 
 def select(key: str, selected: str) -> None:
-    """Have a view select a node or a module, or nothing (""), when it is drawn next."""
+    """Let a view select a node or a module, or nothing (""), when it is drawn next."""
     before = (st.session_state.get(key) or {}).get("selected") or ""
     if selected != before:
         st.session_state[f"{key}_kept"] = _KeptSelection(selected, before)
 
 
 def picking(key: str, ids: Sequence[str]) -> Callable[[int | None], None]:
-    """What a click on a row of a table does: the view selects the row's node."""
+    """A callback for a table, with which the view selects the clicked row's node."""
 
     def pick(row: int | None) -> None:
         if not st.session_state.get(f"{key}_acted"):
@@ -94,7 +93,7 @@ def picking(key: str, ids: Sequence[str]) -> Callable[[int | None], None]:
 
 
 def selected_of(key: str) -> str:
-    """What is selected in a view, or will be when it is drawn; "" where nothing is."""
+    """The selection of a view, or the one to come when it is drawn; or ""."""
     kept = _kept_selection(key)
     if kept is not None:
         return kept
@@ -102,14 +101,14 @@ def selected_of(key: str) -> str:
 
 
 def toggle(key: str, groups: Mapping[str, bool]) -> None:
-    """Have a view open (True) and close modules by their ids ("*": all) when it is drawn next."""
+    """Let a view open (True) and close modules, by id ("*": all), when it is drawn next."""
     before = (st.session_state.get(key) or {}).get("toggles") or {}
     st.session_state[f"{key}_toggled"] = _KeptToggles(dict(groups), before)
 
 
 def toggled(key: str, family: str = "") -> dict[str, bool]:
-    """What `toggle` takes, of what the person opened and closed in a view, or will find so; in
-    graphs of a family, if one is given."""
+    """The modules opened and closed in a view, by the user or a coming `toggle`; in graphs of a
+    family, if given."""
     asked = (st.session_state.get(key) or {}).get("toggles") or {}
     kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
     if kept is not None and kept.before == asked:
@@ -120,7 +119,7 @@ def toggled(key: str, family: str = "") -> dict[str, bool]:
 
 @dataclass
 class _KeptToggles:
-    """Modules to open and close, what the person had before, and the graphs that it is of."""
+    """Modules to open and close, the user's before, and the graphs' family."""
 
     groups: dict[str, bool]
     before: Any
@@ -129,7 +128,7 @@ class _KeptToggles:
 
 
 def _kept_selection(key: str) -> str | None:
-    """What `select` asked of a view, until the person chose otherwise."""
+    """The selection requested by `select`, until the user chooses another."""
     state = st.session_state
     kept: _KeptSelection | None = state.get(f"{key}_kept")
     if kept is None:
@@ -145,7 +144,7 @@ def _kept_selection(key: str) -> str | None:
 
 @dataclass
 class _KeptSelection:
-    """A selection to be made, what stood there before, and whether it was made."""
+    """A requested selection, the one before, and whether it was made."""
 
     selected: str
     before: str
@@ -153,38 +152,36 @@ class _KeptSelection:
 
 
 def _alone(key: str, opening: Callable[[str], None] | None) -> None:
-    """Where the person asked for a module alone."""
     group = (st.session_state.get(key) or {}).get("alone")
     if group and opening is not None:
         opening(group.removeprefix(BACKWARD))
 
 
 def _act(key: str, acting: Callable[[str, str], None] | None) -> None:
-    """Where the person pressed a button on a node's card, which keeps the node selected: a table
-    that has not yet heard of its selection reports the row before with the press."""
-    told = (st.session_state.get(key) or {}).get("act")
-    if acting is not None and isinstance(told, dict):
+    """Handle a button on a node's card. The node stays selected, although a table that does not
+    know its selection yet reports its previous row with the press."""
+    event = (st.session_state.get(key) or {}).get("act")
+    if acting is not None and isinstance(event, dict):
         st.session_state.pop(f"{key}_kept", None)
         st.session_state[f"{key}_acted"] = True
-        acting(str(told["node"]), str(told["action"]))
+        acting(str(event["node"]), str(event["action"]))
 
 
 def _show(key: str, presenting: Callable[[bool, int | None], None] | None) -> None:
-    """Where the person began or ended a show."""
-    told = (st.session_state.get(key) or {}).get("show")
-    if presenting is not None and isinstance(told, dict):
-        take = told.get("take")
-        presenting(bool(told.get("open")), None if take is None else int(take))
+    event = (st.session_state.get(key) or {}).get("show")
+    if presenting is not None and isinstance(event, dict):
+        take = event.get("take")
+        presenting(bool(event.get("open")), None if take is None else int(take))
 
 
 def _nothing() -> None:
-    """Streamlit keeps a component's state only where there is a callback for it."""
+    """A callback, without which Streamlit does not keep a component's state."""
 
 
 @cache
 def small(name: str, html: str = "", folder: Path = _HERE) -> Callable[..., Any]:
-    """A component of a folder: style, markup and script in the files of this name, but for other
-    markup (`html`)."""
+    """A component from a folder's style, markup and script of this name; `html` replaces the
+    markup."""
     css = (folder / f"{name}.css").read_text("utf-8")
     html = html or (folder / f"{name}.html").read_text("utf-8")
     return _component(name, html=html, css=css, js=javascript.script(str(folder / name)))
@@ -197,8 +194,8 @@ def _component(name: str, **parts: Any) -> Callable[..., Any]:
 
 def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
     """A pane at the left, above on a narrow page, and the place of the picture; `name` is "steps"
-    or "cut" in the page's style, `what` its edge's: "Steps". The pane is as high as the picture,
-    scrolls, resizes and folds; the browser keeps width and fold."""
+    or "cut", as in the page's style, and `what` labels its edge: "Steps". The pane is as high as
+    the picture, scrolls, resizes and folds; the browser keeps width and fold."""
     row = st.container(key=f"pane_{name}")
     pane, picture = row.columns([1, 4], gap="xxsmall")
     with picture.container(key=f"edge_{name}"):
@@ -207,7 +204,7 @@ def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
 
 
 def _union(graph: Graph, view: View, key: str) -> Union | None:
-    """The steps in whose places a graph is drawn, if it is to keep them."""
+    """The union of steps in whose places a graph is drawn, or None."""
     name = f"{key}_places"
     if view.keep_places is None:
         st.session_state.pop(name, None)
@@ -224,7 +221,7 @@ def _union(graph: Graph, view: View, key: str) -> Union | None:
 
 @dataclass
 class _DrawnSteps:
-    """What a view has drawn of one family of graphs, so that the next one does not jump."""
+    """The graphs of one family that a view has drawn, so that the next one does not jump."""
 
     family: str
     union: Union = field(default_factory=Union)

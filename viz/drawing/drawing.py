@@ -1,4 +1,4 @@
-"""A graph as the viewer takes it: its nodes, modules and looks, in one block of JSON."""
+"""A graph as data for the viewer: its nodes, modules and looks, in one block of JSON."""
 
 import hashlib
 import json
@@ -25,18 +25,17 @@ from relascope.viz.drawing.modules import (
 from relascope.viz.drawing.union import Union
 
 MOST_NODES = 20_000  # more nodes are not drawn: the layout would take minutes
-_GROUP = "group:"  # before the path of a module, where a node's id may stand as well
-_HALVES, _SORTS = "Forward & backward", "Operators"  # what nodes' own colours say
+_GROUP = "group:"  # before a module's path, to distinguish it from a node's id
+_HALVES, _SORTS = "Forward & backward", "Operators"  # the meanings of nodes' own colours
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values of nodes (by id, numbers or words) that the colours can say; the browser has a legend
-    and a table for them. Their unit is "bytes", "share" (of 1) or "". A closed group is worth the
-    "sum" or the "max" of the numbers in it (`whole`). `limits` are where the four steps of the
-    scale begin but for the first (None: the browser chooses by the values), `labels` what the
-    legend says of the steps (None: their ranges), and `none` what it says of a node without a
-    value, which stays plain."""
+    """Values of nodes (by id, numbers or words) that colours can show, with a legend and a table in
+    the browser. Their unit is "bytes", "share" (of 1) or "". A closed group has the "sum" or the
+    "max" of its numbers (`whole`). `limits` begin the second to fourth steps of the scale (None:
+    the browser chooses them), `labels` are the legend's texts for the steps (None: their ranges),
+    and `none` its text for nodes without a value, which stay plain."""
 
     name: str
     title: str
@@ -48,9 +47,9 @@ class Overlay:
     none: str = "no value"
 
     def data(self, ids: Iterable[str]) -> dict[str, Any]:
-        """As the browser takes it; what is no number is beyond all limits."""
-        told = {k: v for k, v in asdict(self).items() if v is not None}
-        return told | {"values": [_finite(self.values.get(i)) for i in ids]}
+        """Data for the browser; NaN and infinity are beyond all limits."""
+        fields = {k: v for k, v in asdict(self).items() if v is not None}
+        return fields | {"values": [_finite(self.values.get(i)) for i in ids]}
 
 
 def _finite(value: float | str | None) -> float | str | None:
@@ -59,8 +58,7 @@ def _finite(value: float | str | None) -> float | str | None:
 
 @dataclass(frozen=True)
 class Card:
-    """What the card of a node says beyond the node, and the actions that can be taken there:
-    name, label, and whether it can be done now."""
+    """Further lines on a node's card, and its actions: name, label, and whether enabled."""
 
     node: str
     lines: Sequence[str]
@@ -72,38 +70,37 @@ class View:
     """How a graph is drawn.
 
     Args:
-        height: of the whole view, in pixels; None for what the window has below its top.
+        height: the view's, in pixels; None for the rest of the window.
         fewer_than: constants with fewer elements than this are written into their readers.
-        open_groups: groups that are open until the person says otherwise; by default all in a
-            small graph and the upper levels in a large one.
-        highlight: for some node ids a style's name in `palette.STYLES` ("added", "changed"), in
-            place of the node's own.
-        show_shapes: whether edges carry their types at first.
+        open_groups: groups that are open at first; by default all in a small graph, and the upper
+            levels in a large one.
+        highlight: by node id, a style in `palette.STYLES` ("added", "changed") in place of the
+            node's own.
+        show_shapes: whether edges have their types at first.
         details: whether the details of the selection are unfolded at first.
-        family: graphs of one family (the steps of one program) keep the view when one replaces
-            the other; another family starts with a fresh view. By default the graph's IR and the
-            names of its inputs, without parameters, which passes may bind.
-        focus: id of a node, or `focus_on` of a module, to select and bring into view; it does so
-            once, when it changes.
-        notes: for some node ids a line to be told with the node, when it is pointed at or chosen.
-        shines_through: styles of `highlight` that a closed group takes from the nodes in it, the
+        family: graphs of one family (the steps of one program) share the view's state; another
+            family starts with a fresh view. By default the graph's IR and the names of its inputs,
+            without parameters, which passes may bind.
+        focus: the id of a node, or `focus_on` of a module, to select and bring into view once, when
+            it changes.
+        notes: by node id, a line shown when the node is pointed at or chosen.
+        shines_through: styles of `highlight` that a closed group takes from its nodes, the
             strongest last.
         keep_places: draw graphs of the family in the same places (`viz.drawing.union`): those that
-            this view has drawn, `among` and this one; new nodes named here stand in the place of
-            the node that is named with them. None lays each graph out by itself.
+            this view has drawn, `among` and this one; by id, new nodes take the place of the named
+            node. None lays out each graph separately.
         among: graphs that come before the first of those.
-        open_alone: called with a module's path when the person opens it alone; None where none can
-            be.
-        overlay: the name of the one that the colours say at first; "" for the nodes' own.
-        colours: what the nodes' own colours say, as the person chooses it among the overlays;
-            without, forward and backward where nodes have roles, else operators.
-        card: what is said of the node that was chosen.
-        act: called with a node's id and an action's name when the person presses its button.
-        show: of a joint graph, the cuts that a show goes through, as of `viz.drawing.show`; it may
-            be left out until `present` is called.
-        showing: a number; where it is another than before, and not 0, the show begins.
-        present: called when a show begins (True) or ends (False), with the bytes of the cut that
-            is to be chosen, or None.
+        open_alone: called with a module's path when the user opens it alone, or None.
+        overlay: the name of the overlay that is shown at first; "" for the nodes' own colours.
+        colours: the name of the nodes' own colours among the overlays; by default forward and
+            backward if nodes have roles, else operators.
+        card: the card of the chosen node.
+        act: called with a node's id and an action's name when the user presses its button.
+        show: for a joint graph, the cuts of a show, from `viz.drawing.show`; may be absent until
+            `present` is called.
+        showing: a number; if it changes, and is not 0, the show begins.
+        present: called when a show begins (True) or ends (False), with the bytes of the cut to
+            choose, or None.
     """
 
     height: int | None = 640
@@ -130,18 +127,18 @@ class View:
 
 
 def with_overlays(view: View, own: Mapping[str, Mapping[str, float | str]]) -> View:
-    """The view with a person's own overlays, by their names; the first is what the colours say."""
+    """The view with a user's own overlays, by name; the colours show the first."""
     made = [Overlay(f"own {name}", name.replace("_", " "), own[name]) for name in own]
     return replace(view, overlays=made, overlay=made[0].name) if made else view
 
 
 def focus_on(module: str) -> str:
-    """What to give `graph_view` as `focus` for a module's path."""
+    """The `focus` of `graph_view` for a module's path."""
     return _GROUP + module
 
 
 def group_of(selected: str | None) -> str | None:
-    """The group's id in what a view keeps as "selected" in the session's state, or None."""
+    """The group's id in a view's "selected" in the session's state, or None."""
     return selected[len(_GROUP) :] if selected and selected.startswith(_GROUP) else None
 
 
@@ -149,21 +146,20 @@ _DRAWINGS: "Memo[Drawing]" = Memo(12)
 
 
 def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> "Drawing":
-    """The graph made ready for drawing, in the places that all steps of `union` have, if given; the
-    last few are kept, with the graph that they hold."""
-    # A drawing holds its graph and union, so nothing else has their ids while it is remembered.
+    """A graph's drawing, in the places of `union`, if given; the last few are cached."""
+    # A drawing keeps its graph and union alive, so their ids stay theirs while it is cached.
     key = (id(graph), fewer_than, id(union), union.version if union else 0)
     return _DRAWINGS.get(key, lambda: Drawing(graph, fewer_than, union))
 
 
 def family_of(graph: Graph) -> str:
-    """What graphs of one program have in common; see `View.family`."""
+    """The default family of a graph; see `View.family`."""
     inputs = [n.name for n in graph.nodes if n.kind is Kind.INPUT]
     return f"{graph.ir}:{','.join(inputs)}"
 
 
 class Drawing:
-    """A graph with its groups, and the part of what is sent that no view changes."""
+    """A graph with its groups, and the part of the data that no view changes."""
 
     def __init__(self, graph: Graph, fewer_than: int, union: Union | None = None) -> None:
         self.original, self.union = graph, union
@@ -176,10 +172,8 @@ class Drawing:
         self._last: tuple[object, bytes] | None = None
 
     def encode(self, toggles: Mapping[str, bool], view: View, more: Mapping[str, Any]) -> bytes:
-        """Everything the browser's side needs: JSON, deflated.
-
-        What the person opens and closes changes nothing of it, for the browser knows it already.
-        """
+        """All data for the browser: JSON, deflated. Modules that the user opens and closes do not
+        change it, because the browser knows them."""
         own: dict[str, Any] = dict.fromkeys(
             ("open_groups", "keep_places", "open_alone", "act", "present")
         )
@@ -195,13 +189,13 @@ class Drawing:
         return self._last[1]
 
     def data(self, view: View) -> dict[str, Any]:
-        """The same as JSON values, without what a person did."""
+        """The same as JSON values, without the user's actions."""
         nodes, block = self.graph.nodes, self.block
         styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
         sorts = {n.id: palette.sort_key(n) for n in nodes}
         used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
         roles = any(n.role is not Role.NONE for n in nodes)
-        shown = [n for n in nodes if styles[n.id] != "removed"]  # the others are drawn, but gone
+        shown = [n for n in nodes if styles[n.id] != "removed"]  # removed ones do not count
         looks = {
             "style": [*styles.values()],
             "note": [view.notes.get(n.id, "") for n in nodes],
@@ -233,13 +227,13 @@ class Drawing:
         }
 
     def first(self, view: View) -> tuple[str, ...]:
-        """The groups to open until the person says otherwise."""
+        """The groups that are open at first."""
         given = view.open_groups
         opened = set(self.around.open_at_first() if given is None else given)
         return tuple(g for g in self.around.groups if g in opened)
 
     def focus(self, focus: str | None) -> str | None:
-        """A node or group that is drawn; for a module without a group, its first node."""
+        """The drawn node or group for a focus; for a module without a group, its first node."""
         module = group_of(focus)
         if module is None:
             return focus if focus in self.graph.by_id else None
@@ -270,7 +264,7 @@ class Drawing:
         }
 
     def _groups(self, view: View, styles: Mapping[str, str]) -> dict[str, Any]:
-        """The details of each module, and how it looks closed: like the strongest style inside."""
+        """Each module's details, and its closed style: the strongest one inside."""
         tree, kinds = self.tree, view.shines_through
         shown: dict[str, str] = {}
         for ident, style in styles.items():
@@ -294,9 +288,8 @@ class Drawing:
 def drawn_block(
     graph: Graph, union: Union | None, strings: dict[str, int]
 ) -> tuple[GroupTree, dict[str, Any]]:
-    """A graph's modules and what the layout reads of it; `union` says where its nodes stand, None
-    lays it out by itself; `strings` gets the numbers of texts that stand in many places, sent once,
-    in their order."""
+    """A graph's modules and its data for the layout, in the places of `union`, if given. `strings`
+    collects frequent texts, which are sent once, in order, with their numbers."""
     if union is None:
         tree = module_groups(graph)
         return tree, _lists(graph, tree, strings)
@@ -315,8 +308,8 @@ def _lists(
     strings: dict[str, int],
     by_slot: Mapping[str, Node] | None = None,
 ) -> dict[str, Any]:
-    """Nodes field by field, groups by id and in their order; `by_slot` are the nodes whose words
-    stand in the boxes, where these are others."""
+    """Nodes field by field, and groups by id and in order; `by_slot` are the nodes with the boxes'
+    texts, if others."""
     nodes = graph.nodes
     named = [by_slot[n.id] for n in nodes] if by_slot else nodes
     index = {n.id: i for i, n in enumerate(nodes)}
@@ -350,14 +343,14 @@ def _extra(node: Node, kernel: bool) -> dict[str, Any] | None:
 
 
 def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]:
-    """Styles that are in the picture, in the palette's order."""
-    shown = dict(sorted(used, reverse=True))  # of several shapes the first
+    """The styles in the picture, in the palette's order."""
+    shown = dict(sorted(used, reverse=True))  # the first of several shapes
     entries = [(style, shown[style]) for style in palette.STYLES["light"] if style in shown]
     return [*entries, ("crossing", "line")] if crossing else entries
 
 
 _WIDE_INT = re.compile(r"T\.int64\((-?\d+)\)")
-_SAID_AGAIN = re.compile(r"\s*(T\.reads\(|T\.writes\(|# |$)")  # by the lines beside it
+_SAID_AGAIN = re.compile(r"\s*(T\.reads\(|T\.writes\(|# |$)")  # repeats the lines beside it
 _GRID = re.compile(r"for .+ in T\.grid\((.+)\):")
 _LOOP = re.compile(
     r"for \w+ in (?:T\.)?(\w+)\((?:0, )?([^,]+?)(?:, thread=\"([\w.]+)\")?(?:, .*)?\):"
@@ -368,8 +361,8 @@ _PLAIN = ("range", "serial")
 
 
 def _kernel_card(text: str) -> dict[str, Any]:
-    """What a card says of a kernel: TVM's own "text" without what its other lines say, and "loops",
-    the name of each block with the extents of the loops around it."""
+    """A kernel on a card: TVM's "text" without redundant lines, and "loops", each block's name with
+    the extents of the loops around it."""
     lines = [_WIDE_INT.sub(r"\1", line) for line in text.rstrip().splitlines()]
     return {
         "text": "\n".join(line for line in lines if not _SAID_AGAIN.match(line)),
@@ -379,7 +372,7 @@ def _kernel_card(text: str) -> dict[str, Any]:
 
 def _loops(lines: list[str]) -> list[list[str]]:
     found: list[list[str]] = []
-    around: list[tuple[int, list[str]]] = []  # loops that a line stands in, with their indents
+    around: list[tuple[int, list[str]]] = []  # loops around a line, with their indents
     for at, line in enumerate(lines):
         words = line.strip()
         indent = len(line) - len(words)

@@ -1,7 +1,7 @@
-"""The viewer's JavaScript as one script, and run in an engine here.
+"""The viewer's JavaScript as one script, and running it in V8.
 
-The layout is written in JavaScript, so that the browser opens and closes groups at once. Where
-positions are wanted without a browser, V8 runs the same modules, which touch no document.
+The layout is in JavaScript, so that the browser opens and closes groups at once. To get positions
+without a browser, V8 runs the same modules, which do not use the DOM.
 """
 
 import atexit
@@ -23,13 +23,10 @@ _lock = threading.Lock()
 
 
 def script(module: str) -> str:
-    """A module of the viewer, by its path there without ".js", behind all that it imports, as one
-    script.
-
-    Streamlit and the engine take one script as text. What a module imports becomes a constant of
-    it, what is imported from it the result of a function, so modules share no other names. A
-    default export is imported by its own name.
-    """
+    """A module of the viewer, by its path there without ".js", and all its imports as one script,
+    as Streamlit and V8 need it. A module becomes a function that returns its exports, and imports
+    become constants, so modules share no other names. A default export is imported by its own
+    name."""
     first = (VIEWER / module).resolve()
     texts = _texts(first, {})
     wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}
@@ -56,8 +53,8 @@ def script(module: str) -> str:
 
 @cache
 def element() -> str:
-    """JavaScript that defines the element `<relascope-graph>`, with all that it shows: the viewer,
-    and for the data of a page the lists, the texts and their styles."""
+    """JavaScript that defines the element `<relascope-graph>`: the viewer, and a page's lists and
+    texts, with their styles."""
     templates = {}
     for name in "page/page", "viewer", "step_list", "run_list", "text_diff":
         files = (VIEWER.parent / f"{name}.{end}" for end in ("css", "html"))
@@ -68,12 +65,12 @@ def element() -> str:
     text = f'(() => {{\n"use strict";\nconst TEMPLATES = {json.dumps(templates)};\n{code}}})();\n'
     if "</script" in text.lower() or "<!--" in text:
         raise AssertionError("the script would end early")
-    # A page that takes it may be of any encoding.
+    # The page around it may have any encoding.
     return re.sub("[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
-    """A module's text and those of all that it imports, each behind what it needs."""
+    """The texts of a module and all its imports, each after its own imports."""
     if module not in known:
         text = module.with_suffix(".js").read_text("utf-8")
         for *_, other in _IMPORT.findall(text):
@@ -83,7 +80,8 @@ def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
 
 
 def call(module: str, function: str, argument: Any) -> Any:
-    """What a function makes of an argument, both JSON values; JSEvalException has what it threw."""
+    """A function's result for an argument, both JSON values. Raises JSEvalException with what it
+    threw."""
     text = json.dumps(argument, separators=(",", ":"), default=str)
     with _lock:  # an engine does one thing at a time
         return json.loads(str(_function(module, function)(text)))

@@ -1,17 +1,17 @@
-"""The words in and beside a node: short, and measured, so that boxes fit them."""
+"""The short texts in and beside nodes."""
 
 from collections.abc import Mapping, Sequence
 
 from relascope.core.graph import Kind, Literal, Node, TensorType
 
-# Attributes that are empty, neutral or the compiler's own business say nothing in a picture.
+# Values of attributes that are empty, neutral or internal to the compiler.
 _SILENT = {"", "None", "null", "[]", "()", "{}", "0", "0.0", "False", "false"}
 _SILENT |= {"float32", "void", "same"}
 _LONGEST = 30
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:
-    """The text, with an ellipsis in place of what goes beyond `longest` characters."""
+    """A text, with an ellipsis if it is longer than `longest` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -30,8 +30,7 @@ def title(node: Node) -> str:
         calls = dict.fromkeys(n.op.rsplit(".", 1)[-1] for n in node.body.nodes if n.op)
         return shorten(" + ".join(calls) or "function")
     if node.kind in (Kind.INPUT, Kind.PARAMETER):
-        last_two = ".".join(node.name.split(".")[-2:])  # the module around it says the rest
-        return shorten(last_two)
+        return shorten(".".join(node.name.split(".")[-2:]))  # the module around it has the rest
     return shorten(node.title)
 
 
@@ -52,6 +51,6 @@ def subtitle(node: Node) -> str:
 
 
 def attributes(attrs: Mapping[str, object]) -> str:
-    """The attributes that say something, in the operator's order: "axes [0, 2, 1, 3]"."""
+    """The informative attributes, in the operator's order: "axes [0, 2, 1, 3]"."""
     shown = ((n, str(value)) for n, value in attrs.items() if "dtype" not in n)
     return ", ".join(f"{name} {text}" for name, text in shown if text not in _SILENT)

@@ -1,4 +1,4 @@
-"""Less to look at: small constants go into their readers, nodes go into their modules."""
+"""Simplifying a drawing: small constants go into their readers, nodes into their modules."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,12 +17,9 @@ _FOLDED: Memo[tuple[Graph, Graph]] = Memo(24)
 
 
 def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
-    """Write constants with fewer than `fewer_than` elements into the nodes that read them.
-
-    Only constants whose text is known (`attrs["value"]`) go; one that is itself a result of the
-    graph stays. Bodies of fused functions are folded too. A graph without such constants comes
-    back as it is. The last few results are remembered with their graphs.
-    """
+    """Write constants with fewer than `fewer_than` elements into their readers, also in fused
+    functions, if their text is known (`attrs["value"]`) and they are not results. A graph without
+    such constants is returned unchanged. The last few results are cached."""
     key = id(graph), fewer_than
     return _FOLDED.get(key, lambda: (graph, _folded(graph, fewer_than)))[1]
 
@@ -58,21 +55,20 @@ def _elements(node: Node) -> float:
 
 @dataclass(slots=True)
 class Group:
-    """A module and what it holds, its submodules' nodes included in the sums.
+    """A module; sums include the nodes of its submodules.
 
     Args:
-        id: the module's path; in a joint graph "forward:" and "backward:" hold the two halves,
-            and a module's backward part is called "backward:" and its path.
-        label: the part of the path that its parent group does not say already.
+        id: the module's path; in a joint graph, "forward:" and "backward:" contain the two halves,
+            and a module's backward part is "backward:" and its path.
+        label: the part of the path that is not its parent's.
         parent: the id of the group around it, "" at the top.
-        groups: ids of the groups right inside, in graph order.
-        members: ids of the nodes right inside, in graph order.
-        nodes: how many nodes in all.
-        bytes: bytes of all results computed inside, where known; parameters are not among them.
+        groups: ids of the groups directly inside, in graph order.
+        members: ids of the nodes directly inside, in graph order.
+        nodes: the number of all nodes inside.
+        bytes: known bytes of all results computed inside, without parameters.
         parameter_bytes: bytes of the parameters and constants inside.
         operators: how often each operator is called inside, the most frequent first.
-        times: how many modules it holds that are alike, one after the other ("layer × 12"); 1 for
-            any other group.
+        times: the number of equal modules in a row that it contains ("layer × 12"), else 1.
     """
 
     id: str
@@ -89,10 +85,8 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupTree:
-    """The modules of a graph: every group by id, parents first, and each node's innermost group.
-
-    `roots` are the ids of the groups at the top; `group_of` maps a node's id to a group's, or "".
-    """
+    """The modules of a graph: every group by id, parents first; `roots` are the ids of the top
+    groups, and `group_of` maps a node's id to that of its innermost group, or ""."""
 
     groups: dict[str, Group]
     roots: tuple[str, ...]
@@ -107,13 +101,10 @@ class GroupTree:
         return tuple(reversed(path))
 
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
-        """Which groups to open for a readable first look.
-
-        Modules that are alike stay rolled up. All others where that draws at most
-        `everything_up_to` nodes; else whole levels from the
-        top as long as at most `else_up_to` boxes are drawn. Where not even the first level fits,
-        those of its groups that fit one by one.
-        """
+        """The groups to open for a readable first look: all, in a graph of at most
+        `everything_up_to` nodes; else whole levels from the top while at most `else_up_to` boxes
+        are drawn; if not even the first level fits, those of its groups that fit. Equal modules
+        stay rolled up."""
         if len(self.group_of) <= everything_up_to:
             return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
@@ -133,17 +124,14 @@ class GroupTree:
 
 
 def module_groups(graph: Graph) -> GroupTree:
-    """The tree of modules that the nodes' scopes spell out.
-
-    A group that would hold fewer than two nodes, or nothing but one other group, is left out: its
-    content stands in the group around it. In a joint graph (one with backward nodes) the two
-    halves are the outermost groups, because a module computes in both.
-    """
+    """The tree of modules by the nodes' scopes. A group of fewer than two nodes, or of only one
+    other group, is replaced by its content. In a joint graph (one with backward nodes), the two
+    halves are the outermost groups, because a module computes in both."""
     joint = any(n.role is Role.BACKWARD for n in graph.nodes)
     halves = _halves(graph) if joint else {}
     chain_of = cache(_chain)
-    around: dict[str, str] = {}  # by a group the one around it, the outermost first
-    sizes: Counter[str] = Counter()  # nodes in each, those of groups in it among them
+    around: dict[str, str] = {}  # each group's parent, the outermost first
+    sizes: Counter[str] = Counter()  # all nodes in each
     inner: dict[str, str] = {}
     for node in graph.nodes:
         chain = chain_of(halves.get(node.id, ""), _module(node))
@@ -156,7 +144,7 @@ def module_groups(graph: Graph) -> GroupTree:
 
 
 def module_in(graph: Graph, path: str) -> str:
-    """A module, by its path, or the innermost around it that nodes are in; "" where none is."""
+    """A module, by its path, or the innermost module around it that has nodes, or ""."""
     scopes = [f"{n.scope}." for n in graph]
     while path and not any(s.startswith(f"{path}.") for s in scopes):
         path = path.rpartition(".")[0]
@@ -164,15 +152,15 @@ def module_in(graph: Graph, path: str) -> str:
 
 
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
-    """The modules of a larger graph, a `tree`, holding and counting what a graph has of it; `slot`
-    is by the id of each node that of the larger graph's node in whose place it stands."""
+    """The modules of a larger graph, a `tree`, with the members and sums of a graph in it; `slot`
+    maps each node's id to that of the larger graph's node in its place."""
     group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
     return _filled(graph, groups, group_of)
 
 
 def _filled(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) -> GroupTree:
-    """The tree with what each group holds and its sums; without groups that hold nothing."""
+    """The tree with each group's members and sums, without empty groups."""
     path = cache(GroupTree(groups, (), group_of).path)
     for node in graph.nodes:
         for group_id in path(group_of[node.id]):
@@ -188,14 +176,14 @@ def _filled(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) ->
 
 
 def _module(node: Node) -> str:
-    """A node's module; a parameter that is filed under its own name belongs to the module."""
+    """A node's module; for a parameter with its own name as scope, the module in the name."""
     if node.scope and node.scope == node.name:
         return node.scope.rpartition(".")[0]
     return node.scope
 
 
 def _halves(graph: Graph) -> dict[str, str]:
-    """Which half each node stands in: the backward's, and what only the backward reads."""
+    """Each node's half; inputs that only the backward reads belong to the backward."""
     halves: dict[str, str] = {}
     for node in reversed(graph.nodes):
         theirs = {halves[r] for r in graph.readers[node.id]}
@@ -225,13 +213,13 @@ def _count(group: Group, node: Node) -> None:
 def _tidy(
     around: Mapping[str, str], sizes: Mapping[str, int], inner: Mapping[str, str]
 ) -> tuple[dict[str, Group], dict[str, str]]:
-    """The groups that say something, and in which of them each node stands."""
+    """The groups to keep, and each node's innermost one."""
     large = {g for g in around if sizes[g] >= 2}
     subgroups = Counter(around[g] for g in large)
-    loose = Counter(inner.values())  # nodes that stand right in a group once small ones go
+    loose = Counter(inner.values())  # nodes directly in a group without the small groups
     loose.update(around[g] for g in around if g not in large)
     kept = {g for g in large if g in (FORWARD, BACKWARD) or loose[g] or subgroups[g] != 1}
-    outer: dict[str, str] = {"": ""}  # nearest group that is kept, itself included
+    outer: dict[str, str] = {"": ""}  # the nearest kept group, perhaps itself
     groups: dict[str, Group] = {}
     for group_id, parent in around.items():
         above = outer[parent]
@@ -242,11 +230,11 @@ def _tidy(
 
 
 MOST_LOOSE, PART = 1500, 100
-"""How many nodes may stand side by side in one module, and how many are in a part of more."""
+"""The most nodes directly in one module, and the size of the parts of larger ones."""
 
 
 def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) -> None:
-    """Where thousands of nodes stand in one module, or in none, group them in their order."""
+    """Split thousands of nodes directly in one module, or in none, into parts in order."""
     loose: dict[str, list[Node]] = {}
     for node in graph.nodes:
         loose.setdefault(group_of[node.id], []).append(node)
@@ -258,7 +246,7 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
                 part = nodes[start : start + size]
                 label = f"nodes {start + 1:,} to {start + len(part):,}"
                 ident = f"{around}/{start + 1}…{start + len(part)}"
-                parent = group_of[part[0].id]  # itself, of a part of a part that is one
+                parent = group_of[part[0].id]
                 groups.setdefault(ident, Group(ident, label, parent))
                 group_of.update((node.id, ident) for node in part)
 
@@ -266,8 +254,8 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
 def _rolled_up(
     graph: Graph, groups: dict[str, Group], group_of: Mapping[str, str]
 ) -> dict[str, Group]:
-    """Put modules that are alike and numbered, one after the other, into one group, which takes the
-    place of a group that holds nothing else."""
+    """Put equal, consecutively numbered modules into one group, or into their parent if it contains
+    nothing else."""
     numbered = _numbered(groups.values())
     if not numbered:
         return groups
@@ -287,18 +275,18 @@ def _rolled_up(
             else:
                 made[run[0].id] = _around(run)
     ordered: dict[str, Group] = {}
-    for group in groups.values():  # a group stands before those in it
+    for group in groups.values():  # parents first
         if group.id in made:
             ordered[made[group.id].id] = made[group.id]
         ordered[group.id] = group
     return ordered
 
 
-LEAST_TIMES = 3  # how many modules that are alike are rolled up
+LEAST_TIMES = 3  # equal modules that are rolled up
 
 
 def _numbered(groups: Iterable[Group]) -> list[list[Group]]:
-    """Those of one parent and one name but for a number at its end, where they are enough."""
+    """Groups of one parent whose names differ only in a final number, if there are enough."""
     found: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         stem, _, last = group.id.rpartition(".")
@@ -320,7 +308,7 @@ def _around(run: Sequence[Group]) -> Group:
 def _signatures(
     graph: Graph, groups: Mapping[str, Group], group_of: Mapping[str, str], wanted: set[str]
 ) -> dict[str, int]:
-    """What each of these groups computes, without what its nodes are called."""
+    """Hashes of each group's computation, without its nodes' names."""
     inside: dict[str, list[Node]] = {group: [] for group in wanted}
     for node in graph.nodes:
         group = group_of[node.id]

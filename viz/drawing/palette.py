@@ -1,9 +1,8 @@
-"""Colours and shapes of nodes and edges: the one place that knows them.
+"""Colours and shapes of nodes and edges, for the viewer and the DOT export.
 
-The canvas viewer receives this table as data and the DOT export reads it, so both always agree.
 Hues follow Okabe and Ito's set for colour-blind readers (Color Universal Design, 2008), darkened or
-lightened for each theme. No meaning hangs on hue alone: beside its colour each style has a sign, a
-bar at the left, the right or both sides, a mark in the corner, or dashes; scales go by lightness.
+lightened for each theme. No meaning depends on hue alone: each style also has a bar at the left,
+the right or both sides, a mark in the corner, or dashes; scales use lightness.
 """
 
 from dataclasses import asdict, dataclass
@@ -19,9 +18,9 @@ Theme = OneOf["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one sort of node looks: CSS colours, and the sign beside them that reads in grey: the
-    `side` of its bar ("left", "right" or "both"), a `mark` in its corner, lengths of the dashes and
-    gaps of its outline (() for a line), and whether that is thick."""
+    """The look of one sort of node: CSS colours, and signs that work without colour: the `side` of
+    its bar ("left", "right" or "both"), a `mark` in its corner, the lengths of dashes and gaps of
+    its outline (() for a line), and whether that is thick."""
 
     label: str
     fill: str
@@ -53,7 +52,7 @@ DOT_SHAPES: dict[str, dict[str, str]] = {
 }
 
 
-# Each style: fill, outline and text on light, the same on dark, and what the legend calls it.
+# Each style: fill, outline and text on light, the same on dark, and its name in the legend.
 _STYLES = """
 input       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  input
 parameter   #f1ecf7 #8a6bb0 #33264a  #322a40 #a98ad0 #efe7fa  parameter
@@ -135,7 +134,7 @@ def _styles(colours: slice) -> dict[str, Style]:
 
 STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _styles(slice(3, 6))}
 
-# What is no node: the ground, groups, edges, and the marks of selection and search.
+# The ground, groups, edges, and the marks of selection and search.
 _SURFACES = {
     "ground": ("#ffffff", "#0e1117"),
     "group": ("#33415509", "#a9bbd010"),
@@ -157,7 +156,7 @@ SURFACES: dict[Theme, dict[str, str]] = {
     for which, theme in enumerate(STYLES)
 }
 
-# A page's colours by Streamlit's names; its theme in .streamlit/config.toml is of these.
+# A page's colours by Streamlit's names, as in its theme in .streamlit/config.toml.
 _PAGE = """
 background-color #ffffff #0e1117
 secondary-background-color #f4f6f8 #1a202a
@@ -185,32 +184,32 @@ PAGE: dict[Theme, dict[str, str]] = {
     for which, theme in enumerate(STYLES)
 }
 
-# Of charts, readable on light and dark, for which Altair takes one set.
+# Colours of charts, readable on light and dark, because Altair takes one set for both.
 CAPTURED, CHOSEN, QUIET, FAULT = "#2f7fd6", "#d97706", "#7d8896", "#d9483b"
-POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")  # of the large points, one a strategy
+POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")  # large points, one per strategy
 LINES = (CAPTURED, CHOSEN, "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b")
-"""Of lines, one a kernel."""
+"""Lines, one per kernel."""
 CATEGORIES = ("#8592a2", "#2f86d6", "#d95b4c", "#1da87f", "#d99a1c", "#9a7bc0")
-"""Of charts in a file, whose theme the reader chooses."""
+"""Charts in a file, whose theme the reader chooses."""
 
 _BARS = {"forward": "▌{}", "backward": "{} ▐", "captured": "▌{} ▐"}
 
 
 def signed(key: str, text: str) -> str:
-    """Text with the sign of a style in letters, where there is no box: `▌forward`, `+ added`."""
+    """Text with a style's sign in letters: `▌forward`, `+ added`."""
     mark = STYLES["light"][key].mark
     return _BARS.get(key, f"{mark} {{}}" if mark else "{}").format(text)
 
 
 def between(key: str) -> str:
-    """A colour for charts, which have one for both themes: between an entry's two outlines."""
+    """A chart's colour for both themes: between a style's two outlines."""
     light, dark = (bytes.fromhex(STYLES[theme][key].stroke[1:]) for theme in STYLES)
     return "#" + bytes((a + b) // 2 for a, b in zip(light, dark, strict=True)).hex()
 
 
 def page_css(of: str = ":root") -> str:
-    """CSS that sets a page's colours as variables: the reader's theme, or that of `data-theme`; of
-    an element, from its own root, `of` is ":host"."""
+    """CSS that sets a page's colours as variables, for the reader's theme or `data-theme`; for an
+    element's own root, `of` is ":host"."""
 
     def rule(theme: Theme, where: str = "") -> str:
         colours = (f"--st-{name}: {value}" for name, value in PAGE[theme].items())
@@ -222,11 +221,8 @@ def page_css(of: str = ":root") -> str:
 
 
 def style_key(node: Node) -> str:
-    """Which entry of STYLES a node takes: its role if it has one, else its kind or category.
-
-    Inputs and parameters keep their own colours in a joint graph too, unless they are captured:
-    that they stand in the forward says nothing about them.
-    """
+    """A node's entry of STYLES: its role if it has one, else its kind or category. Inputs and
+    parameters keep their own colours in a joint graph, unless they are captured."""
     leaf = node.kind in (Kind.INPUT, Kind.PARAMETER, Kind.CONSTANT)
     if node.role is Role.CAPTURED or (node.role is not Role.NONE and not leaf):
         return node.role.value
@@ -234,12 +230,12 @@ def style_key(node: Node) -> str:
 
 
 def sort_key(node: Node) -> str:
-    """The same whatever its role: what sort of work a call does, or what kind of node it is."""
+    """A node's entry of STYLES without its role: a call's category, or the node's kind."""
     return category(node.op) if node.kind is Kind.CALL else node.kind.value
 
 
 @cache
 def table() -> dict[str, dict[str, object]]:
-    """Everything a drawing program needs, as JSON values, by theme."""
+    """All styles and colours as JSON values, by theme."""
     styles = {theme: {key: asdict(one) for key, one in STYLES[theme].items()} for theme in STYLES}
     return {t: {"styles": of, "surfaces": SURFACES[t]} for t, of in styles.items()}

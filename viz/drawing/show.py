@@ -1,4 +1,4 @@
-"""What a show goes through: every cut of the frontier, with each capture and why."""
+"""The data of a show: every cut of the frontier, with each capture and its reason."""
 
 from typing import Any
 
@@ -10,15 +10,14 @@ from relascope.passes.cuts.lifetimes import AGAIN
 def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     """The cuts of a frontier and the chosen one with its strategy, the fewest bytes first.
 
-    Of each cut `saved` has a row a capture, then a mask: its id and bytes, why it is saved, the
-    `sort`, which is "chosen", "forced" (it cannot be computed again) or "by hand", the ids on the
-    `path` to the backward, those computed where it is not saved (`instead`), whether these are the
-    `whole`, their estimated time as a share of the forward's, and the steps from which and to which
-    it is held; None where it is held to the end. `held` has the bytes of what is saved or
-    computed again at each step at which they change, `peak` the most of them, `step` the peak of a
-    whole step of training. Steps are counted through forward and backward. The `line` was found for
-    the wish of the chosen cut, where its strategy heeds one; `chosen` is the cut on the screen,
-    which need not be on the frontier.
+    A cut's `saved` has a row for each capture, then for each mask: id and bytes, why it is saved,
+    its `sort`, which is "chosen", "forced" (it cannot be recomputed) or "by hand", the ids on the
+    `path` to the backward, the nodes recomputed if it is not saved (`instead`), whether these are
+    the `whole`, their estimated time as a share of the forward's, and the steps from which and to
+    which it is held, None for the end. `held` has the bytes saved or recomputed at each step at
+    which they change, `peak` the most of them, `step` the peak of a whole training step. Steps are
+    counted through forward and backward. The `line` is the frontier for the wish of the chosen cut,
+    if its strategy respects one; `chosen` is the cut on the screen, on the frontier or not.
     """
     wish, joint = chosen.wish, chosen.joint
     rows = [(cut_of(joint, point, wish), "") for point in reversed(line)]

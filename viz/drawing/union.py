@@ -1,9 +1,9 @@
-"""The graphs of one program's steps as one, so that all of them are drawn in the same places.
+"""The union of the graphs of a program's steps, so that all are drawn in the same places.
 
-A node has one slot in all steps that it is in. What comes anew takes the slot of the node that it
-stands for, or of the last that it fuses, where that is free, else one of its own. Laid out is the
-union; what a step has not is left blank there, so nothing moves from step to step and no edge of
-one runs through a node of another.
+A node has one slot in all its steps. A new node takes the slot of the node that it replaces, or of
+the last that it fuses, if free, else a new slot. The union is laid out, and each step leaves the
+slots that it lacks blank, so nothing moves from step to step, and no edge of one step runs through
+a node of another.
 """
 
 from collections import defaultdict
@@ -16,14 +16,14 @@ from relascope.viz.drawing import labels
 from relascope.viz.drawing.modules import GroupTree, module_groups
 
 LEAST_KNOWN = 0.5
-"""The share of a graph's nodes that must have a slot already; else the union begins anew."""
+"""The share of a graph's nodes that must have a slot; otherwise, the union starts over."""
 
 
 @dataclass
 class Union:
-    """Steps laid out together, the first one first: by a node's id its `slot`, which is the id of
-    the first node that stood in it; by slot the node with the most words, which says how large the
-    box is, and the slots that it reads in any of the steps; `version` counts what was added."""
+    """Steps laid out together, in order: each node's `slot`, which is the id of its first node; by
+    slot, the node with the most text, which gives the box's size, and the slots that it reads in
+    any step; `version` counts changes."""
 
     slot: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Union:
     _made: tuple[int, Graph, GroupTree] | None = None
 
     def add(self, graph: Graph, beside: Mapping[str, str] | None = None) -> None:
-        """Give each node of a step a slot; `beside` names by a new node the one it stands for."""
+        """Give each node of a step a slot; `beside` maps new nodes to those that they replace."""
         if not self.knows(graph):
             self.slot, self.nodes, self.reads = {}, {}, {}
         taken = {self.slot[n.id] for n in graph.nodes if n.id in self.slot}
@@ -54,15 +54,13 @@ class Union:
             self.version += 1
 
     def knows(self, graph: Graph) -> bool:
-        """Whether so much of a graph has slots already that it is a step of these."""
+        """Whether enough of a graph has slots for it to be a step of these."""
         known = sum(any(i in self.slot for i in (n.id, *_fused(n))) for n in graph.nodes)
         return known >= LEAST_KNOWN * len(graph)
 
     def graph(self) -> tuple[Graph, GroupTree]:
-        """All slots as a graph, producers first, with its modules; it is made once a version.
-
-        Where steps contradict each other on what comes first, the earlier one is followed.
-        """
+        """All slots as a graph, producers first, with its modules, cached by version. If steps
+        contradict each other in order, the earlier one decides."""
         if self._made is None or self._made[0] != self.version:
             nodes = [
                 replace(self.nodes[slot], id=slot, inputs=tuple(reads), body=None)
@@ -73,7 +71,7 @@ class Union:
         return self._made[1:]
 
     def _sorted(self) -> dict[str, list[str]]:
-        """By slot, in an order that the edges follow, what it reads of those before it."""
+        """By slot, in topological order, the earlier slots that it reads."""
         number = {slot: i for i, slot in enumerate(self.nodes)}
         slots = list(number)
         readers: dict[str, list[str]] = defaultdict(list)
@@ -85,7 +83,7 @@ class Union:
         found: dict[str, list[str]] = {}
         first = 0
         while len(found) < len(slots):
-            if not ready:  # a cycle: its first slot goes on without what it waits for
+            if not ready:  # a cycle: break it at its first slot
                 while slots[first] in found:
                     first += 1
                 ready.append(number[slots[first]])
@@ -103,7 +101,7 @@ def _fused(node: Node) -> tuple[str, ...]:
 
 
 def _size(node: Node | None) -> tuple[bool, int]:
-    """Whether a box has a second line, and about how many characters wide it is."""
+    """Whether a box has a second line, and its approximate width in characters."""
     if node is None:
         return False, 0
     second = labels.subtitle(node)

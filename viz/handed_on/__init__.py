@@ -1,1 +1,1 @@
-"""What is handed on: one file that shows a result without relascope, and files for other tools."""
+"""Exports: a file that shows a result without relascope, and files for other tools."""

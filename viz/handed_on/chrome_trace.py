@@ -15,11 +15,9 @@ _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "
 
 
 def trace(document: Row) -> Row:
-    """One run of a profile, what `profile MODEL` prints, made of its medians.
-
-    Kernels stand one after another in the order in which they ran. A phase is as long as it is from
-    end to end when nobody watches; what its kernels do not explain stands behind the last of them.
-    """
+    """One run of the document of `profile MODEL`, made of its medians: kernels one after another in
+    the order in which they ran. A phase has its length from end to end, unprofiled; the time
+    outside kernels follows the last of them."""
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [
         _name("process_name", 0, f"{head}, {document['target']}"),
@@ -53,7 +51,6 @@ def trace(document: Row) -> Row:
 
 
 def trace_json(document: Row) -> str:
-    """The same as text."""
     return json.dumps(trace(document), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""How two programs, or two recordings, differ: in one file, in the colours of what changed."""
+"""The differences of two programs or recordings in one file, in the colours of changes."""
 
 from relascope.core.graph import Graph
 from relascope.viz.compare.match import match
@@ -14,8 +14,8 @@ _TITLES = ("Nodes that differ", "Operators", "Kernels")
 
 
 def difference_sheet(document: Row, a: ComparedRun, b: ComparedRun) -> Sheet:
-    """The file of what `viz.compare.runs.compare` says of two runs: both programs at the first
-    difference and at the end, as far as they have graphs, and the steps that differ."""
+    """The file of a document of `viz.compare.runs.compare`: both programs at the first difference
+    and at the end, if they have graphs, and the steps that differ."""
     about = {side.upper(): side_text(side, document[side]) for side in "ab"}
     file = Sheet(f"{a.label} and {b.label}", about)
     first, end = document["first_difference"], document["end"]
@@ -37,8 +37,8 @@ def difference_sheet(document: Row, a: ComparedRun, b: ComparedRun) -> Sheet:
 
 
 def _programs(file: Sheet, left: Graph | None, right: Graph | None, said: Row) -> list[Section]:
-    """Both programs beside each other, as the page has them, and what differs."""
-    if left is None or right is None:  # of which `said` says nothing either
+    """Both programs beside each other, as on the page, and their differences."""
+    if left is None or right is None:
         return []
     figures, nodes, *others = programs_beside(said)
     matching, sides = match(left, right), (left, right)

@@ -1,4 +1,4 @@
-"""A report of a fault with a page beside its text: the same sections, and the module drawn."""
+"""Adds a page to a fault's report: its sections, and the module as a graph."""
 
 from collections.abc import Iterator
 from dataclasses import replace

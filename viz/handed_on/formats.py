@@ -1,4 +1,4 @@
-"""Which files a graph can be handed on as, by the end of their names."""
+"""The export formats of a graph, by file ending."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from relascope.viz.handed_on import interchange
 from relascope.viz.handed_on.graphs import PLAIN, to_svg
 from relascope.viz.handed_on.sheet import Sheet
 
-_LARGEST = 16_000  # pixels of a side of a PNG, which programs still open
+_LARGEST = 16_000  # pixels of a PNG's side that programs still open
 _MOST = 80_000_000  # pixels of a PNG
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """How a graph is written: the view, with its open modules and colours, a picture's theme, and
-    what makes the file of HTML that the graph is put into."""
+    """How a graph is written: the view, with its open modules and colours, a picture's theme, and a
+    function that makes the HTML file around the graph."""
 
     view: View = PLAIN
     theme: palette.Theme = "light"
@@ -36,14 +36,14 @@ FORMATS: dict[str, str] = {
     ".csv": "its nodes as a table",
     ".json": "the whole graph, which relascope reads back and `<relascope-graph>` shows",
 }
-"""By the end of a file's name, what it is for."""
+"""Descriptions of the formats by file ending."""
 
 COLOURED = (".html", ".svg", ".png", ".pdf")
-"""Those that show an overlay."""
+"""Formats that show an overlay."""
 
 
 def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
-    """The longest known ending that a file's name has; EngineError, kind "usage", if it has
+    """The longest known ending of a file's name. Raises EngineError of kind "usage" if it has
     none."""
     if fits := [ending for ending in known if name.lower().endswith(ending)]:
         return max(fits, key=len)
@@ -53,7 +53,8 @@ def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
 
 
 def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
-    """A graph in one of `FORMATS`; EngineError, kind "usage", if a PNG is too large to open."""
+    """A graph in one of `FORMATS`. Raises EngineError of kind "usage" if a PNG is too large to
+    open."""
     view = look.view
     if ending in (".svg", ".png", ".pdf"):
         return picture(ending, to_svg(graph, view, look.theme))
@@ -76,11 +77,9 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
 
 
 def picture(ending: str, svg: str) -> bytes:
-    """An SVG as it is, as PNG or as PDF; no program besides is needed, and nothing is loaded.
-
-    A PNG has two dots a pixel, or as many as fit: of what is larger than programs open, fewer.
-    Raises EngineError of kind "usage" where not even half a dot a pixel fits.
-    """
+    """An SVG unchanged, as PNG or as PDF, without other programs or network. A PNG has two dots per
+    pixel, or as many as programs can open. Raises EngineError of kind "usage" if not even half a
+    dot per pixel fits."""
     if ending == ".svg":
         return svg.encode()
     import vl_convert
@@ -96,7 +95,7 @@ def picture(ending: str, svg: str) -> bytes:
 
 
 def size_of(svg: str) -> tuple[float, float]:
-    """Width and height of an SVG that `to_svg` wrote, in pixels."""
+    """Width and height, in pixels, of an SVG by `to_svg`."""
     head = svg.partition(">")[0]
     wide, high = (float(head.split(f'{name}="')[1].split('"')[0]) for name in ("width", "height"))
     return wide, high

@@ -1,4 +1,4 @@
-"""Graphs as the viewer takes them, for a file without a page, and pictures by its painter."""
+"""Graphs as data for the viewer in a file, and as pictures by its painter."""
 
 from dataclasses import replace
 from html import escape
@@ -15,15 +15,14 @@ _FONT = "'Source Sans 3', 'Source Sans Pro', 'Source Sans', Helvetica, Arial, sa
 
 
 def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dict[str, Any]:
-    """What the viewer draws of a graph, in the places that all steps of `union` have, if given; it
-    lays the graph out itself, and opens and closes modules."""
+    """A graph's data for the viewer, which lays it out, in the places of `union`, if given."""
     data = _data(drawing_of(graph, view.fewer_than, union), view)
     return {**data, "toggles": {}, "told": "", "recalled": False, "token": "drawn"}
 
 
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
-    """A graph as the viewer draws it, with its modules open as `view` has them, as SVG: text as
-    text, modules as frames, and a legend."""
+    """A graph as the viewer draws it, with the open modules of `view`, as SVG: text as text,
+    modules as frames, and a legend."""
     data = _data(drawing_of(graph, view.fewer_than), replace(view, focus=None))
     asked = {"data": data, "theme": theme, "font": _FONT, "shapes": view.show_shapes}
     drawn = javascript.call("svg/outside", "pictureOutside", asked)

@@ -18,12 +18,11 @@ _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its p
 
 
 def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as GraphML; constants with fewer elements than `fewer_than` are in their
-    readers."""
+    """The graph as GraphML, with constants of fewer than `fewer_than` elements in their readers."""
     graph = fold_constants(graph, fewer_than)
     made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
     rows = node_rows(graph)
-    names = {n.id: f"n{i}" for i, n in enumerate(graph)}  # ids may hold what XML cannot
+    names = {n.id: f"n{i}" for i, n in enumerate(graph)}  # ids may not be valid in XML
     for row in rows:
         facts = {k: v for k, v in row.items() if v not in (None, "")}
         made.add_node(names[row["id"]], **{k: _graphml(v) for k, v in facts.items()})
@@ -39,12 +38,12 @@ def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
 
 
 def to_csv(graph: Graph) -> str:
-    """One line a node: what it is, its module, types, bytes, what it reads and who reads it."""
+    """One line for each node: kind, module, types, bytes, inputs and readers."""
     return csv_text(node_rows(graph), _COLUMNS.split())
 
 
 def node_rows(graph: Graph) -> list[dict[str, Any]]:
-    """One row a node, in the order of the program."""
+    """One row for each node, in the program's order."""
     results = set(graph.outputs)
     return [
         {
@@ -69,11 +68,9 @@ def node_rows(graph: Graph) -> list[dict[str, Any]]:
 
 
 def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as Model Explorer reads it from a JSON file: modules are its layers.
-
-    The form is that of `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one
-    `GraphCollection`, whose graphs' nodes have a namespace, attributes and incoming edges.
-    """
+    """The graph as a JSON file for Model Explorer, with modules as layers, in the format of
+    `model_explorer.graph_builder` in Google's ai-edge-model-explorer: one `GraphCollection`, whose
+    graphs' nodes have a namespace, attributes and incoming edges."""
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
     rows = {row["id"]: row for row in node_rows(graph)}
@@ -91,7 +88,7 @@ def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> d
     return {
         "id": node.id,
         "label": labels.title(node),
-        # A slash in a module's name would open a layer of its own.
+        # A slash in a module's name would begin another layer.
         "namespace": "/".join(
             tree.groups[g].label.replace("/", "∕") for g in tree.path(tree.group_of[node.id])
         ),
@@ -118,17 +115,16 @@ def _graphml(value: Any) -> Any:
 
 
 def to_json_text(graph: Graph, **more: Any) -> str:
-    """The graph as JSON text, one document, as `Graph.from_json` reads it back, which leaves out
-    what stands beside it by other names."""
+    """The graph as one JSON document, which `Graph.from_json` reads, ignoring `more` fields."""
     return visible(json.dumps(graph.to_json() | more, ensure_ascii=False))
 
 
 def to_dot(
     graph: Graph, fewer_than: int = 10, theme: palette.Theme = "light", shapes: bool = False
 ) -> str:
-    """The graph as DOT text, with the viewer's colours and one cluster for each module. No `dot`
-    program is needed to make it. Constants with fewer elements than `fewer_than` are written into
-    their readers; with `shapes`, edges carry the types of their values."""
+    """The graph as DOT text, made without a `dot` program, with the viewer's colours and one
+    cluster for each module. Constants with fewer elements than `fewer_than` are written into their
+    readers; with `shapes`, edges have the types of their values."""
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
     surfaces = palette.SURFACES[theme]
@@ -141,7 +137,7 @@ def to_dot(
         node_attr=font | {"fontsize": "11", "margin": "0.12,0.05"},
         edge_attr=font | edges | {"fontsize": "9", "arrowsize": "0.6"},
     )
-    # Names of our own: ids may hold what DOT gives a meaning, such as a colon for a port.
+    # Generated names: ids may contain DOT's special characters, such as a port's colon.
     names = {n.id: f"n{i}" for i, n in enumerate(graph.nodes)}
     pens = {"": dot}
     for number, group in enumerate(tree.groups.values()):
@@ -156,7 +152,7 @@ def to_dot(
         )
     for node in graph.nodes:
         pens[tree.group_of[node.id]].node(names[node.id], **_escaped(_look(node, theme)))
-    for group in reversed(tree.groups.values()):  # what is in one stands behind it
+    for group in reversed(tree.groups.values()):  # children first
         for child in group.groups:
             pens[group.id].subgraph(pens[child])
     for root in tree.roots:
@@ -192,7 +188,7 @@ def _look(node: Node, theme: palette.Theme) -> dict[str, str]:
 
 def _escaped(attributes: dict[str, str]) -> dict[str, str]:
     return {
-        k: graphviz.nohtml(graphviz.escape(visible(v)).replace("\n", "\\n"))  # "<b>" is no HTML
+        k: graphviz.nohtml(graphviz.escape(visible(v)).replace("\n", "\\n"))  # "<b>" is not HTML
         if "\\" in v or visible(v) != v or k in ("label", "tooltip")
         else v
         for k, v in attributes.items()

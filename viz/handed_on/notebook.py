@@ -1,4 +1,4 @@
-"""A graph or a recording in a notebook, and a file of it from a script."""
+"""A graph, recording or difference in a notebook, or as a file from a script."""
 
 import os
 import sys
@@ -21,11 +21,11 @@ from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, grap
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
-_AROUND = 170  # pixels of the page around what it shows
-_PAGE = 900 + _AROUND  # pixels of one with texts or tables beside its picture
+_AROUND = 170  # pixels of the page around its content
+_PAGE = 900 + _AROUND  # pixels of a page with texts or tables beside its picture
 
-# In a frame, light or dark is what the element's own scheme says; here it is the frontend's theme:
-# Jupyter's, VS Code's, Colab's, and elsewhere the system's.
+# A frame is light or dark by its element's scheme, set here to the theme of Jupyter, VS Code or
+# Colab, and elsewhere to the system's.
 _DARK = '[data-jp-theme-light="false"], [data-vscode-theme-kind$="dark"], [theme="dark"], '
 _DARK += '[data-vscode-theme-kind$="contrast"]'
 _LIGHT = '[data-jp-theme-light="true"], [data-vscode-theme-kind$="light"], [theme="light"]'
@@ -37,8 +37,8 @@ _STYLE = (
 
 @dataclass(frozen=True, repr=False)
 class NotebookView:
-    """What a notebook draws, as high as `height` pixels, and `save` writes, as `file` makes it in
-    one of `formats`; see `show`."""
+    """A view that a notebook draws, `height` pixels high, and `save` writes; `file` makes it in one
+    of `formats`. See `show`."""
 
     title: str
     words: str
@@ -52,8 +52,8 @@ class NotebookView:
         return self.file(".html").decode()
 
     def save(self, path: str | Path) -> Path:
-        """Write it in the format that its name ends in; EngineError, kind "usage" or "file", where
-        there is no such format, or it cannot be written."""
+        """Write a file in the format of its ending. Raises EngineError of kind "usage" if there is
+        no such format, and "file" if it cannot be written."""
         path = Path(path)
         ending = ending_of(path.name, self.formats, "save")
         with refusing("file", "Cannot write: {}.", str(path), "Give another path.", OSError):
@@ -61,7 +61,7 @@ class NotebookView:
         return path
 
     def _repr_html_(self) -> str:
-        """The same page in a frame; its scripts reach nothing of the notebook."""
+        """The page in a frame, whose scripts cannot access the notebook."""
         return (
             f'{_STYLE}<iframe class="relascope" srcdoc="{escape(self.html())}" '
             'sandbox="allow-scripts allow-downloads" '
@@ -79,14 +79,14 @@ def show(
     height: int = 640,
     overlay: Callable[[Graph], Any] | None = None,
 ) -> NotebookView:
-    """What to look at, in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
+    """Show something in a notebook or as a file: `relascope.show(mod).save("graph.html")`.
 
-    It is a live module of Relay or Relax (`function` names one of its functions), a function of
+    `what` is a live module of Relay or Relax (`function` names one of its functions), a function of
     one, or a `core.graph.Graph`, whose picture is `height` pixels high and coloured by the numbers
-    or texts that `overlay` gives for its nodes' ids; or a recording: the path of its file, what
-    `relascope.recording` gave, or what `relascope.recorder.reading.read` made of it; or what `diff`
-    gave. Raises EngineError, kind "usage", where it is none of these, the module has no such
-    function, or the overlay is none; kind "file" where the recording cannot be read.
+    or texts that `overlay` gives by node id; or a recording: the path of its file, or the result of
+    `relascope.recording` or `relascope.recorder.reading.read`; or the result of `diff`. Raises
+    EngineError of kind "usage" if it is none of these, the module has no such function, or the
+    overlay is invalid, and of kind "file" if the recording cannot be read.
     """
     if isinstance(what, NotebookView):
         return what
@@ -116,7 +116,7 @@ def show(
 
 
 def diff(a: Any, b: Any, function: str = "main") -> NotebookView:
-    """How two differ, each of them a module, a function, a graph or a recording as `show` takes it;
+    """Show how two modules, functions, graphs or recordings, as for `show`, differ; the result's
     `document` is that of `relascope diff --json`. Raises as `show`."""
 
     def side(what: Any, name: str) -> ComparedRun:
@@ -143,7 +143,7 @@ def _opened(what: Any, function: str) -> Recording | Graph:
 
 
 def _drawn(what: Any, name: str) -> Graph:
-    """The graph of a live module's function, by the TVM that is in this process already."""
+    """The graph of a live module's function, by the TVM in this process."""
     tvm: Any = sys.modules.get("tvm")
     module = getattr(tvm, "IRModule", None)
     hint = "Give a module of Relay or Relax, a function of one, a graph, or a recording's path."
@@ -162,11 +162,11 @@ def _drawn(what: Any, name: str) -> Graph:
             raise EngineError("usage", said, "function", f"It has: {', '.join(sorted(names))}.")
     if "tvm.relay" in sys.modules and hasattr(tvm, "relay"):  # a Relax module has its types
         what = tvm.relay.transform.InferType()(what)
-    # By name, for nothing that the page or the command line runs may reach a TVM.
+    # By name, because the page and the command line may not import a TVM.
     drawing = import_module("relascope.recorder.drawing")
     try:
         found = drawing.graph_of(what, name, {})
-    except Exception as wrong:  # whatever a TVM raises
+    except Exception as wrong:  # a TVM may raise anything
         said = f"The function {name} cannot be drawn: {lines_of(wrong)[0]}"
         raise EngineError("usage", said, name, "Loops (TIR) cannot be drawn as a graph.") from wrong
     return Graph.from_json(found)

@@ -1,4 +1,4 @@
-"""The tabs of a file: a graph, a cut with its frontier, a run's times, what a session found."""
+"""The tabs of a file: a graph, a cut with its frontier, timings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,8 +28,8 @@ def sheet_of(
     caveats: Iterable[str] = (),
     **more: Any,
 ) -> Sheet:
-    """A page on a model, called by its label, still empty, with what it is made from at its top,
-    and caveats to read before the figures; `version` is TVM's."""
+    """An empty page on a model with a label: its choices at the top, and caveats before the
+    figures; `version` is TVM's."""
     mode = "training" if source.training else "inference"
     about = {
         "model": label,
@@ -49,7 +49,7 @@ def sheet_of(
 
 
 def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:
-    """Add the tab of a graph; `info` is of the model whose graph it is, where that is known."""
+    """Add the tab of a graph; `info` is its model's, if known."""
     shown = tables.graph_sections(tables.graph_facts(graph, info))
     _graph_tab(file, ("graph", "Graph"), graph, view, shown)
 
@@ -66,8 +66,8 @@ def _graph_tab(
 def cut_tab(
     file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
 ) -> None:
-    """Add the tab of a cut: the joint graph in its colours, the frontier, each capture and why;
-    `saved` is what PyTorch keeps, where that is known."""
+    """Add the tab of a cut: the joint graph in its colours, the frontier, and each capture with its
+    reason; `saved` is what PyTorch keeps, if known."""
     joint = cut.joint
     coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
     rivals = tables.torch_saved_document(saved) if saved else None
@@ -79,7 +79,7 @@ def cut_tab(
 
 
 def overview(joint: Graph) -> tuple[str, ...]:
-    """Groups to open so that forward, backward and what crosses fit into one look."""
+    """Groups to open so that forward, backward and the crossing tensors fit into one view."""
     tree = module_groups(joint)
     for boxes in (60, 120, 240):
         if opened := tree.open_at_first(everything_up_to=60, else_up_to=boxes):
@@ -88,6 +88,7 @@ def overview(joint: Graph) -> tuple[str, ...]:
 
 
 def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Add the tab of timings, the newest first: of each a title and its `timings.run_document`."""
+    """Add the tab of timings, the newest first, from titles and documents of
+    `timings.run_document`."""
     shown = [section for title, run in runs for section in timings.run_sections(dict(run), title)]
     file.tab("time", "Times", shown)

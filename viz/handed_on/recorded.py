@@ -1,4 +1,4 @@
-"""A recording of a compile in one file: its passes, what each changed, and their times."""
+"""A recording of a compile in one file: its passes, their changes and their times."""
 
 from collections.abc import Iterator
 
@@ -15,12 +15,12 @@ from relascope.viz.rows import recording as rows_of
 
 LARGEST = 8 << 20
 """The largest recording, in bytes, whose page is made at once; larger ones take too long."""
-_STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work: for any recording, and by its file's size
-_GRAPH_STEPS = 5  # of work, for a character of a graph
+_STEPS, _STEPS_PER_BYTE = 150_000_000, 100  # of work, for any recording and by file size
+_GRAPH_STEPS = 5  # of work, per character of a graph
 
 
 def recording_sheet(recording: Recording) -> Sheet:
-    """The file of a recording; EngineError, kind "file", where it can no longer be read."""
+    """The file of a recording. Raises EngineError of kind "file" if it can no longer be read."""
     rows = rows_of.pass_rows(recording)
     document = rows_of.recording_document(recording, rows)
     title = f"{recording.path.name}, a compile recorded with TVM {recording.about.get('tvm')}"
@@ -32,7 +32,7 @@ def recording_sheet(recording: Recording) -> Sheet:
 
 
 def _contents(recording: Recording) -> Answers:
-    """What functions held, by the hash of it."""
+    """Graphs and texts of functions, by the hash of their content."""
     effort = DiffEffort(_STEPS + _STEPS_PER_BYTE * recording.path.stat().st_size)
 
     def graph(key: str) -> Graph | None:
@@ -73,8 +73,8 @@ def _said(run: PassRun) -> Iterator[Section]:
 
 
 def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[str, Pair, str]]:
-    """The functions that a pass changed, each before and after and in words; of a pass that changed
-    none, the first one that has a graph, or the first."""
+    """The functions that a pass changed, each before and after and in words; if it changed none,
+    main, the first function with a graph, or the first."""
     before, after = run.before, run.after
     if before is None:
         return

@@ -1,4 +1,4 @@
-"""All of a session in one file: graph, steps, cut, times, and what checks and searches found."""
+"""A whole session in one file: graph, steps, cut, times, and results of checks and searches."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +27,9 @@ _MOST = 1000  # nodes of a model whose page is made at once
 
 
 def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
-    """The file of a session whose model is `source` on this machine; what it has not found is asked
-    of the engine. EngineError: the model cannot be imported, or the call was cancelled."""
+    """The file of a session whose model is `source` on this machine; missing results are requested
+    from the engine. Raises EngineError if the model cannot be imported, or the call was
+    cancelled."""
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)
@@ -55,9 +56,9 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
 
 
 def sheet_at_once(ask: Ask | None, session: Session, source: ModelSource) -> Sheet | None:
-    """The same for a file that somebody waits for, without `ask` of a recording; None where it
-    would take long, or the model cannot be opened."""
-    with suppress(EngineError):  # the session's file is whole without, and `replay` says why
+    """The same, if it does not take long and the model can be opened, else None; for a recording,
+    `ask` is None."""
+    with suppress(EngineError):  # a session's file does not need it, and `replay` reports the error
         if ask is None:
             path = Path(source.model)
             return recording_sheet(read(path)) if path.stat().st_size <= LARGEST else None
@@ -67,7 +68,7 @@ def sheet_at_once(ask: Ask | None, session: Session, source: ModelSource) -> She
 
 
 def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:
-    """What PyTorch keeps; None where it is not behind the program, or cannot say."""
+    """What PyTorch keeps; None without a PyTorch model, or if it fails."""
     saved: TorchSaved | None = None
     if info.against == PYTORCH:
         with suppress(EngineError):

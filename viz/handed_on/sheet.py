@@ -1,9 +1,9 @@
 """One file of HTML that shows graphs, steps, tables and charts: no server, no network, no eval.
 
-The file is the element `<relascope-graph>`, which is the viewer with a page of tabs around it, and
+The file contains the element `<relascope-graph>`, the viewer with a page of tabs around it, and
 data in blocks: JSON, deflated, as base64. A block is read when it is first shown. The page's policy
-(Content-Security-Policy) lets nothing load and no script run but this one, by its hash; what models
-call their nodes reaches the page as text alone.
+(Content-Security-Policy) allows no loading, and no script but this one, by its hash; names in
+models reach the page as text only.
 """
 
 import base64
@@ -28,11 +28,11 @@ from relascope.viz.rows.sections import sentence as sentence
 
 _PAGE = Path(__file__).with_name("page.html")
 VERSION = 1
-"""Of a page's data; `load.js` reads it."""
+"""The version of a page's data, which `load.js` reads."""
 
 
 class Sheet:
-    """The file as it is put together: title, what it was made from, caveats; `html` is its text."""
+    """Builds a file: title, facts on its source, caveats, tabs; `html` is its text."""
 
     def __init__(self, title: str, about: Mapping[str, Any], caveats: Iterable[str] = ()) -> None:
         self.title = title
@@ -42,17 +42,17 @@ class Sheet:
         self.blocks: list[Any] = []
 
     def tab(self, key: str, title: str, sections: Iterable[Section]) -> None:
-        """Add a tab without tables of nothing; `key` is what links call it."""
-        told = [drawn(s) for s in sections if s["kind"] != "table" or s["rows"]]
-        self.tabs.append({"key": key, "title": title, "sections": told})
+        """Add a tab, without empty tables; links name it by `key`."""
+        shown = [drawn(s) for s in sections if s["kind"] != "table" or s["rows"]]
+        self.tabs.append({"key": key, "title": title, "sections": shown})
 
     def block(self, data: Any) -> int:
-        """Keep data that is read when it is shown; its number."""
+        """Add data that is read when it is shown; returns its number."""
         self.blocks.append(data)
         return len(self.blocks) - 1
 
     def data(self) -> dict[str, Any]:
-        """What the page shows, as JSON values, which the element takes in any page."""
+        """The page's data as JSON values, which the element shows in any page."""
         index = {
             "title": self.title,
             "about": list(self.about.items()),
@@ -67,13 +67,12 @@ class Sheet:
         return {"relascope_page": VERSION, "digest": digest, "blocks": packed}
 
     def html(self) -> str:
-        """The file."""
         return page(f"{self.title} · relascope", json.dumps(self.data()))
 
 
 def page(title: str, data: str = "") -> str:
-    """A page of HTML that shows the data in it; without, what is dropped on it, or what a file of
-    its own site has, which its address names."""
+    """A page of HTML that shows its data; without data, a file dropped on it, or one of its own
+    site that its address names."""
     code = javascript.element()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = (
@@ -89,11 +88,11 @@ def page(title: str, data: str = "") -> str:
     }
     pieces = _PAGE.read_text("utf-8").split("@@")
     pieces[1::2] = map(parts.__getitem__, pieces[1::2])
-    return "".join(pieces).encode("utf-8", "replace").decode()  # without halves of pairs
+    return "".join(pieces).encode("utf-8", "replace").decode()  # without single surrogates
 
 
 def drawn(section: Section) -> Section:
-    """A section as the page's script takes it: a table's cells written, a chart as SVG."""
+    """A section for the page's script: a table's cells as text, a chart as SVG."""
     if section["kind"] == "table" and "columns" not in section:
         names, numbers, rows = sections.cells(section["rows"])
         return {**section, "columns": names, "numbers": numbers, "rows": rows}
@@ -104,7 +103,7 @@ def drawn(section: Section) -> Section:
 
 
 def graph(block: int, height: int = 620) -> Section:
-    """A graph in the viewer; `block` has what the viewer draws."""
+    """A graph in the viewer, with its data in a `block`."""
     return {"kind": "graph", "block": block, "height": height}
 
 
@@ -115,11 +114,11 @@ def table(*arguments: Any, **more: Any) -> Section:
 
 def _packed(data: Any) -> str:
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
-    # Half of a surrogate pair, which a name may hold, is no UTF-8.
+    # A name may contain a single surrogate, which is not valid UTF-8.
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
-_WIDTH = 700  # pixels, of charts that are as wide as what they stand in
+_WIDTH = 700  # pixels, of charts that are as wide as their container
 _WORDS = dict.fromkeys(("labelColor", "titleColor"), "currentColor")
 _LINES = dict.fromkeys(("domainColor", "tickColor", "gridColor"), "var(--st-border-color)")
 _FAINT = {"labelOpacity": 0.8, "titleOpacity": 0.8, "titleFontWeight": "normal"}
@@ -135,13 +134,13 @@ _CONFIG: dict[str, Any] = {
 
 
 def chart_svg(chart: Any) -> str:
-    """An Altair chart as SVG text; nothing is loaded for it."""
+    """An Altair chart as SVG text, without network."""
     import vl_convert
 
     spec: dict[str, Any] = chart.to_dict()
     if spec.get("width") == "container":
         spec["width"] = _WIDTH
-    for layer in spec.get("layer", ()):  # one legend, by colour; a mark's words say which it is
+    for layer in spec.get("layer", ()):  # one legend, by colour; marks have their own texts
         if isinstance(shape := layer.get("encoding", {}).get("shape"), dict):
             shape["legend"] = None
     spec["config"] = {**spec.get("config", {}), **_CONFIG}
@@ -149,12 +148,12 @@ def chart_svg(chart: Any) -> str:
 
 
 SIGN = "\x01"  # in a block, before the number of a text of the pool
-LONG = 24  # characters from which on a text is worth a place of its own
+LONG = 24  # characters from which a text is pooled
 
 
 def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
-    """The texts that are long and stand twice in JSON values, and these values with the texts'
-    numbers in their place; control characters are made visible."""
+    """The long texts that occur twice in JSON values, and the values with numbers in their place;
+    control characters are made visible."""
     counts = Counter(text for block in blocks for text in _texts(block))
     places: dict[str, str] = {}
     long: list[str] = []

@@ -1,7 +1,7 @@
-"""The steps of a pipeline, or the passes of a recording, in a file: their list, what each did.
+"""The steps of a pipeline, or the passes of a recording, in a file: their list, and their changes.
 
-A step does something to functions, and a pipeline has one. What a function was before and after a
-step stands behind a key, whose graph and text an engine or a recording has.
+A step changes functions; a pipeline has one. A function before and after a step has a key, for
+which an engine or a recording gives the graph and text.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -26,16 +26,16 @@ from relascope.viz.rows.memory import memory_document, memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
-_EFFORT = 200_000_000  # of comparing texts, for a step
+_EFFORT = 200_000_000  # of comparing texts, per step
 _FULL = "This page is full: `relascope open` shows the texts of this step."
 Pair = tuple[Any, Any]
-"""The keys of what a function was before and after a step; None where it was not there."""
+"""The keys of a function before and after a step; None if it did not exist."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What gives the graphs (None where there is none) and texts behind keys. `same` is said where
-    no text differs; once `effort` is used up, what comes is left out."""
+    """Gives the graph (or None) and text for each key. `same` is the note if texts do not differ;
+    once `effort` is used up, the rest is left out."""
 
     graph: Callable[[Any], Graph | None]
     text: Callable[[Any], str]
@@ -45,8 +45,8 @@ class Answers:
 
 @dataclass(frozen=True)
 class StepSheet:
-    """What is known of a step: title and facts, each function that is shown with its name and what
-    became of it in words, and sentences: why it failed, what it printed."""
+    """A step: title and facts; each function's name, keys, and change in words; and sentences on
+    its failure and output."""
 
     title: str
     functions: Sequence[tuple[str, Pair, str]]
@@ -56,8 +56,8 @@ class StepSheet:
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps in order, with what the list takes ("list", which one, and its "rows"), the steps that
-    the buttons go to (None: all), and the one that is shown at first."""
+    """Steps in order, with the data of their list ("list", its kind, and "rows"), the steps that
+    buttons go to (None: all), and the one shown at first."""
 
     steps: Sequence[StepSheet]
     answers: Answers
@@ -67,10 +67,10 @@ class StepsSheet:
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
-    """Add the tab of steps, what each touched coloured on top of the view; `chosen` is shown at
-    first, where it is not that of the steps."""
+    """Add the tab of steps, with each step's changes in colour; `chosen` is shown at first, by
+    default that of the steps."""
     drawings = _Drawings(file, of.answers, view)
-    for step in of.steps:  # all before the first is drawn, so that nothing moves between steps
+    for step in of.steps:  # before drawing the first, so that nothing moves between steps
         for name, pair, _ in step.functions:
             drawings.see(name, pair)
     details = [
@@ -98,9 +98,8 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
 
 @dataclass
 class _Drawings:
-    """What steps did to functions, each once, however many steps did it: `graphs` by key, with the
-    ids that nodes had before, and by a function's name, or what a pipeline's graphs have in common,
-    the union that they are drawn in."""
+    """The changes of functions, each drawn once: `graphs` by key, under the ids from before, and
+    the union in which they are drawn, by a function's name or the family of a pipeline's graphs."""
 
     file: Sheet
     answers: Answers
@@ -116,7 +115,7 @@ class _Drawings:
         return self.graphs[key]
 
     def see(self, function: str, pair: Pair) -> None:
-        """Give what a step made of a function its places."""
+        """Add a step's change of a function to its union."""
         old, new = pair
         graph = self._graph(old if new is None else new)
         if graph is None or pair in self.seen:
@@ -126,7 +125,7 @@ class _Drawings:
         if new is not None:
             self.graphs[new] = change.matched.graph  # the next step is compared by these ids
         folded = fold_constants(change.with_removed, self.view.fewer_than)
-        # As on the page: a pipeline's joint graphs have places of their own, beside the imported.
+        # As on the page, a pipeline's joint graphs have a union of their own, begun by the import.
         family = function or family_of(folded)
         union = self.unions.get(family, Union())
         if family not in self.unions and not function and (first := self.graphs[-1]):
@@ -179,8 +178,8 @@ def steps_of(
     stepped: Stepped,
     errors: Mapping[int, Row] | None = None,
 ) -> StepsSheet:
-    """The steps of a pipeline, asked of an engine by their indices (-1 is the import); `errors` has
-    by step rows of `step --check`."""
+    """The steps of a pipeline from an engine, with their indices as keys (-1 is the import);
+    `errors` has rows of `step --check` by step."""
     pipeline = stepped.pipeline
     listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
     steps = [StepSheet("Imported program", [("", (-1, -1), "")])]

@@ -1,1 +1,1 @@
-"""The page, one file a tab. Panels ask a `RequestCache` and draw the answers, without a TVM."""
+"""The page, one file per tab. Panels ask a `RequestCache` and draw the answers, without a TVM."""

@@ -1,4 +1,4 @@
-"""Tab "In your code": the same in a training script, and from the command line."""
+"""Tab "In your code": the screen as code for a training script and as command lines."""
 
 import shlex
 
@@ -21,7 +21,7 @@ def show(screen: Screen) -> None:
     st.code(snippet(screen, info), language="python")
     choice = chosen(screen) if screen.training else None
     if choice and (choice.save or choice.recompute):
-        st.caption("What is forced by hand applies only on the page and the command line.")
+        st.caption("Choices by hand apply only on the page and the command line.")
     heading("The pipeline, pass by pass")
     text = script(screen.ir, screen.source, screen.pipeline, screen.label)
     st.code(text, language="python", height=320)
@@ -61,7 +61,7 @@ def snippet(screen: Screen, info: ModelInfo) -> str:
 
 
 def _options(screen: Screen) -> str:
-    """The arguments that choose engine and captures as the page does, but for those by hand."""
+    """The arguments for the page's engine and captures, without choices by hand."""
     named = "" if screen.ir == "relay" else f', engine="{screen.ir}"'
     if not screen.training:
         return named
@@ -72,7 +72,7 @@ def _options(screen: Screen) -> str:
 
 
 def tensor(kind: TensorType) -> str:
-    """An expression that makes an example tensor of a type."""
+    """An expression for an example tensor of a type."""
     shape = ", ".join(map(str, kind.shape))
     if kind.dtype.startswith(("float", "bfloat")):
         extra = "" if kind.dtype == "float32" else f", dtype=torch.{kind.dtype}"

@@ -49,7 +49,7 @@ def show(screen: Screen) -> None:
 
 
 def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
-    """How the graph shows the row that is chosen, as arguments of its view."""
+    """Arguments of the graph's view that show the chosen row."""
     row = picked(_key(screen), len(info.changes))
     if row is None:
         return {}
@@ -59,7 +59,7 @@ def marked(screen: Screen, info: ModelInfo) -> dict[str, Any]:
         "highlight": dict.fromkeys(chosen.nodes, "changed"),
         "shines_through": ("changed",),
         "notes": dict.fromkeys(chosen.nodes, chosen.what),
-        # Of what was dropped, the innermost module around it that has nodes.
+        # For a dropped operator, the innermost module around it that has nodes.
         "focus": chosen.nodes[0] if chosen.nodes else next(map(focus_on, modules), None),
     }
 
@@ -69,7 +69,7 @@ def _key(screen: Screen) -> str:
 
 
 def _modules(screen: Screen) -> None:
-    """Every module of the whole model, each to be opened alone, once they are asked for."""
+    """Every module of the whole model, to open alone, after a click on the section's button."""
     whole = replace(screen.source, module="", call=1)
     if not frame.section("Modules", "List the modules", "modules", _ABOUT, (screen.ir, whole)):
         return

@@ -1,4 +1,4 @@
-"""The button "Hand on" of a tab: its graph in any format; it, or all of the session, as a page."""
+"""A tab's button "Hand on": its graph in any format; the tab, or the whole session, as a page."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,8 +25,8 @@ def button(
     page: Callable[[Sheet], None] | None = None,
     what: str = "",
 ) -> None:
-    """Draw the button, behind which the formats are. `page`, which may wait for the engine, puts
-    more than the named graphs into a page, and `what` says what."""
+    """Draw the button, which opens the formats. `page`, which may wait for the engine, puts more
+    than the named graphs into a page; `what` describes it."""
     with st.popover("Hand on", icon=":material/ios_share:"):
         if page is not None:
 
@@ -51,7 +51,7 @@ def button(
 
 
 def of_recording(recording: Recording) -> None:
-    """The same button for a recording, which is handed on whole."""
+    """The same button for a whole recording."""
 
     def page() -> bytes:
         return recording_sheet(recording).html().encode()
@@ -74,7 +74,7 @@ def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
 
 
 def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:
-    """A page, put together when it is asked for, and anew if `place` names something else."""
+    """A page, made on request, and again if `place` changes."""
     state = st.session_state
     if state.get(f"{key}_page_of") != place:
         if not pressed(f"Put {what} into one page", f"{key}_page", width="stretch"):

@@ -1,4 +1,4 @@
-"""The show of the joint graph, cut by cut along the frontier: asked for, begun and ended."""
+"""The show of the joint graph, cut by cut along the frontier: how it begins and ends."""
 
 from typing import Any
 
@@ -11,13 +11,14 @@ from relascope.viz.panels.shell.cut_choice import chosen, frontier_of
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 
-_NAME = "show"  # of the address's parameter
+_NAME = "show"  # the address's parameter
 _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
 _TAB = "Gradient & cut"
 
 
 def arrive() -> None:
-    """On a page that was opened on the show, or went back or forth to it: go to its tab."""
+    """If the page was opened on the show, or moved to it in the browser's history, go to its
+    tab."""
     state, context = st.session_state, get_script_run_ctx()
     went = context is not None and context.is_history_navigation
     if _on() and (went or _ARRIVED not in state):
@@ -28,7 +29,7 @@ def arrive() -> None:
 
 
 def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
-    """What the graph's view shows while presenting; all cuts once somebody asked for them."""
+    """Arguments of the graph's view for presenting, with all cuts once requested."""
     state = st.session_state
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):
@@ -41,7 +42,7 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
 
 
 def present(on: bool, take: int | None = None) -> None:
-    """Begin the show, or end it, and choose the cut of the frontier that keeps `take` bytes."""
+    """Begin or end the show, and choose the cut of the frontier that keeps `take` bytes."""
     if on:
         if not _on():
             _begin()
@@ -53,7 +54,7 @@ def present(on: bool, take: int | None = None) -> None:
 
 
 def along(held: int) -> None:
-    """Choose the cut of the frontier that keeps so many bytes."""
+    """Choose the cut of the frontier that keeps this many bytes."""
     put("keep_strategy", "frontier")
     put("keep_frontier", held)
 

@@ -1,4 +1,4 @@
-"""The tour: ten screens from a trace to a timing, with a card that says what to see on each."""
+"""The tour: ten screens from a trace to a timing, each with a card that explains it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,10 +14,9 @@ from relascope.viz.sessions.state import Session
 
 @dataclass(frozen=True)
 class Stop:
-    """One screen of the tour: what a teacher says here, as Markdown, what to `do` oneself, and the
-    screen as an address says it (`query`), `at` the last step of a pass in the default pipeline (""
-    for none), with `choices` of switches within tabs by their names; `show`: whether the show of
-    the joint graph can be begun from here."""
+    """One screen of the tour: an explanation in Markdown, something to `do`, and the screen as an
+    address's `query`, `at` the last step of a pass in the default pipeline (or ""), with `choices`
+    of switches within tabs by name; with `show`, a button begins the show of the joint graph."""
 
     title: str
     words: str
@@ -28,7 +27,6 @@ class Stop:
     show: bool = False
 
     def session(self) -> Session:
-        """The screen."""
         found, _ = address.session_of(
             {"engine": ["relay"], **{n: [v] for n, v in self.query.items()}}
         )
@@ -37,7 +35,7 @@ class Stop:
 
 
 def _step(name: str, training: bool) -> int:
-    """Where the last step of a pass stands in the default pipeline."""
+    """The index of a pass's last step in the default pipeline."""
     steps = default_pipeline("relay", training).steps
     return max(index for index, step in enumerate(steps) if step.name == name)
 
@@ -142,12 +140,12 @@ STOPS = (
 )
 
 
-_NAME = "tour"  # of the address's parameter, and in the state of the id of the tour's session
+_NAME = "tour"  # the address's parameter, and the state's key of the tour's session id
 _BEFORE = "tour_before"
 
 
 def button(relay: bool) -> None:
-    """The button that begins the tour, which needs a TVM with Relay."""
+    """The button that begins the tour; needs a TVM with Relay."""
     st.button(
         "Tour",
         key="tour_begin",
@@ -163,7 +161,7 @@ def button(relay: bool) -> None:
 
 
 def show() -> None:
-    """Draw the card of the stop that the tour is at; nothing where there is no tour."""
+    """Draw the card of the tour's present stop, if any."""
     number = _number()
     if not number:
         return
@@ -184,19 +182,19 @@ def show() -> None:
 
 
 def arrive() -> None:
-    """On a page that was opened at a stop: go there."""
+    """If the page was opened at a stop, go there."""
     if _number() and _NAME not in st.session_state:
         _go(_number())
 
 
 def _number() -> int:
-    """The stop that the address says, counted from 1; 0 where there is no tour."""
+    """The stop in the address, counted from 1; 0 without a tour."""
     text = st.query_params.get(_NAME, "")
     return int(text) if text.isdecimal() and 1 <= int(text) <= len(STOPS) else 0
 
 
 def _go(number: int) -> None:
-    """Show a stop; what was looked at before the tour is kept for its end."""
+    """Show a stop; the end of the tour restores the session from before it."""
     state = st.session_state
     if _NAME not in state:
         state[_NAME], state[_BEFORE] = store.new_id(), keeping.now()

@@ -1,1 +1,1 @@
-"""A session as data: what is looked at and what was found, its address, where it is kept."""
+"""A session as data: its screen and results, its address, its file, and the store of sessions."""

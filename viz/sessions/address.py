@@ -1,4 +1,4 @@
-"""A session's screen as the query parameters of an address, as far as one can say it."""
+"""A session's screen as the query parameters of an address, as far as possible."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,13 +9,13 @@ from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeli
 
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
-_MOST, _LONGEST = 1000, 10_000  # parameters of a name, and characters of one
+_MOST, _LONGEST = 1000, 10_000  # parameters of one name, and characters of one
 _SWITCHES = {"model.training": ("inference", "training"), "cut.offload": ("off", "on")}
 Query = dict[str, str | list[str]]
 
 
 def written(session: Session) -> Query:
-    """The parameters that say a session's screen; only what is not as on a new page is said."""
+    """The parameters of a session's screen, without values that a new page has."""
     plain = _new(session)
     query: Query = {}
     for name, path in _NAMES.items():
@@ -33,8 +33,8 @@ def written(session: Session) -> Query:
 def session_of(
     query: Mapping[str, list[str]], base: Session | None = None
 ) -> tuple[Session, list[str]]:
-    """The session that parameters say, and a few words on each that cannot be read; `base`, else a
-    new page, has what they leave open and what no address can say."""
+    """The session of some parameters, and a few words on each that cannot be read; other fields are
+    those of `base`, by default a new page."""
     base, wrong = base or Session(), []
     session = changed(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def session_of(
 
 
 def knows(name: str) -> bool:
-    """Whether an address says something of a session by a parameter of this name."""
+    """Whether a parameter of an address belongs to a session."""
     return name in _NAMES or name == "ir"
 
 
@@ -69,7 +69,7 @@ def _new(session: Session) -> Session:
 
 
 def _value(session: Session, path: str, values: list[str]) -> Any:
-    """A field's value from a parameter's; ValueError where it is none."""
+    """A field's value from a parameter's. Raises ValueError if it is invalid."""
     part, _, name = path.rpartition(".")
     kind = get_type_hints(type(get(session, part) if part else session))[name]
     text = values[-1]

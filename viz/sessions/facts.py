@@ -1,4 +1,4 @@
-"""A session in words and figures, to lay one beside another."""
+"""A session in words and figures, to compare with another."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from relascope.viz.sessions.state import Session, pipeline_text
 
 
 def of(session: Session) -> dict[str, Any]:
-    """By a name for people, the value in a few words; dicts by part of the session."""
+    """Values in a few words, by names for people; dicts for parts of the session."""
     document, found = plain(session), session.results
     parts = {name: _words(document[part]) for name, part in _PARTS.items()}
     graphs = _dict(found.get("graphs"))

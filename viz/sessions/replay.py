@@ -1,7 +1,7 @@
-"""A session as one file: a ZIP archive of `session.json`, where the model is a file, that, and
-`page.json`, all that a page shows of it, where it was put in for the viewer.
+"""A session as one file: a ZIP archive of `session.json`, the model's file, if any, saved inputs,
+and `page.json`, the data of a page for the viewer, if any.
 
-What is read is bounded, and nothing of it is unpickled or unpacked under a name of its own.
+Reading is bounded, and nothing is unpickled, or unpacked under a name from the archive.
 """
 
 import json
@@ -25,7 +25,7 @@ _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
     *(RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError),
 )
-"""What zipfile raises of archives; of names that no file can have, ValueError."""
+"""The exceptions of zipfile for archives, and of invalid file names."""
 
 
 def write(
@@ -35,22 +35,22 @@ def write(
     tensors: Iterable[str | Path] = (),
     page: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a session's file with the model's, None of a sample, those of saved inputs, and the
-    data of its page."""
+    """Write a session's file with the model's file, None for a sample, those of saved inputs, and
+    the data of its page."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_SESSION, session.text())
         if model is not None:
             archive.write(model, _MODEL)
         for digest, one in zip(session.model.tensors, tensors, strict=True):
             archive.write(one, f"{_TENSORS}{digest}")
-        if page is not None:  # not deflated, for it is, and the viewer looks for it
+        if page is not None:  # not deflated again, so that the viewer can read it
             archive.writestr(_PAGE, json.dumps(page), zipfile.ZIP_STORED)
 
 
 def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
-    """The session of a file, and the path of its model's file, which is put into `folder`: "" where
-    the model is a sample or its file is not in the archive. EngineError, kind "session": it is no
-    such file, holds too much, or its model is another."""
+    """The session of a file, and the path of its model's file, unpacked into `folder`; "" if the
+    model is a sample or its file is not in the archive. Raises EngineError of kind "session" if it
+    is not such a file, is too large, or has another model."""
     named = "" if not isinstance(file, str | Path) else str(file)
     about = "session", "This is not a replay file of relascope: {:.200}.", named
     hint = "Export the session again."
@@ -74,7 +74,7 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
 
 
 def whole(file: Path, folder: Path) -> tuple[Session, str]:
-    """The same, of a session that is run: EngineError where its model is not in the file, too."""
+    """The same for a session to run; also raises EngineError if the model is not in the file."""
     session, path = read(file, folder)
     if session.model.digest and not path:
         hint = "Export the session again where its model is."
@@ -83,7 +83,7 @@ def whole(file: Path, folder: Path) -> tuple[Session, str]:
 
 
 def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str) -> None:
-    """Put a member where it is to be; ValueError, unless it is what the session names."""
+    """Unpack a member to a path. Raises ValueError if it is not the file that the session names."""
     with archive.open(name) as stream, path.open("wb") as out:
         out.writelines(_blocks(stream, name))
     if file_digest(path) != digest:

@@ -1,6 +1,6 @@
-"""What is found of a session's screen: graphs, steps, captures and errors, each as plain values.
+"""The results of a session's screen: graphs, steps, captures and errors, as plain values.
 
-The page notes what its engine has answered already; a replay asks for the same and compares.
+The page saves the answers of its engine; a replay requests the same again, and compares.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from relascope.viz.rows.sections import Section, sentence, table
 from relascope.viz.sessions import state
 
 Results = dict[str, Any]
-_CLOSE = 0.01  # relative, of an error that is over its limit
+_CLOSE = 0.01  # relative difference of two errors over their limit
 _SKIPPED = ("where", "hint", "target", "measured", "median_ms", "share", "verdict", "kept_bytes")
 _TITLES = {"accuracy": "Accuracy report", "bisection": "Bisection", "profile": "Kernels"}
 _OF_TRIES = ("outcome", "worst", "max_abs", "max_rel", "limit")
@@ -42,7 +42,7 @@ _NUMBERS = ("max_abs", "max_rel", "scale", "spread", "limit", "worst", "dtype")
 
 
 def part(make: Callable[[], Any]) -> Any:
-    """What `make` finds, or the error it ends with; a cancelled call is none."""
+    """The result of `make`, or its error as a finding; raises if the call was cancelled."""
     try:
         return make()
     except EngineError as error:
@@ -50,20 +50,20 @@ def part(make: Callable[[], Any]) -> Any:
 
 
 def graph_facts(graph: Graph) -> Results:
-    """A graph in short: counts, and a hash of all that it says."""
+    """A graph in short: counts, and a hash of its content."""
     text = json.dumps(graph.to_json(), sort_keys=True, ensure_ascii=False)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     return {"nodes": len(graph), "edges": graph.edge_count, "hash": digest}
 
 
 def step_facts(record: Any) -> Results:
-    """What a step did, without its time."""
+    """A step's record, without its time and output."""
     facts: Results = plain(record)
     return {name: v for name, v in facts.items() if name not in ("seconds", "printed")}
 
 
 def cut_facts(cut: cuts.Cut) -> Results:
-    """A cut: what is saved, and the times that it was chosen by, if it was by any."""
+    """A cut: its captures, and the measured times behind it, if any."""
     return {
         "captures": list(cut.marked),
         "masks": [m.id for m in cut.masks],
@@ -74,7 +74,7 @@ def cut_facts(cut: cuts.Cut) -> Results:
 
 
 def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
-    """How far what was built is from PyTorch."""
+    """A build's errors against PyTorch."""
     return {"target": target, "comparisons": plain(comparisons)}
 
 
@@ -94,13 +94,13 @@ def stages_of(
 def saved_accuracy(
     target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
 ) -> state.Accuracy:
-    """An accuracy report as a session has it."""
+    """An accuracy report for a session."""
     found = (state.SavedFinding(**tables.finding(plain(row))) for row in rows)
     return state.Accuracy(target, tuple(kinds), tuple(found))
 
 
 def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
-    """A bisection as a session has it."""
+    """A bisection for a session."""
     asked, tolerance = result.question, result.question.tolerance
     rows = tuple(
         state.SavedFinding(
@@ -118,7 +118,7 @@ def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
 
 
 def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
-    """A profile as a session has it."""
+    """A profile for a session."""
     rows = (
         state.KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes)
         for k in profile.kernels
@@ -127,7 +127,7 @@ def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
 
 
 def result_sections(name: str, value: Results) -> list[Section]:
-    """What a button found, one of `RESULTS` by its name, as a session keeps it."""
+    """The sections of a button's saved result, by its name in `RESULTS`."""
     if "error" in value:
         return [sentence(str(value["error"].get("message")), True)]
     found = plain(state.read(state.RESULTS[name], value, name))
@@ -140,7 +140,7 @@ def result_sections(name: str, value: Results) -> list[Section]:
 
 
 def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
-    """The cut that a session chose; EngineError, kind "usage", where there is none."""
+    """The cut that a session chose. Raises EngineError of kind "usage" if there is none."""
     forced = (chosen.save, chosen.recompute) if chosen.rule.adapts else ((), ())
     hint = "Choose another strategy or budget, or undo what is forced by hand."
     with refusing("usage", "The graph cannot be cut this way: {}.", chosen.rule.title, hint):
@@ -148,8 +148,8 @@ def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
 
 
 def again(ask: Ask, session: state.Session, path: str) -> Results:
-    """Everything that a session's results have, found anew; `path` is its model's file. EngineError
-    where the call was cancelled, or inputs cannot be read."""
+    """All results of a session, computed again; `path` is its model's file. Raises EngineError if
+    the call was cancelled, or inputs cannot be read."""
     source = session.model.source(path)
     pipeline = read_pipeline(session.ir, state.pipeline_text(session))
     alive, now = pipeline, Results()
@@ -206,14 +206,15 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
     if "errors" in then:
         now["errors"] = part(errors)
     for name, kind in state.RESULTS.items():
-        if name in then and then[name].get("asked") != "slow":  # which is a matter of times alone
+        if name in then and then[name].get("asked") != "slow":  # which depends on times only
             before = state.read(kind, then[name], name)
             now[name] = plain(part(partial(anew[name], before)))
     return now
 
 
 def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:
-    """What kernels took, which graphs, and the target of old results; EngineError of none."""
+    """The kernels' times, the graphs' indices, and the target of old results. Raises EngineError if
+    they are malformed."""
     with refusing("session", "The session's results cannot be read: {}."):
         parts = {
             n: state.read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")
@@ -236,11 +237,9 @@ def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> R
 
 
 def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
-    """{"where", "then", "now"} for each value that is another now.
-
-    Errors of tensors are the same where both are within the limit of their precision, or differ by
-    no more than a hundredth: processors round otherwise. Of errors in words the place may differ.
-    """
+    """{"where", "then", "now"} for each value that differs now. Errors of tensors count as equal if
+    both are within the limit of their precision, or differ by at most a hundredth, because
+    processors round differently. The place of an error in words may differ."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         measured: tuple[str, ...] = _SKIPPED
         if "max_abs" in then and "max_abs" in now and then.get("name") == now.get("name"):
@@ -265,7 +264,7 @@ def _as_wrong(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if then.get("dtype") != now.get("dtype"):
         return False
     within = [one <= limit, other <= limit]
-    if "outcome" in then:  # of a row that has a limit of its own
+    if "outcome" in then:  # a row with a limit of its own
         within = [c.get("outcome") in ("right", "good") for c in (then, now)]
     if all(within):
         return True

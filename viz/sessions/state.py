@@ -1,4 +1,4 @@
-"""What a person looks at, as one tree of plain values with a version, and as JSON."""
+"""A user's screen as one tree of plain values with a version, and as JSON."""
 
 import json
 import re
@@ -25,19 +25,18 @@ from relascope.samples import SAMPLES
 VERSION = 1
 TABS = ("Graph", "Passes", "Gradient & cut", "Compile & time", "Side by side", "In your code")
 RECORDED_TABS = ("Passes", "Times", "Side by side")
-"""Tabs of a recording of a compile, which is opened in place of a model."""
-FIRST = "bert_layer"  # the model that a new page opens with
+"""Tabs of a recording of a compile, opened in place of a model."""
+FIRST = "bert_layer"  # the model that a new page opens
 _LONGEST = 20_000  # characters of a text, and items of a list
-_DEEPEST = 50  # values in one another
+_DEEPEST = 50  # levels of nested values
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a field of a session is called in an address (`parameter`) and by the key of its control
-    in Streamlit's state (`widget`), each "" where it has none there, and which values it may have:
-    `least` and `most` of a number, or of how many a tuple has; `choices` (empty for any) and
-    `form`, a regular expression, of a text, or of each text of a tuple. `clears`: whether "" is put
-    into its control."""
+    """A session's field: its `parameter` in an address and the key of its control in Streamlit's
+    state (`widget`), or "", and its allowed values: `least` and `most` of a number or of a tuple's
+    length; `choices` (empty for any) and `form`, a regular expression, of a text or of each text of
+    a tuple. With `clears`, "" is written to its control."""
 
     parameter: str = ""
     widget: str = ""
@@ -48,7 +47,7 @@ class Setting:
     clears: bool = False
 
     def fits(self, value: Any) -> bool:
-        """Whether the field may have a value of its type."""
+        """Whether a value of the field's type is allowed."""
         if value is None:
             return True
         each = value if isinstance(value, tuple) else (value,)
@@ -69,12 +68,11 @@ _HASH = "[0-9a-f]{32}"
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model, with which inputs; as of a `ModelSource`. The name is a sample's, that of a file
-    without its folder, which may be a recording of a compile, or one such as `hf:bert`. Of a file,
-    `digest` is as `engine.protocol.source.file_digest` has it ("" of a sample), `inputs` as typed,
-    `pins` as `parse_pins` there reads them; `tensors` are digests of files of saved inputs; module
-    and call are of the submodule that is looked at alone; weights of a library's model are "random"
-    or "" for those on this machine."""
+    """A model and its inputs, as in a `ModelSource`. The name is a sample's, that of a file
+    (perhaps a recording) without its folder, or one such as `hf:bert`. For a file, `digest` is by
+    `engine.protocol.source.file_digest` (else ""), `inputs` are as typed, and `pins` as for
+    `parse_pins`; `tensors` are digests of files of saved inputs; module and call select a
+    submodule; weights of a library's model are "random", or "" for those on this machine."""
 
     name: str = _set(FIRST, "model")
     digest: str = _set("", "file", form=f"({_HASH})?")
@@ -93,15 +91,15 @@ class ModelChoice:
 
     @classmethod
     def of(cls, source: ModelSource, name: str, inputs: str) -> "ModelChoice":
-        """A source as a session has it."""
+        """The choice of a source, with `inputs` as typed."""
         pins = ", ".join(f"{n}={v}" for n, v in source.pins)
         tensors = tuple(digest for _, digest in source.tensors)
         same = {n: getattr(source, n) for n in _OF_SOURCE}
         return cls(name, inputs=inputs, pins=pins, tensors=tensors, **same)
 
     def source(self, path: str = "") -> ModelSource:
-        """The model as an engine takes it; `path` is where a file stands, with those
-        of saved inputs in the folder `tensors` beside it, each under its digest."""
+        """The model for an engine; `path` is that of its file, with saved inputs in the folder
+        `tensors` beside it, each under its digest."""
         beside = Path(path).parent / "tensors"
         more: dict[str, Any] = {
             "pins": parse_pins(self.pins),
@@ -117,14 +115,14 @@ class ModelChoice:
 _OF_SOURCE = [
     f.name for f in fields(ModelChoice)[1:] if f.name not in ("inputs", "pins", "tensors")
 ]
-"""Fields that a `ModelSource` has as they are."""
+"""Fields that a `ModelSource` has unchanged."""
 
 
 @dataclass(frozen=True)
 class CutChoice:
-    """How the joint graph is cut: the budget is in percent, of the strategies that have one,
-    `frontier` the bytes that the chosen cut keeps; `save` and `recompute` are ids of the tensors
-    that are forced by hand, and `offload` lets others of them wait on the host."""
+    """How the joint graph is cut: the budget is in percent, for strategies that have one;
+    `frontier` is the bytes that the chosen cut keeps; `save` and `recompute` are ids of tensors
+    forced by hand; `offload` lets others wait on the host."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)
@@ -136,12 +134,11 @@ class CutChoice:
 
     @property
     def rule(self) -> Strategy:
-        """The strategy itself."""
         return STRATEGIES[self.strategy]
 
     @property
     def limit(self) -> float | int | None:
-        """The budget as `passes.cuts.cut.cut` takes it; None where none is chosen."""
+        """The budget for `passes.cuts.cut.cut`, or None."""
         if self.strategy == "frontier":
             return self.frontier
         return self.budget / 100 if self.rule.has_budget and self.budget is not None else None
@@ -149,7 +146,7 @@ class CutChoice:
 
 @dataclass(frozen=True)
 class Compile:
-    """What is built for and how it is timed; a target "" is the best one here."""
+    """The target, "" for the best one here, and how it is timed."""
 
     target: str = _set("", "target", "keep_target")
     threads: int = _set(0, "threads", "keep_threads", most=256)
@@ -160,12 +157,12 @@ class Compile:
 
 @dataclass(frozen=True)
 class ScreenState:
-    """What is on the screen: the index of the chosen step, -1 for the imported program, None for
-    the last one (of a recording the number of a pass, None for the first to look at); the node or
-    module that is selected in the tab's graph ("": none); `choices` of switches within tabs, by
-    their names; by a graph's name, the modules that were opened (True) and closed in it; of a
-    recording, the function that is shown ("" for the first that the pass changed). Constants with
-    fewer elements than `fewer_than` are written into their readers' labels."""
+    """The state of the screen: the index of the chosen step, -1 for the imported program, None for
+    the last (for a recording, the number of a pass, None for the first to look at); the node or
+    module selected in the tab's graph, or ""; `choices` of switches within tabs, by name; by graph,
+    the modules opened (True) and closed in it; for a recording, the function shown, "" for the
+    first that the pass changed. Constants with fewer elements than `fewer_than` are written into
+    their readers' labels."""
 
     tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
     step: int | None = _set(None, "step", least=-1, most=10_000_000)
@@ -178,7 +175,7 @@ class ScreenState:
 
 @dataclass(frozen=True)
 class Timing:
-    """A timing of this session: what was timed, the result, and its document for files."""
+    """A timing of this session: its title and request, the result, and its document for files."""
 
     title: str
     request: BuildRequest
@@ -187,16 +184,17 @@ class Timing:
 
     @property
     def run(self) -> dict[str, Any]:
-        """The document, with what its result says: of a session's file that alone is checked."""
+        """The document with the fields of its result, which alone is checked in a session's
+        file."""
         return {**self.document, **plain(self.result)}
 
 
 @dataclass(frozen=True)
 class SavedFinding:
-    """A row of an accuracy report, or a try of a bisection: what was compared, and how far off. A
-    try has its pipeline and an outcome of its own; in a report that is "right", "wrong" or "cannot
-    be run". Node and scope say where the error first jumps ("": not known), `failure` why it could
-    not be run."""
+    """A row of an accuracy report, or a try of a bisection: what was compared, and its error. A try
+    has its pipeline and its own outcome; in a report, the outcome is "right", "wrong" or "cannot be
+    run". Node and scope are where the error first jumps, or ""; `failure` is why it could not be
+    run."""
 
     stage: str = ""
     strategy: str = ""
@@ -215,7 +213,8 @@ class SavedFinding:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """A kernel of a profile; milliseconds, percent, and ids of the nodes that it computes."""
+    """A kernel of a profile, with its time in ms, its share in percent, and the ids of its
+    nodes."""
 
     kernel: str = ""
     phase: str = ""
@@ -235,8 +234,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class SavedSearch:
-    """A bisection: what was asked, as of `engine.jobs.bisect.Question`, and what was found: the
-    suspects by name, and the same in sentences."""
+    """A bisection: fields of its `engine.jobs.bisect.Question`, and its result: suspects by name,
+    and the verdict."""
 
     target: str = ""
     asked: str = ""
@@ -251,7 +250,7 @@ class SavedSearch:
 
 @dataclass(frozen=True)
 class Kernels:
-    """A profile; `captures` are those that the program was split at."""
+    """A profile; the program was split at `captures`."""
 
     target: str = ""
     captures: tuple[str, ...] = ()
@@ -259,15 +258,14 @@ class Kernels:
 
 
 RESULTS: dict[str, type] = {"accuracy": Accuracy, "bisection": SavedSearch, "profile": Kernels}
-"""Results that were asked for by a button: by their name, what they are."""
+"""Results of buttons, by name."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """Everything that makes a screen again: the pipeline's text ("" for the default one), those of
-    other IRs and modes that were changed, as `pipeline_key` names them, by IR the version of the
-    TVM that answered, what was found of this screen, as `viz.sessions.results` has it, and all
-    timings, the oldest first."""
+    """Everything that reproduces a screen: the pipeline's text ("" for the default), changed
+    pipelines of other IRs and modes, by `pipeline_key`, the version of the TVM that answered, by
+    IR, the screen's results (`viz.sessions.results`), and all timings, the oldest first."""
 
     version: int = VERSION
     ir: str = _set(ENGINES[0], "engine", "ir", choices=ENGINES)
@@ -282,7 +280,6 @@ class Session:
     timings: tuple[Timing, ...] = ()
 
     def text(self) -> str:
-        """As JSON."""
         return json.dumps(plain(self), ensure_ascii=False, indent=1, allow_nan=False)
 
 
@@ -298,7 +295,7 @@ SETTINGS = dict(_settings(Session))  # each field of a session by its path, such
 
 
 def from_text(text: str | bytes) -> Session:
-    """The session that `Session.text` wrote; EngineError, kind "session", where it is none."""
+    """The session of a `Session.text`. Raises EngineError of kind "session" if it is invalid."""
     hint = "Export it again with this version of relascope."
     try:
         value = json.loads(text)
@@ -324,11 +321,11 @@ def _check_plain(value: Any) -> None:
         inner: list[Any] = []
         for one in level:
             if isinstance(one, str):
-                one.encode()  # half of a pair cannot be
+                one.encode()  # raises for a single surrogate
             elif isinstance(one, int) and abs(one) >= 2**63:
-                raise ValueError(f"a number of {len(str(one))} digits is in it")
+                raise ValueError(f"it contains a number of {len(str(one))} digits")
             elif isinstance(one, float) and not isfinite(one):
-                raise ValueError("a number that is none is in it")
+                raise ValueError("it contains a number that is not finite")
             elif isinstance(one, dict):
                 inner += [*one, *one.values()]
             elif isinstance(one, list):
@@ -340,7 +337,7 @@ def _check_plain(value: Any) -> None:
 
 
 def _check_results(results: dict[str, Any]) -> None:
-    """That results have the form in which they are written (`viz.sessions.results`)."""
+    """Raise ValueError unless results have the format of `viz.sessions.results`."""
     anything = dict[str, Any]
     parts = {n: read(anything, results.get(n) or {}, n) for n in ("graphs", "cut", "errors")}
     read(tuple[anything, ...] | anything | None, results.get("steps"), "steps")
@@ -355,9 +352,9 @@ def _check_results(results: dict[str, Any]) -> None:
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type from JSON's. `kind` is a dataclass, a plain type, `X | None`, `tuple[X,
-    ...]` or `dict[str, X]`. Raises ValueError where it is another; the message begins with `where`.
-    """
+    """A value of a type from a JSON value. `kind` is a dataclass, a plain type, `X | None`,
+    `tuple[X, ...]` or `dict[str, X]`. Raises ValueError if the value does not fit; the message
+    begins with `where`."""
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value
@@ -371,7 +368,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
         hints = get_type_hints(kind)
         known = [f.name for f in fields(kind) if f.name in value]
         parts = {n: read(hints[n], value[n], f"{n} of {where}") for n in known}
-        with suppress(TypeError):  # what has no default is missing
+        with suppress(TypeError):  # a field without a default is missing
             return kind(**parts)
     elif origin is tuple and isinstance(value, list):
         kinds = [args[0]] * len(value) if args[-1] is Ellipsis else args
@@ -392,7 +389,7 @@ def get(session: Session, path: str) -> Any:
 
 
 def changed(session: Session, values: Mapping[str, Any]) -> Session:
-    """The session with other values of fields, by their paths."""
+    """The session with some values replaced, by path."""
     for path, value in values.items():
         part, _, name = path.rpartition(".")
         if part:
@@ -402,7 +399,7 @@ def changed(session: Session, values: Mapping[str, Any]) -> Session:
 
 
 def problems(session: Session) -> list[tuple[str, str]]:
-    """(path of the field, what is wrong with it) for each value that is none."""
+    """(path of the field, what is wrong) for each invalid value."""
     found = [
         (path, f"{path.rpartition('.')[2]} is {str(value)[:40]!r}")
         for path, setting in SETTINGS.items()
@@ -432,7 +429,7 @@ def problems(session: Session) -> list[tuple[str, str]]:
 
 
 def pipeline_key(ir: str, training: bool, gradient: str = "tvm") -> str:
-    """Where the pipeline of a mode is remembered."""
+    """The state's key of a mode's pipeline."""
     own = f"_{gradient}" if training and gradient != "tvm" else ""
     return f"pipeline_{ir}_{'training' if training else 'inference'}{own}"
 
@@ -443,11 +440,11 @@ PIPELINES = {
     for training in (False, True)
     for gradient in (gradients(ir) if training else ("tvm",))
 }
-"""The IR of each pipeline that is remembered, by its key."""
+"""The IR of each pipeline in the state, by its key."""
 
 
 def pipeline_text(session: Session) -> str:
-    """The pipeline in full, the default one as well."""
+    """The pipeline's text, also for the default one."""
     model = session.model
     gradient = model.gradient if model.training else "tvm"
     return session.pipeline or str(default_pipeline(session.ir, model.training, gradient))

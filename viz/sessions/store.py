@@ -1,4 +1,4 @@
-"""Where sessions are kept: SQLite and the models' files in the user's data folder."""
+"""The store of sessions: SQLite and the models' files in the user's data folder."""
 
 import secrets
 import shutil
@@ -15,8 +15,8 @@ from relascope.core.place import user_folder
 from relascope.viz.sessions.state import Session, from_text
 
 OPEN, OF_SESSION = "RELASCOPE_OPEN", "session:"
-"""The variable that names a file which a page opens on, or a session behind this word."""
-UNNAMED = 100  # sessions without a name that are kept; the oldest go
+"""The variable that names a file to open, or a session after this prefix."""
+UNNAMED = 100  # unnamed sessions that are kept; older ones are deleted
 _SCHEMA = """CREATE TABLE IF NOT EXISTS session (
   id TEXT PRIMARY KEY, name TEXT NOT NULL, about TEXT NOT NULL, digest TEXT NOT NULL,
   changed REAL NOT NULL, text TEXT NOT NULL)"""
@@ -24,7 +24,8 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS session (
 
 @dataclass(frozen=True)
 class Entry:
-    """A session in the list: id, name or "", what it is of, and when it changed (since 1970, s)."""
+    """A session in the list: id, name or "", description, and when it changed (seconds since
+    1970)."""
 
     id: str
     name: str
@@ -33,13 +34,12 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """What people call it."""
         return self.name or self.about
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that was opened: its hash, the id of the last session of it, and its name."""
+    """A file opened before: its hash, the id of its last session, and its name."""
 
     digest: str
     id: str
@@ -52,13 +52,13 @@ def folder() -> Path:
 
 
 def new_id() -> str:
-    """A name for a session that none has."""
+    """A new session's id."""
     return secrets.token_hex(6)
 
 
 def put(ident: str, session: Session, about: str) -> None:
-    """Keep a session under its id, with the name that it has; EngineError, kind "session", as from
-    every function here, where the folder cannot be used."""
+    """Save a session under its id, and keep its name. Like every function here, raises EngineError
+    of kind "session" if the folder cannot be used."""
     values = (ident, about, session.model.digest, time.time(), session.text())
     with _database() as base:
         base.execute(
@@ -76,21 +76,21 @@ def put(ident: str, session: Session, about: str) -> None:
 
 
 def get(ident: str) -> Session | None:
-    """The session of an id, if it is kept; EngineError where it was kept by another version."""
+    """The session of an id, or None. Raises EngineError if another version saved it."""
     with _database() as base:
         row = base.execute("SELECT text FROM session WHERE id = ?", (ident,)).fetchone()
     return None if row is None else from_text(row[0])
 
 
 def entries() -> list[Entry]:
-    """All that are kept, the newest first."""
+    """All sessions, the newest first."""
     with _database() as base:
         found = base.execute("SELECT id, name, about, changed FROM session ORDER BY changed DESC")
         return [Entry(*row) for row in found]
 
 
 def files(most: int) -> list[File]:
-    """The files that sessions are of, each once, the one that was looked at last first."""
+    """The files of sessions, each once, the last opened first."""
     with _database() as base:
         found = base.execute(
             "SELECT digest, id, json_extract(text, '$.model.name'), MAX(changed) AS last"
@@ -101,25 +101,25 @@ def files(most: int) -> list[File]:
 
 
 def rename(ident: str, name: str) -> None:
-    """Give a session a name, or take it ("")."""
+    """Give a session a name, or remove it ("")."""
     with _database() as base:
         base.execute("UPDATE session SET name = ? WHERE id = ?", (name.strip()[:120], ident))
 
 
 def delete(ident: str) -> None:
-    """Forget a session, and the files that none other has."""
+    """Delete a session, and the files that no other session has."""
     with _database() as base:
         base.execute("DELETE FROM session WHERE id = ?", (ident,))
         texts = [row[0] for row in base.execute("SELECT text FROM session")]
     models = folder() / "models"
     for kept in models.iterdir() if models.is_dir() else ():
-        # Others are being copied.
+        # Other names are files being copied.
         if len(kept.name) == 32 and not any(kept.name in t for t in texts):
             shutil.rmtree(kept, ignore_errors=True)
 
 
 def model_file(digest: str) -> Path | None:
-    """The file of a model that is kept, by its hash."""
+    """The kept file of a model, by its hash, or None."""
     return next((folder() / "models" / digest).glob("*"), None) if digest else None
 
 

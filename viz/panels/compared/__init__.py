@@ -13,7 +13,7 @@ from relascope.core.identity import flat
 from relascope.core.operators import category
 from relascope.viz.compare import runs
 from relascope.viz.compare.align import Alignment
-from relascope.viz.compare.match import Matching, Pair, match
+from relascope.viz.compare.match import Matching, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
 from relascope.viz.component import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
@@ -29,22 +29,22 @@ _TABLES = {
     "Operators": "Both call the same operators equally often.",
     "Kernels": "Both have the same kernels.",
 }
-"""What differs, and the text where nothing does."""
+"""The tables of differences, and the text of an empty one."""
 _NAMES = ("operator", "kernel", "Relay", "Relax")  # columns of operators
 _PLACES = {"first": "The first difference", "end": "The end"}
 _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_steps"
-_STEPS = ("against_steps", "against_all_steps")  # the tables of those that differ, and of all
+_STEPS = ("against_steps", "against_all_steps")  # tables of steps that differ, and of all
 _CHOICE, _OF = "against_choice", "against_of"
 _SIDES = ("a", "b")
 
 Derive = Callable[..., Any]
-"""What `RequestCache.derive` is."""
+"""The type of `RequestCache.derive`."""
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """Two programs compared; `place` names them, and all that they depend on; those
-    of two IRs have an alignment, by what both say of where nodes came from."""
+    """Two programs compared; `place` identifies them and all that they depend on. Programs of two
+    IRs also have an alignment, by the origins of their nodes."""
 
     place: str
     matching: Matching
@@ -56,15 +56,12 @@ class _Comparison:
         return self.matching.left, self.matching.right
 
     def drawn(self, side: int, ident: str | None) -> str | None:
-        """The node that is drawn for one; None for none."""
+        """The node that is drawn for a node, or None."""
         return None if ident is None else runs.outer_nodes(self.graphs[side]).get(ident, ident)
-
-    def pair(self, side: int, ident: str) -> Pair | None:
-        return self.matching.by_side[side].get(ident)
 
 
 def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashable) -> None:
-    """Draw two runs, which `key` names, beside each other; raises what a run raises for a graph."""
+    """Draw two runs, identified by `key`, beside each other; raises as a run's graph."""
     document: Row = derive(lambda: runs.compare(a, b), "compared", *key)
     place = repr(key)
     state = st.session_state
@@ -82,7 +79,7 @@ def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashabl
     left, right = a.graph(i), b.graph(j)
     if left is None or right is None:
         gone = " and ".join(s.upper() for s, g in zip(_SIDES, (left, right), strict=True) if not g)
-        st.caption(f"There is no graph of {gone} here: loops have none, nor have lower levels.")
+        st.caption(f"There is no graph of {gone} here: loops and lower levels have none.")
         return
 
     def hold() -> _Comparison:
@@ -120,7 +117,7 @@ def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
 
 
 def _place(document: Row) -> tuple[str, int, int]:
-    """Which two programs are looked at, in words, with a step of each run; a table to choose."""
+    """The two programs to show, in words and as a step of each run, chosen from a table."""
     first, end = document["first_difference"], document["end"]
     rows = document["steps"]
     known = [name for name, one in (("first", first), ("end", end)) if one and "counts" in one]
@@ -143,13 +140,13 @@ def _place(document: Row) -> tuple[str, int, int]:
 
 
 def _last(rows: Iterable[Row]) -> tuple[int, int]:
-    """Of each run the last step in some rows, -1 without one."""
+    """Each run's last step in some rows, or -1."""
     i, j = (max((r[s] for r in rows if r[s] is not None), default=-1) for s in _SIDES)
     return i, j
 
 
 def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, column: Any) -> int:
-    """Which program of a run is looked at, as the index of its step: at first that of the place."""
+    """The program of a run to show, as the index of its step: at first the place's."""
     if not run.steps:
         return index
     state, key = st.session_state, f"keep_program_{side}"
@@ -167,14 +164,14 @@ def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, colu
 
 @dataclass(frozen=True)
 class Marks:
-    """What a view marks and goes to."""
+    """The nodes that a view marks, and the one it moves to."""
 
     focus: str | None = None
     marked: tuple[str, ...] = ()
 
 
 def _picked_in(held: _Comparison, side: int) -> None:
-    """A view's selection changed; what the page itself asked it to select is no choice."""
+    """Record a change of a view's selection, unless the page itself asked for it."""
     state = st.session_state
     selected = (state.get(f"against_view_{_SIDES[side]}") or {}).get("selected")
     if selected is None or selected != state.get(f"against_asked_{side}"):
@@ -182,7 +179,7 @@ def _picked_in(held: _Comparison, side: int) -> None:
 
 
 def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
-    """What each view shows of the choice, and a sentence on it."""
+    """Each view's marks for the choice; draws a sentence on it."""
     if choice is None or choice[0] != held.place:
         if not held.document["nodes"]:
             _told("Choose a node to see its counterpart.")
@@ -216,8 +213,8 @@ def _row_choice(held: _Comparison, kind: str, at: int, cells: Row) -> tuple[str,
 
 
 def _node_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
-    """Of a node of a side: what came of the same PyTorch operator, or else its pair."""
-    pair, drawn = held.pair(side, what), held.drawn(side, what) or what
+    """The marks for a side's node: nodes from the same PyTorch operator, or else its pair."""
+    pair, drawn = held.matching.by_side[side].get(what), held.drawn(side, what) or what
     paired = "" if pair is None else pair.left if side else pair.right
     other = held.drawn(1 - side, paired) or ""
     title, scope = _title(held.graphs[side], what)
@@ -241,7 +238,8 @@ def _node_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
 def _module_looks(
     held: _Comparison, side: int, path: str, title: str, own: Marks
 ) -> tuple[Marks, Marks]:
-    """Of a module, or of a node that one side alone has: the same module, or the nearest around."""
+    """The marks for a module, or a node of one side only: the same module, or the nearest
+    around."""
     found = module_in(held.graphs[1 - side], path)
     how = "same module only" if found == path else "enclosing module only"
     said = (f"module {found}", "part", how) if found else ("–", "none", "no counterpart")
@@ -251,7 +249,7 @@ def _module_looks(
 
 
 def _told_of(side: int, title: str, there: str, sure: str, how: str, same: str = "") -> None:
-    """What stands for something of a side on the other side, and how sure that is."""
+    """Draw a sentence on the counterpart on the other side, and how sure it is."""
     here, other = (_SIDES[s].upper() for s in (side, 1 - side))
     _told(
         f"<b>{escape(title)}</b> in {here} → <b>{escape(there)}</b> in {other}"
@@ -264,7 +262,7 @@ def _told(html: str) -> None:
 
 
 def _title(graph: Graph, ident: str) -> tuple[str, str]:
-    """What a node is called with its module, and that module."""
+    """A node's title with its module, and that module."""
     node = next((n for n in flat(graph) if n.id == ident), None)
     if node is None:
         return ident, ""
@@ -282,7 +280,7 @@ def _called(graph: Graph, operator: str) -> tuple[str, ...]:
 
 
 def _from(held: _Comparison, module: str | None, source: str) -> list[tuple[str, ...]]:
-    """By side, ids of what came of a PyTorch operator in a module, or in all of them (None)."""
+    """By side, ids of nodes from a PyTorch operator in a module, or in all modules (None)."""
     groups = held.alignment.groups if held.alignment is not None else ()
     found = [g for g in groups if g.source == source and module in (None, g.scope)]
     return [tuple(n for g in found for n in g.nodes[side]) for side in (0, 1)]
@@ -293,7 +291,7 @@ def _counted(graph: Graph, ids: Iterable[str]) -> str:
 
 
 def _work(graph: Graph, ids: tuple[str, ...]) -> str | None:
-    """The node to look at first: one that does more than move data about, if there is one."""
+    """The node to look at first: if possible, one that does more than move data."""
     nodes = [graph.by_id[i] for i in ids if graph.by_id[i].kind in (Kind.CALL, Kind.FUNCTION)]
     works = (n.id for n in nodes if category(n.op) != "shape")
     return next(works, ids[0] if ids else None)

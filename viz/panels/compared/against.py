@@ -1,4 +1,4 @@
-"""What the page is compared with: the other IR, another pipeline, sample, file or session."""
+"""Comparing the page with the other IR, or another pipeline, sample, file or session."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -38,14 +38,14 @@ _KINDS = {
 _KIND, _IR, _PIPELINE = "keep_against", "keep_against_ir", "keep_against_pipeline"
 _SAMPLE, _FILE, _SESSION = "keep_against_sample", "keep_against_file", "keep_against_session"
 _LIMIT_MB = 1024
-_UPLOADED = "against_uploaded"  # the upload that was taken
-_READ = "against_read"  # by a digest, the run of a recording
+_UPLOADED = "against_uploaded"  # the id of the upload in use
+_READ = "against_read"  # runs of recordings, by digest
 
 
 @dataclass(frozen=True)
 class _ChosenSide:
-    """One of two: what makes its run (raises `Waiting` or EngineError), what names all that it
-    depends on, and its cache, None of a recording."""
+    """One of two sides: a function that makes its run (raises `Waiting` or EngineError), a key for
+    all that it depends on, and its cache, None for a recording."""
 
     make: Callable[[], ComparedRun]
     key: Hashable
@@ -53,14 +53,14 @@ class _ChosenSide:
 
 
 def of_screen(screen: Screen) -> None:
-    """Draw the screen's program, compared with what is chosen here."""
+    """Draw the screen's program compared with the one chosen here."""
     label = sidebar.summary_of(screen)
     own = _model(screen.cache, screen.ir, screen.source, screen.pipeline, label)
     _draw(own, list(_KINDS), screen, screen.cache.derive)
 
 
 def of_recording_at(path: str, digest: str, derive: compared.Derive) -> None:
-    """Draw a recording, compared with what is chosen here."""
+    """Draw a recording compared with the program chosen here."""
     _draw(_recording(path, digest), ["file", "session", "sample"], None, derive)
 
 
@@ -147,7 +147,7 @@ def _sample(screen: Screen | None) -> _ChosenSide | None:
 
 
 def _of_source(screen: Screen | None, ir: str, source: ModelSource, label: str) -> _ChosenSide:
-    """A model in the mode of the page's, through the page's passes where they are its own IR's."""
+    """A model in the page's mode, through the page's passes of its IR."""
     cache = cache_of_session(ir, sidebar.sample_source())
     if screen is None:
         return _model(cache, ir, source, default_pipeline(ir, False, "tvm"), label)

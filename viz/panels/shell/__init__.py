@@ -1,1 +1,1 @@
-"""What every tab stands on: the engine's cache, the screen's state, the sidebar, the frame."""
+"""The base of every tab: the engine's cache, the screen's state, the sidebar, the frame."""

@@ -1,5 +1,4 @@
-"""What the person chose of the cut: strategy, budget, tensors forced by hand, and what work costs;
-and its cut."""
+"""The user's choice of a cut: strategy, budget, tensors forced by hand, and prices; and its cut."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -33,15 +32,15 @@ def joint_graph(screen: Screen) -> Graph:
 
 
 def joint_of(screen: Screen) -> cuts.Joint:
-    """The joint graph as strategies see it; what one cut works out, the next one knows."""
+    """The joint graph for strategies, which caches results from cut to cut."""
     prices = _measured(screen)
     joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, *prices)
     return screen.derive(lambda: joint, "joint", *prices)
 
 
 def chosen(screen: Screen) -> CutChoice:
-    """What is chosen now, wherever on the page it was; nothing is forced by hand where the strategy
-    leaves no choice."""
+    """The present choice, made anywhere on the page; without tensors forced by hand if the strategy
+    ignores them."""
     state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
     limits = state.get("keep_budget"), state.get("keep_frontier")
@@ -51,8 +50,8 @@ def chosen(screen: Screen) -> CutChoice:
 
 
 def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
-    """The chosen cut, and the joint graph in its colours; EngineError, kind "usage", if the graph
-    cannot be cut so."""
+    """The chosen cut, and the joint graph in its colours. Raises EngineError of kind "usage" if the
+    graph has no such cut."""
     joint, choice = joint_of(screen), chosen(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:
@@ -63,7 +62,7 @@ def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
 
 
 def strategy(screen: Screen) -> None:
-    """The strategy, which can be chosen before anything is known of the graph."""
+    """The choice of strategy, which does not need the graph."""
     st.selectbox(
         "Strategy",
         list(cuts.STRATEGIES),
@@ -83,7 +82,7 @@ _ABOUT_OFFLOAD = (
 
 
 def controls(screen: Screen) -> None:
-    """What the strategy does, with its slider where it has one."""
+    """The strategy's summary, and its slider if it has one."""
     choice = chosen(screen)
     if choice.strategy == "frontier":
         _frontier_slider(screen)
@@ -93,7 +92,7 @@ def controls(screen: Screen) -> None:
 
 
 def _budget_slider(screen: Screen) -> None:
-    """A slider from the least that is possible to what keeping everything that crosses takes."""
+    """A slider from the least possible bytes to those of keeping everything that crosses."""
     joint, state, choice = joint_of(screen), st.session_state, chosen(screen)
     assert choice.rule.limit is not None
     whole, of_peak = choice.rule.limit(joint, Wish(1.0)) or 0, choice.strategy == "peak"
@@ -117,7 +116,7 @@ def _budget_slider(screen: Screen) -> None:
 
 
 def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
-    """The frontier; `by_hand` keeps to what is forced under every strategy, not only along it."""
+    """The frontier; with `by_hand`, it respects forced tensors under every strategy."""
     joint, choice = joint_of(screen), chosen(screen)
     wish = Wish()
     if by_hand or choice.strategy == "frontier":
@@ -129,7 +128,7 @@ def _frontier_slider(screen: Screen) -> None:
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
     joint, state = joint_of(screen), st.session_state
     held = state.get("keep_frontier")
-    if held not in points:  # another model's: begin where half of the bytes are kept
+    if held not in points:  # another model's: begin at half of the bytes
         limit = HALF * max(points) if held is None else held
         state.keep_frontier = max((b for b in points if b <= limit), default=min(points))
     if len(points) < 2:
@@ -143,13 +142,13 @@ def _frontier_slider(screen: Screen) -> None:
 
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:
-    """What each forced tensor is to be, "save" or "recompute", by the node's id."""
+    """By node id, "save" or "recompute" for each forced tensor."""
     everywhere: dict[Any, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
     return everywhere.get(screen.place, {})
 
 
 def forced_ids(screen: Screen) -> dict[str, Any]:
-    """The forced tensors as a `CutChoice` has them: by "save" and "recompute", in order."""
+    """The forced tensors as fields of a `CutChoice`: "save" and "recompute", in order."""
     forced = sorted(forced_by_hand(screen).items())
     return {way: tuple(i for i, w in forced if w == way) for way in (SAVE, RECOMPUTE)}
 
@@ -173,14 +172,13 @@ _ABOUT_PRICES = (
 
 
 def prices() -> None:
-    """Whether work is estimated or measured."""
     named = _PRICES.__getitem__
     one_of("Price of work", list(_PRICES), "keep_prices", format_func=named, help=_ABOUT_PRICES)
 
 
 def request_of(screen: Screen) -> BuildRequest:
-    """What is timed, as chosen under "Compile & time"; EngineError, kind "target", if nothing runs
-    here."""
+    """The request chosen under "Compile & time". Raises EngineError of kind "target" if nothing
+    runs here."""
     state = st.session_state
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
@@ -195,15 +193,15 @@ def request_of(screen: Screen) -> BuildRequest:
 
 
 def _measured(screen: Screen) -> tuple[MeasuredKernels, float | None] | tuple[()]:
-    """What the forward's kernels and copies to the host took, where that is wished and known."""
-    with suppress(EngineError):  # `ask_prices` says so, where it can be tried again
+    """The times of the forward's kernels and of copies to the host, if requested and known."""
+    with suppress(EngineError):  # `ask_prices` shows it, with a button to try again
         if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
             return cutting.forward_times(screen.cache.ask, request)
     return ()
 
 
 def ask_prices(screen: Screen) -> None:
-    """Time the kernels where that is wished and not done; the page runs again with the times."""
+    """Time the kernels if requested and not done; the page then runs again with the times."""
     if not _wished():
         return
     with boundary(screen.cache, "_prices"):

@@ -1,4 +1,4 @@
-"""What every tab stands in: the style of the page, errors as sentences, progress with Cancel."""
+"""The frame of every tab: the page's style, errors as sentences, progress with Cancel."""
 
 import re
 import time
@@ -51,7 +51,7 @@ _DOING = {
 
 
 def style() -> None:
-    """Put the page's own few rules on top of the theme."""
+    """Add the page's own rules to the theme."""
     st.html(_style())
 
 
@@ -63,13 +63,13 @@ def _style() -> str:
 
 
 def looked_at(text: str) -> None:
-    """Write on the button that opens the sidebar what is looked at."""
+    """Write what the page shows on the button that opens the sidebar."""
     safe = "".join(c if c.isalnum() or c in " ·.,-×" else f"\\{ord(c):x} " for c in text)
     st.html(f'<style>:root {{ --rs-looked: "{safe}"; }}</style>')
 
 
 def begin() -> None:
-    """At the beginning of a run of the page, or of a tab by itself: nothing is shown yet."""
+    """Begin a run of the page, or of a tab alone: nothing is drawn yet."""
     st.session_state.progress_shown = []
     st.session_state.model_refused = st.session_state.model_waits = False
 
@@ -78,14 +78,11 @@ def begin() -> None:
 def boundary(
     cache: RequestCache, key: str = "", picture: bool = False, asked: str = ""
 ) -> Iterator[None]:
-    """A stretch of the page that may have to wait or may fail, without taking the rest along.
-
-    An `EngineError` becomes a sentence with what to do and a button to try again; `Waiting` becomes
-    a progress bar with Cancel, and the page is run again when the answer is here. Where a page has
-    two request caches, `key` tells their buttons apart; a `picture` that is waited for has its
-    outline in its place; `asked` is the key of what was asked for, which is let go where the person
-    cancels it.
-    """
+    """A part of the page that may wait or fail without affecting the rest. An `EngineError` becomes
+    a sentence on what to do, with a button to try again; `Waiting` becomes a progress bar with
+    Cancel, and the page runs again when the answer is there. `key` distinguishes the buttons of
+    several request caches; a `picture` has an outline in its place while it waits; `asked` is the
+    state's key of the question, which Cancel clears."""
     try:
         yield
     except Waiting:
@@ -102,13 +99,13 @@ def boundary(
 
 
 def waiting(cache: RequestCache, key: str = "") -> None:
-    """A progress bar of the request cache's running job, once a run of the page."""
+    """A progress bar of the request cache's running job, once per run of the page."""
     if first_of(cache):
         _progress(cache, key)
 
 
 def first_of(cache: RequestCache) -> bool:
-    """Whether this run of the page shows no progress of its engine yet; from now on it does."""
+    """Whether this run of the page has not shown the engine's progress yet; it has from now on."""
     shown: list[RequestCache] = st.session_state.setdefault("progress_shown", [])
     if cache in shown:
         return False
@@ -136,16 +133,16 @@ def _progress(cache: RequestCache, key: str) -> None:
 
 
 def progress_bar(cache: RequestCache, fraction: float, text: str, key: str, **more: Any) -> None:
-    """How far the request cache's running job is, and a button that cancels it."""
+    """The progress of the request cache's running job, and a button that cancels it."""
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(min(max(fraction, 0.0), 1.0), text=plain_text(text))
-    # Called before anything else: until then the job may be done, and the next one have begun.
+    # A callback runs before the page does, so it cancels this job, not the next one.
     button.button("Cancel", key=key, width="stretch", on_click=cache.cancel, **more)
 
 
 def show_error(error: EngineError, cache: RequestCache | None = None, key: str = "") -> None:
-    """An error as sentences: what was wrong, with what, and what to do; with the cache that
-    answered so, buttons to try again or to open a submodule instead."""
+    """An error as sentences: what was wrong, with what, and what to do; with the cache that gave
+    it, buttons to try again or to open a submodule instead."""
     if error.kind == "cancelled":
         st.info(plain_text(error.message))
     else:
@@ -165,8 +162,8 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
 
 
 def strip(*facts: tuple[str, ...], large: bool = False, quiet: bool = False) -> None:
-    """A line of figures: value and what it counts, and a class of its style where it has one; in a
-    large one, what it is about comes first."""
+    """A line of figures: value, label, and perhaps a CSS class; in a large one, the label comes
+    first."""
     order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
     cells = "".join(
         f"<span class='rs-fact {' '.join(style)}'>"
@@ -178,7 +175,7 @@ def strip(*facts: tuple[str, ...], large: bool = False, quiet: bool = False) -> 
 
 
 def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:
-    """Columns that stand one above the other where the page is narrow."""
+    """Columns that stack on a narrow page."""
     return st.container(key=f"wide_{key}").columns(shares, gap="small")
 
 
@@ -191,7 +188,7 @@ def section(
     title: str, label: str, key: str, about: str, of: object, then: Callable[[], Any] = lambda: None
 ) -> bool:
     """A part of a tab that waits for its button, and then calls `then`; whether it was pressed for
-    `of`: for another it waits again. `about` is said until then."""
+    `of`. For another `of`, it waits again, and shows `about` until then."""
     heading(title)
     if pressed(label, key):
         st.session_state[f"{key}_of"] = of
@@ -205,7 +202,7 @@ def section(
 def one_of(
     label: str, options: Sequence[str], key: str, place: Any = st, hidden: bool = False, **more: Any
 ) -> str:
-    """One of several options side by side, at first the first; the label may be `hidden`."""
+    """A choice of options side by side, by default the first; the label may be `hidden`."""
     if st.session_state.get(key) not in options:
         st.session_state[key] = options[0]
     more |= {"label_visibility": "collapsed"} if hidden else {}
@@ -214,21 +211,18 @@ def one_of(
 
 
 def download(label: str, data: Any, file: str, key: str, place: Any = st, **more: Any) -> None:
-    """A button that downloads a file."""
     kind = guess_type(file)[0] or "application/octet-stream"
     place.download_button(label, data, file, kind, key=key, on_click="ignore", **more)
 
 
 _SIGNS = re.compile(r"[\\`*_{}\[\]<>#~$|&]|(?<!:):(?=\w)|(?<=:material)/")
 _FOUND = re.compile(r"(\S*(?:://|:[\w+-]+:|www\.|@\w|--|->|<-|[<>~]=)\S*)", re.IGNORECASE)
-_LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # a list or a title, where a text begins so
+_LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # begins a list or a title
 
 
 def plain_text(text: str) -> str:
-    """Text as Markdown that shows it as it is.
-
-    What Streamlit finds in text by itself (addresses, `:icons:`, arrows) is written as code.
-    """
+    """Text as Markdown that shows it unchanged; addresses, `:icons:` and arrows, which Streamlit
+    would convert, are written as code."""
     words = " ".join(text.split("\n"))
     parts = _FOUND.split(words)
     parts[::2] = [_SIGNS.sub(r"\\\g<0>", part) for part in parts[::2]]

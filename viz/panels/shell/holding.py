@@ -1,7 +1,7 @@
-"""The values of controls: kept while a control is not drawn, and not lost on the way.
+"""Keeps the values of controls that are not drawn, and values on their way to the browser.
 
-Each message of the browser says what all its controls show, also the one that comes by the clock,
-and also while a value that was set here is on its way there. It must not undo that.
+Each message of the browser has the values of all its controls, even if a timer sent it, and even
+while a value that was set here has not arrived there. Such a message must not undo that value.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,29 +14,27 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
 _STATE = "controls"
-_RAN = "controls_ran"  # set at the end of a run, and new until the browser says something
+_RAN = "controls_ran"  # set at the end of a run, and new until the browser's next message
 
 
 @dataclass
 class _Controls:
-    """Of a tab: keys on its screen; what was put by key: before, now, in which run; and buttons
-    that were pressed and not drawn since."""
+    """A tab's controls: keys on its screen; values `put`, by key: before, now, in which run; and
+    buttons that were pressed but not drawn since."""
 
     shown: set[str] = field(default_factory=set)
     put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)
     pressed: set[str] = field(default_factory=set)
     run: int = 0
-    own: bool = False  # the next run is asked for here, and not by the browser
+    own: bool = False  # the next run is requested here, not by the browser
 
 
 @contextmanager
 def keeping_widget_values() -> Iterator[None]:
-    """Around a run of the page: a control `keep_…` that is not drawn keeps its value.
-
-    One that stands on the screen is left alone: a value that is set is sent to the browser, over
-    what is being typed or clicked there. On the screen is what the browser has spoken of: what was
-    only drawn may be lost on the way, for the next run takes back what waits to be sent.
-    """
+    """Around a run of the page: a control `keep_…` that is not drawn keeps its value. Controls on
+    the screen are left alone, because setting a value sends it to the browser, over what the user
+    types or clicks there. A control is on the screen if the browser has mentioned it: a drawn one
+    may not arrive, because the next run drops what waits to be sent."""
     mine = _controls()
     own, mine.own = mine.own, False
     _put_again(own)
@@ -46,7 +44,7 @@ def keeping_widget_values() -> Iterator[None]:
         yield
         _set_but(_drawn())
         mine.pressed.clear()
-    finally:  # also where the next run has cut this one short
+    finally:  # even if the next run cuts this one short
         mine.run += 1
         st.session_state[_RAN] = True
 
@@ -59,10 +57,8 @@ def put(key: str, value: Any) -> None:
 
 
 def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
-    """Draw a button; whether it was pressed, told once.
-
-    Streamlit forgets a press when a run is cut short before it draws the button.
-    """
+    """Draw a button; whether it was pressed, reported once. Streamlit itself forgets a press if a
+    run is cut short before it draws the button."""
     presses = _controls().pressed
     place.button(label, key=key, on_click=presses.add, args=(key,), **more)
     known = key in presses
@@ -71,7 +67,7 @@ def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
 
 
 def by_the_clock() -> None:
-    """At the beginning of what runs by the clock: what was put stands."""
+    """Begin a timed fragment: restore values that were put."""
     context = get_script_run_ctx()
     if context is not None and context.fragment_ids_this_run:
         _put_again(False)
@@ -79,7 +75,7 @@ def by_the_clock() -> None:
 
 
 def rerun() -> NoReturn:
-    """Run the page anew, of what runs by the clock."""
+    """Run the page again, from a timed fragment."""
     _controls().own = True
     st.rerun()
 
@@ -88,11 +84,11 @@ def _put_again(own: bool) -> None:
     mine, state = _controls(), st.session_state
     for key, (before, value, run) in list(mine.put.items()):
         now = state.get(key)
-        if run == mine.run or (own and now == value):  # put just now; or the browser said nothing
+        if run == mine.run or (own and now == value):  # put just now; or no message came
             continue
         if now == before != value:
             state[key] = value
-        else:  # the browser has it, or the person has chosen
+        else:  # the browser has it, or the user has chosen
             del mine.put[key]
 
 
@@ -113,7 +109,6 @@ def _set_but(drawn: set[str]) -> None:
 
 
 def _drawn() -> set[str]:
-    """The keys of the controls that this run has drawn so far."""
     context = get_script_run_ctx()
     ids = context.shared.widget_ids_this_run.snapshot() if context is not None else ()
     return _keys(ids)

@@ -1,4 +1,4 @@
-"""The screen as a session: put into Streamlit's state when a page opens, and read from it."""
+"""The screen as a session: written to Streamlit's state when a page opens, and read from it."""
 
 import os
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ VIEWS = {
     "Passes": ("step_view", "error_view"),
     "Gradient & cut": ("joint_view",),
 }
-"""The graphs of a tab; one of them is drawn."""
+"""The graphs of each tab, one of which is drawn."""
 RECORDED_VIEW = "recorded_view"  # the graph of a recording's pass
 _VIEW_KEYS = [*(view for views in VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
@@ -58,13 +58,13 @@ _SWITCHES = _CHOICES.split()
 _WRITTEN, _UNREAD = "address_written", "address_unread"
 _ID, _KEPT, _OPEN = "session_id", "session_kept", "session_to_open"
 _MOST_OPEN = 1000
-_OPEN_IN: dict[str, str] = {}  # by a session's id, Streamlit's id of the tab that has it
+_OPEN_IN: dict[str, str] = {}  # by session id, Streamlit's id of the tab that has it
 
 
 def arrive() -> list[str]:
-    """Go where the address says, before anything is drawn; what is not as it says, in sentences."""
+    """Go where the address says, before anything is drawn; sentences on what could not be done."""
     state, context = st.session_state, get_script_run_ctx()
-    if _OPEN in state:  # only what was entered is let go: each look at the state may end the run
+    if _OPEN in state:  # delete only after entering: each access to the state may end the run
         missing = enter(state[_OPEN])
         del state[_OPEN]
         return missing
@@ -77,7 +77,7 @@ def arrive() -> list[str]:
 
 
 def _go(query: dict[str, list[str]], went: bool) -> list[str]:
-    """Go where the address says, which is all but its session's id."""
+    """Go where the address says; `query` is all of it."""
     state, wrong = st.session_state, []
     if old := query.pop("ir", None):  # the engine's name in addresses of 0.2
         query.setdefault("engine", old)
@@ -95,7 +95,7 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if not query and not went:
         return wrong if ident else _begin(os.environ.get(OPEN, ""))
     session, unread = address.session_of(query or {"engine": [recall("ir") or Session.ir]}, base)
-    if query.get("engine", [session.ir])[-1].lower() != session.ir:  # nonsense
+    if query.get("engine", [session.ir])[-1].lower() != session.ir:  # an unknown engine
         session = replace(session, ir=recall("ir") or session.ir)
     if unread:
         wrong.append(f"Parts of the address cannot be shown: {'; '.join(unread)}.")
@@ -121,13 +121,13 @@ def _begin(named: str) -> list[str]:
 
 
 def go_to(session: Session, ident: str) -> None:
-    """Show another session in the next run of the page, and keep what is done under its id."""
+    """Show another session in the next run of the page, and save changes under its id."""
     st.session_state[_OPEN], st.session_state[_ID] = session, ident
     st.session_state.pop("history", None)
 
 
 def _free_id(ident: str) -> str:
-    """A session's id, or a new one where another tab that is open has that session."""
+    """A session's id, or a new one if another open tab has that session."""
     context = get_script_run_ctx()
     if context is None or not runtime.exists():
         return ident
@@ -137,7 +137,8 @@ def _free_id(ident: str) -> str:
 
 
 def enter(session: Session) -> list[str]:
-    """Put a session's screen into the state, before controls are made; what is missing."""
+    """Write a session's screen to the state, before controls are drawn; sentences on what is
+    missing."""
     state, model = st.session_state, session.model
     missing = _files(model)
     state.setdefault("history", {(t.request, n): t for n, t in enumerate(session.timings)})
@@ -175,7 +176,7 @@ def enter(session: Session) -> list[str]:
 
 
 def _files(model: ModelChoice) -> list[str]:
-    """Look into a model's files; what is missing of them, a sentence each."""
+    """Open a model's files; a sentence for each that is missing."""
     state = st.session_state
     missing = []
     before: Session | None = state.get("session")
@@ -192,7 +193,7 @@ def _files(model: ModelChoice) -> list[str]:
 
 
 def _choose(model: ModelChoice) -> None:
-    """Put what says which model into the controls that have more than one field in them."""
+    """Write the choice of model to the controls that consist of several fields."""
     named = not model.digest and by_name(model.name)
     put("keep_model", FILE if model.digest else NAMED if named else model.name)
     if named:
@@ -208,7 +209,7 @@ def _choose(model: ModelChoice) -> None:
 
 
 def settle(screen: Screen) -> None:
-    """Once it is known what is looked at: force again what was forced by hand."""
+    """Once the screen's model is known, force tensors again that were forced by hand."""
     forced = st.session_state.pop("forced_anew", None)
     if forced is not None:
         everywhere = st.session_state.get("keep_by_hand") or {}
@@ -216,12 +217,12 @@ def settle(screen: Screen) -> None:
 
 
 def step_key(model: ModelChoice | ModelSource) -> str:
-    """Where the chosen step of a mode is remembered."""
+    """The state's key of a mode's chosen step."""
     return f"step_{model.gradient if model.training else 'inference'}"
 
 
 def _controls(part: str) -> dict[str, Any]:
-    """What the controls of a part of a session say, where they say something."""
+    """The values of the controls of a part of a session, except empty ones."""
     found = {
         path.removeprefix(f"{part}."): st.session_state.get(setting.widget)
         for path, setting in SETTINGS.items()
@@ -256,8 +257,8 @@ def current(screen: Screen) -> Session:
 def _look(
     tab: str, step: str, drawn: Iterable[str], views: Iterable[str], **more: Any
 ) -> ScreenState:
-    """What is on the screen; `step` is the key of the chosen step, `drawn` are graphs one of which
-    is drawn, `views` those whose modules may be open."""
+    """The state of the screen; `step` is the key of the chosen step, `drawn` are the graphs of
+    which one is drawn, `views` those whose modules may be open."""
     state = st.session_state
     selected = next((s for view in drawn if (s := selected_of(view))), "")
     choices = {n: state[n] for n in _SWITCHES if state.get(n) is not None}
@@ -266,7 +267,7 @@ def _look(
 
 
 def so_far(screen: Screen) -> Session:
-    """The screen as a session, with what was found of it before this run of the page."""
+    """The screen as a session, with its results from before this run of the page."""
     state = st.session_state
     session = replace(current(screen), timings=tuple(state.get("history", {}).values()))
     before: Session | None = state.get("session")
@@ -276,10 +277,8 @@ def so_far(screen: Screen) -> Session:
 
 
 def keep(screen: Screen) -> None:
-    """After everything is drawn: keep the session, and have the address say what it is.
-
-    Where the model cannot be opened, both stay as they were before, as until it is known.
-    """
+    """After everything is drawn, save the session and write it to the address. While the model is
+    not open, and if it cannot be opened, both stay unchanged."""
     state = st.session_state
     session, before = so_far(screen), state.get("session")
     other = before is not None and before.model != session.model
@@ -293,7 +292,7 @@ def keep(screen: Screen) -> None:
 
 
 def way_back(screen: Screen) -> None:
-    """Below why a model cannot be opened: a button that goes back to what was looked at."""
+    """If a model cannot be opened, a button that goes back to the previous one."""
     ident, session = now()
     refused = st.session_state.get("model_refused")
     if refused and session is not None and session.model != current(screen).model:
@@ -303,7 +302,7 @@ def way_back(screen: Screen) -> None:
 
 
 def keep_recorded(path: str, digest: str) -> None:
-    """The same, of a recording."""
+    """As `keep`, for a recording."""
     state = st.session_state
     tab, views = state.get(RECORDED_TAB) or RECORDED_TABS[0], (RECORDED_VIEW,)
     function = state.get("keep_recorded_function") or ""
@@ -315,7 +314,7 @@ def keep_recorded(path: str, digest: str) -> None:
 
 
 def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
-    """Keep what is on the screen, and the files that it needs: (path, digest)."""
+    """Save the screen and the files that it needs: (path, digest)."""
     state = st.session_state
     state.session = session
     query = address.written(session)
@@ -330,7 +329,7 @@ def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
 
 
 def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Keep the session where it changed; what the address says of that."""
+    """Save the session if it changed; the address's parameters for it."""
     state = st.session_state
     ident = state.setdefault(_ID, store.new_id())
     context = get_script_run_ctx()
@@ -351,7 +350,7 @@ def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]
 
 
 def about(session: Session) -> str:
-    """A session in a few words: the model, a batch that is not its usual, the mode and the IR."""
+    """A session in a few words: the model, an unusual batch, the mode and the IR."""
     model, sample = session.model, SAMPLES.get(session.model.name)
     if _is_recorded(session):
         return f"{model.name}, recording of a compile"
@@ -364,13 +363,13 @@ def about(session: Session) -> str:
 
 
 def _is_recorded(session: Session) -> bool:
-    """Whether its file is a recording, where it is kept."""
+    """Whether the session's file is kept, and a recording."""
     file = store.model_file(session.model.digest)
     return file is not None and is_recording(file)
 
 
 def forget(ident: str) -> None:
-    """Where this is the session of this tab: what is done from now on is another one."""
+    """If this is the tab's own session, continue as a new one."""
     state = st.session_state
     if state.get(_ID) == ident:
         state[_ID] = store.new_id()

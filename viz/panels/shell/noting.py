@@ -1,4 +1,4 @@
-"""What the engine has answered of the screen, noted in its session; nothing is asked for that."""
+"""Saves the engine's answers on a screen in its session, without new requests."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,11 +23,11 @@ _WITH_CUT = ("Gradient & cut", "Compile & time")
 
 
 class _NotKnown(Exception):
-    """The engine has not been asked yet."""
+    """The engine has no answer yet."""
 
 
 def noted(screen: Screen, session: Session, before: Session | None) -> Session:
-    """The session with what is known now, and with what was noted of the same screen before."""
+    """The session with the results known now, and those saved for the same screen before."""
     engines, parts = {}, results.Results()
     if before is not None:
         engines = before.engines
@@ -49,12 +49,12 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
 
 
 def note_result(screen: Screen, name: str, result: Any) -> None:
-    """Have what a button found, one of `viz.sessions.state.RESULTS`, noted with this screen."""
+    """Save the result of a button, one of `viz.sessions.state.RESULTS`, with this screen."""
     st.session_state.setdefault(_FOUND, {})[name] = screen.place, result
 
 
 def show_kept(screen: Screen, name: str) -> None:
-    """Draw what was found of this screen in an earlier run of the app, if anything."""
+    """Draw a result on this screen from an earlier run of the app, if any."""
     session, place = st.session_state.get("session"), st.session_state.get(_PLACE)
     if session is None or place not in (None, screen.place):
         return
@@ -65,12 +65,12 @@ def show_kept(screen: Screen, name: str) -> None:
 
 
 def entered() -> None:
-    """Another session is gone to, whose screen is drawn next."""
+    """Forget the screen of the results, because another session's screen is drawn next."""
     st.session_state.pop(_PLACE, None)
 
 
 def subject(session: Session) -> tuple[Any, ...]:
-    """What a session's results are of."""
+    """The part of a session that its results depend on."""
     return session.ir, session.model, session.pipeline
 
 
@@ -108,7 +108,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
         if not request.split or list(request.captures) == parts.get("cut", {}).get("captures"):
             parts["errors"] = results.error_facts(request.target, one.result.comparisons)
     if (running := st.session_state.get("timing")) is not None:
-        try:  # why what was asked for last could not be timed
+        try:  # why the last request could not be timed
             screen.cache.peek("time", *running.arguments)
         except EngineError as error:
             if error.kind != "cancelled":

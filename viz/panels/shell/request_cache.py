@@ -1,9 +1,9 @@
-"""The request cache of one browser session: its engine, what runs on it, and what it has answered.
+"""The request cache of one browser session: its engine, its running job, and its answers.
 
-A panel asks for a result with every argument spelled out. What is known is returned at once; what
-is not is started, and `Waiting` says so if it takes longer than a moment. One job runs at a time,
-and the next is only started when a panel still asks for it, so nothing piles up behind a model
-that the user has already left. Knows nothing of Streamlit.
+A panel asks for a result with all arguments. A known answer is returned at once; another request
+is started, and raises `Waiting` if it takes longer than a moment. One job runs at a time, and the
+next starts only if a panel still asks for it, so nothing queues behind a model that the user has
+left. Independent of Streamlit.
 """
 
 import time
@@ -19,12 +19,12 @@ from relascope.engine.client import EngineClient, Job
 Value = TypeVar("Value")
 
 KEPT = 48  # results; graphs of big models are tens of megabytes
-PATIENCE = 0.5  # seconds that a page may stand still rather than flicker
+PATIENCE = 0.5  # seconds for which a page rather stands still than flickers
 
 
 @dataclass(frozen=True)
 class Request:
-    """One question to the engine; two that are equal have one answer."""
+    """One question to the engine; equal ones share an answer."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Running:
-    """A job, what it answers, and when it began (`time.monotonic`)."""
+    """A job, its request, and when it began (`time.monotonic`)."""
 
     request: Request
     job: Job
@@ -40,7 +40,7 @@ class Running:
 
 
 class Waiting(Exception):
-    """The answer is not here yet."""
+    """The answer is not there yet."""
 
 
 class RequestCache:
@@ -53,8 +53,8 @@ class RequestCache:
         weakref.finalize(self, client.close)
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
-        """The engine's answer. Raises `Waiting` where it is not here after `patience` seconds (ask
-        again on the next rerun), and the EngineError that was the answer (`forget` it to try
+        """The engine's answer. Raises `Waiting` if it is not there after `patience` seconds (ask
+        again on the next rerun), and an EngineError that was the answer (`forget` it to try
         again)."""
         request = Request(method, arguments)
         until = time.monotonic() + patience
@@ -70,29 +70,27 @@ class RequestCache:
             time.sleep(0.01)
 
     def peek(self, method: str, *arguments: Any) -> Any:
-        """The answer if it is here, or its EngineError raised, else None; starts nothing."""
+        """The answer if it is there, else None; raises an EngineError that was the answer. Starts
+        nothing."""
         self.collect()
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None
 
     def has(self, method: str, *arguments: Any) -> bool:
-        """Whether the answer, or an error in its place, is here."""
+        """Whether the answer, or an error in its place, is there."""
         self.collect()
         return Request(method, arguments) in self._answers
 
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
-        """What `make` returns, remembered by `key` like an answer: the same object every time.
-
-        A drawing is kept by the graph it was made of, so what is made of an answer must not be
-        made anew on every rerun.
-        """
+        """The result of `make`, cached by `key` like an answer: the same object on every rerun,
+        because drawings are cached by their graph."""
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())
         return self._answer(request)
 
     def collect(self) -> bool:
-        """Put the running job's answer away if there is one; whether there was."""
+        """Store the running job's answer, if there is one; whether there was."""
         running = self.running
         if running is None or not running.job.done:
             return False
@@ -112,11 +110,11 @@ class RequestCache:
             self._keep(request, EngineError("cancelled", "Cancelled.", "", "Run it again."))
 
     def forget(self, method: str, *arguments: Any) -> None:
-        """Ask the engine anew the next time."""
+        """Ask the engine again next time."""
         self._answers.pop(Request(method, arguments), None)
 
     def forget_errors(self) -> None:
-        """Ask anew for everything that failed."""
+        """Ask again for everything that failed."""
         for request in [r for r, a in self._answers.items() if isinstance(a, EngineError)]:
             del self._answers[request]
 

@@ -1,5 +1,5 @@
-"""The sessions that are kept: a button in the sidebar, and a dialog to open, name, compare and
-delete them, and to take one elsewhere."""
+"""The kept sessions: a button in the sidebar, and a dialog to open, name, compare, delete and
+export them."""
 
 import io
 import math
@@ -27,7 +27,7 @@ _LIMIT_MB = 1100
 
 
 def button() -> None:
-    """The button that opens the dialog; what stands in the way of keeping is said below it."""
+    """The button that opens the dialog; below it, why the session could not be saved, if so."""
     if pressed("Sessions", "sessions", icon=":material/history:", width="stretch"):
         _dialog()
     if (error := st.session_state.get("keep_failed")) is not None:
@@ -85,7 +85,7 @@ def _this(session: Session, mine: store.Entry | None) -> None:
         return made.getvalue()
 
     help_ = "Model, settings and results in one file: open it here or elsewhere, run it with "
-    help_ += "`relascope replay FILE`, or drop it on what `relascope viewer` wrote."
+    help_ += "`relascope replay FILE`, or drop it on a page that `relascope viewer` wrote."
     label = "Replay file"
     download(label, data, "session.zip", "session_file", file, help=help_, width="stretch")
 

@@ -1,4 +1,4 @@
-"""The few choices that outlive the server: a small JSON file in the user's configuration folder."""
+"""Choices that outlive the server, in a small JSON file in the user's configuration folder."""
 
 import json
 import logging
@@ -15,13 +15,13 @@ def path() -> Path:
 
 
 def recall(name: str) -> str | None:
-    """What was remembered under a name, or None; a file that cannot be read remembers nothing."""
+    """The value saved under a name, or None; an unreadable file counts as empty."""
     value = _read().get(name)
     return value if isinstance(value, str) else None
 
 
 def remember(name: str, value: str) -> None:
-    """Keep a choice; where the file cannot be written, the log says so and the page goes on."""
+    """Save a choice; if the file cannot be written, log that and continue."""
     settings = _read()
     if settings.get(name) == value:
         return

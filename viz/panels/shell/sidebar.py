@@ -1,4 +1,4 @@
-"""The sidebar: which model, with which inputs, in which mode, and which engine serves it."""
+"""The sidebar: the model, its inputs, its mode, and its engine."""
 
 import hashlib
 from collections.abc import Sequence
@@ -47,17 +47,16 @@ KINDS = (
     (".params", "its parameters, beside it"),
     (".rsc", "a recording of a compile"),
 )
-"""Endings of the files that can be opened, and what each is."""
+"""Endings of the files that can be opened, with descriptions."""
 _UPLOAD_LIMIT_MB = 1024
 
 
 def sample_source(name: str = FIRST) -> ModelSource:
-    """A sample at its usual sizes; without a name, the one that a new page opens with."""
+    """A sample at its default sizes; by default, the one that a new page opens."""
     return ModelSource(name, SAMPLES[name].default_batch, SAMPLES[name].default_tokens)
 
 
 def head() -> None:
-    """The name, and what this is."""
     st.html(
         "<div class='rs-name'>relascope</div>"
         "<div class='rs-purpose'>See PyTorch models as TVM graphs, step passes, cut forward from "
@@ -66,7 +65,7 @@ def head() -> None:
 
 
 def recording() -> str | None:
-    """The path of the recording of a compile that is looked at; None where it is a model."""
+    """The path of the recording that the page shows; None for a model."""
     state = st.session_state
     path = state.get("upload_path")
     if not path or state.get("keep_model") != FILE or not Path(path).is_file():
@@ -75,18 +74,17 @@ def recording() -> str | None:
 
 
 def of_recording() -> None:
-    """Draw what the sidebar has beside a recording: which model instead, or which other file."""
-    if "ir" in st.session_state:  # of the models, while its control is not drawn
+    """Draw the sidebar for a recording: choices of a model or another file instead."""
+    if "ir" in st.session_state:  # keep it while its control is not drawn
         st.session_state.ir = st.session_state.ir
     _model()
     _upload()
 
 
 def choose_ir(problem: EngineError | None) -> str:
-    """Draw the choice of IR; "relay" or "relax". `problem` is why Relay cannot be loaded, None
-    where it can. The page then opens in what was chosen last, in Relay the first time; where Relay
-    cannot be loaded, in Relax. A reload of the page and a link keep the choice by the address's
-    `engine`."""
+    """Draw the choice of IR, "relay" or "relax": by default the last one chosen, at first Relay;
+    Relax if `problem` says why Relay cannot be loaded. Reloads and links keep the choice in the
+    address's `engine`."""
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
@@ -111,7 +109,7 @@ def choose_ir(problem: EngineError | None) -> str:
 
 
 def show(cache: RequestCache, ir: str) -> Screen | None:
-    """Draw the model's settings; what was chosen, or None while there is no model to look at."""
+    """Draw the model's settings; the screen, or None without a model."""
     state = st.session_state
     state.setdefault("keep_fewer_than", ScreenState.fewer_than)
     choice = _model()
@@ -167,13 +165,13 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
 
 
 def _number(path: str, key: str = "") -> dict[str, Any]:
-    """What the control of a field that is a number takes of its `Setting`."""
+    """Arguments of the control of a number, from its `Setting`."""
     setting = SETTINGS[path]
     return {"min_value": setting.least, "max_value": setting.most, "key": key or setting.widget}
 
 
 def summary_of(screen: Screen) -> str:
-    """What is looked at in a few words, where the sidebar is folded."""
+    """The screen in a few words, for a folded sidebar."""
     name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
     return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}"
 
@@ -190,7 +188,7 @@ def _model() -> str:
 
 
 def piece(screen: Screen) -> None:
-    """Above the tabs: which submodule is looked at alone, and the way back to the whole model."""
+    """Above the tabs: the submodule that is open alone, and a button back to the whole model."""
     source = screen.source
     if not source.module:
         return
@@ -226,7 +224,7 @@ def _gradient(ir: str) -> str:
 
 
 def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
-    """The pipeline of a mode as the user left it."""
+    """A mode's pipeline as the user left it."""
     text = st.session_state.get(pipeline_key(ir, training, gradient))
     if text is None:
         return default_pipeline(ir, training, gradient)
@@ -234,7 +232,7 @@ def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
 
 
 def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:
-    """Remember the pipeline of a mode; None goes back to the default."""
+    """Set the pipeline of the screen's mode; None restores the default."""
     key = pipeline_key(screen.ir, screen.training, screen.source.gradient)
     st.session_state[key] = None if pipeline is None else str(pipeline)
 
@@ -277,7 +275,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
         help="If off, weights that are on this machine; nothing is downloaded.",
     )
     if not name:
-        st.caption("Choose a model to look at.")
+        st.caption("Choose a model.")
         return None, ""
     with boundary(cache), suppress(Waiting):
         for one in cache.ask("models", name, patience=0.2):
@@ -305,10 +303,8 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
 
 
 def _upload() -> None:
-    """A file of one's own, kept in a folder of this session. It is not unpickled in this process.
-
-    With a recording of a compile the page begins anew.
-    """
+    """A user's file, stored in a folder of this session, and not unpickled in this process. For a
+    recording, the page starts over."""
     uploads = st.file_uploader(
         "A file, dropped here or anywhere",
         key="upload",
@@ -331,7 +327,7 @@ def _upload() -> None:
 
 
 def _model_among(paths: Sequence[Path]) -> Path | str:
-    """The last model of some files, with its parameters; what is no model is data beside one."""
+    """The last model of some files, with its parameters; other files are its data."""
     models = [path for path in paths if path.suffix != ".params" and format_of(path)]
     model = (models or paths)[-1]
     beside = [path for path in paths if path not in models]
@@ -341,7 +337,7 @@ def _model_among(paths: Sequence[Path]) -> Path | str:
 
 
 def open_text(text: str, name: str, ir: str) -> None:
-    """Look at a module of TVM's, as JSON in a file of this name, from the next run on."""
+    """Open a module of TVM's, as JSON in a file of this name, from the next run on."""
     folder = session_folder(hashlib.sha256(text.encode()).hexdigest())
     path = folder / (Path(name).name or "module.json")
     path.write_text(text, encoding="utf-8")
@@ -353,7 +349,7 @@ def open_text(text: str, name: str, ir: str) -> None:
 
 
 def session_folder(name: str) -> Path:
-    """A folder of this session, which ends with it."""
+    """A folder of this session, deleted with it."""
     state = st.session_state
     if "upload_folder" not in state:
         state.upload_folder = Scratch()
@@ -363,7 +359,7 @@ def session_folder(name: str) -> Path:
 
 
 def look_into(path: str | None) -> None:
-    """Look at a file from now on: a model's, or a recording; None where there is none."""
+    """Show a file, a model or a recording, from now on; None for none."""
     state = st.session_state
     state.upload_path = path
     state.keep_pins, state.tensor_paths = "", ()
@@ -386,12 +382,12 @@ def _file() -> tuple[ModelSource | None, str]:
     )
     _tensors()
     if path is None:
-        st.caption("Choose a file to look at.")
+        st.caption("Choose a file.")
         return None, ""
     label = Path(path).name
     try:
         tensors = state.get("tensor_paths") or ()
-        # Shapes that are given say all sizes.
+        # Given shapes fix all sizes.
         pins = "" if inputs.strip() or tensors else state.get("keep_pins") or ""
         source = with_tensors(source_from_file(path, inputs, pins=pins), tensors)
         return replace(source, kernels=_kernels(path)), label
@@ -401,7 +397,7 @@ def _file() -> tuple[ModelSource | None, str]:
 
 
 def _kernels(path: str) -> bool:
-    """Whether the kernels that a module's file brings may run; asked for each file anew."""
+    """Whether the kernels in a module's file may run; asked for each file."""
     found = format_of(Path(path))
     if found is None or found.name not in ("json", "script", "tar"):
         return False
@@ -414,7 +410,7 @@ def _kernels(path: str) -> bool:
 
 
 def stored_upload(upload: Any, name: str, ident: str = "") -> str:
-    """The path of an uploaded file in a folder of this session, that of those of one `ident`."""
+    """The path of an uploaded file in a folder of this session, shared by files of one `ident`."""
     folder = session_folder(hashlib.sha256((ident or upload.file_id).encode()).hexdigest())
     path = folder / (Path(upload.name).name or name)
     path.write_bytes(upload.getbuffer())
@@ -422,7 +418,7 @@ def stored_upload(upload: Any, name: str, ident: str = "") -> str:
 
 
 def _tensors() -> None:
-    """Saved inputs: each file is a set."""
+    """Saved inputs: each file is one set."""
     state = st.session_state
     uploads = st.file_uploader(
         "Saved inputs (.npy, .npz, .safetensors, .pt)",
@@ -445,7 +441,7 @@ def _tensors() -> None:
 
 
 def _guessed(cache: RequestCache, source: ModelSource) -> None:
-    """What a file says of its inputs, and a field for each size that it leaves open."""
+    """A file's declared inputs, and a field for each of its open sizes."""
     state = st.session_state
     whole = replace(source, module="", call=1, gradient="tvm")
     try:
@@ -472,7 +468,7 @@ def _guessed(cache: RequestCache, source: ModelSource) -> None:
 
 
 def _pin(key: str, symbol: str, usual: int, names: tuple[str, ...]) -> None:
-    """Keep the size that was chosen; the example's own is not said."""
+    """Keep a chosen size, unless it is the example's own."""
     state = st.session_state
     pins = {n: v for n, v in parse_pins(state.get("keep_pins") or "") if n not in names}
     if state[key] != usual:
@@ -481,7 +477,7 @@ def _pin(key: str, symbol: str, usual: int, names: tuple[str, ...]) -> None:
 
 
 def engine_status(cache: RequestCache) -> None:
-    """One line on which TVM serves the page and what it compiles for here."""
+    """The engine's TVM, device, memory and sandbox."""
     with boundary(cache):
         info = cache.ask("describe", patience=0.2)
         here = next((t for t in info.targets if t.runs_here), None)

@@ -1,7 +1,7 @@
-"""Engines: one for each browser session.
+"""One engine for each browser session.
 
-An engine outlives its tab by less than a minute, and rests while nobody asks it anything. Nothing
-is lost by that: a request cache keeps its answers, and asks in full when the person comes back.
+An engine outlives its tab by less than a minute, and its process ends while it is idle. Nothing is
+lost: a request cache keeps its answers, and its requests are complete.
 """
 
 import ctypes
@@ -24,15 +24,15 @@ from relascope.viz.panels.shell.request_cache import RequestCache
 
 _log = logging.getLogger("relascope.page")
 
-LOOK = 3.0  # seconds; how often it is looked who is still there
-_NEW_OBJECTS = 20_000  # between two looks for circles
+LOOK = 3.0  # seconds between checks of connected tabs
+_NEW_OBJECTS = 20_000  # between garbage collections
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
-GONE = 25.0  # seconds; a page that is reloaded, or a network that falters, is back by then
+GONE = 25.0  # seconds; reloaded pages and interrupted networks are back by then
 
 
 @dataclass
 class Seat:
-    """A browser session's request cache, which goes when Streamlit forgets the session."""
+    """A browser session's request cache, freed when Streamlit forgets the session."""
 
     cache: weakref.ref[RequestCache]
     session: str
@@ -49,7 +49,7 @@ class Engines:
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
     def take(self, ir: str, first: ModelSource, session: str) -> RequestCache:
-        """One with an engine of its own, which loads the first model while it waits."""
+        """A request cache with its own engine, which loads the first model while it waits."""
         client = EngineClient(ir)
         client.limit(of_page())
         client.warm()
@@ -79,18 +79,16 @@ class Engines:
 
 @st.cache_resource(show_spinner=False)
 def settled() -> None:
-    """See to it, once in a process, that memory is looked after in passing.
-
-    What was imported stays, and is not looked at again. Graphs are many small objects without
-    circles: each look through all of them takes a tenth of a second, and finds nothing.
-    """
+    """Make garbage collection rare, once per process. Graphs are many small objects without cycles:
+    each full collection takes a tenth of a second and finds nothing. Imported modules are
+    excluded."""
     _keep_heaps_few()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
 
 
 def _keep_heaps_few() -> None:
-    """As glibc is set, each thread, so each run of the page, may keep a heap that never shrinks."""
+    """By default, glibc may keep a heap that never shrinks for each thread, so for each run."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another library's heap
@@ -103,7 +101,7 @@ def _look_after(engines: weakref.ref[Engines]) -> None:
     while (them := engines()) is not None:
         try:
             them.look()
-        except Exception:  # what could not be done now is tried again
+        except Exception:  # the next check tries again
             _log.exception("looking after engines")
         del them
         time.sleep(LOOK)
@@ -115,13 +113,12 @@ def _connected(session: str) -> bool:
 
 @st.cache_resource(show_spinner=False)
 def engines() -> Engines:
-    """The server's engines."""
     return Engines()
 
 
 def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
     """The request cache of this browser session, with its own engine, which loads the model `first`
-    while it waits: that imports all that loading needs."""
+    while it waits, and so imports the modules that loading needs."""
     key = f"cache_{ir}"
     if key not in st.session_state:
         context = get_script_run_ctx()
@@ -133,12 +130,12 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
 
 
 def limit_key(kind: str) -> str:
-    """Where the sidebar keeps the limit of a kind of calls."""
+    """The state's key of the limit of a kind of calls."""
     return f"keep_limit_{kind}"
 
 
 def limits() -> Limits:
-    """The page's limits, as far as this session has no others."""
+    """The page's limits, with those that this session changed."""
     known = of_page()
     state = st.session_state
     return replace(known, calls={k: state.get(limit_key(k), s) for k, s in known.calls.items()})

@@ -1,5 +1,4 @@
-"""Sections and tables: a figure is written the same way wherever it stands, and a row can be
-chosen."""
+"""Draws sections and tables, whose rows can be chosen."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,15 +26,12 @@ def table(
     on_pick: Callable[[int | None], None] | None = None,
     **more: Any,
 ) -> list[int]:
-    """Draw rows; what is None is a dash. Returns indices of the rows that are chosen.
-
-    `columns` are as `renamed` takes them; without, rows stand as they are. By a column's name,
-    `help` has what it says and `wide` how wide it is; `bars` are columns of percentages that are
-    drawn as bars, and `signs` is one of names of `palette.STYLES` ("added"), in the graph's
-    colours, with its signs in letters. Rows can be chosen with `on_select` "rerun"; `on_pick` is
-    called with the index of the row that is chosen, None where none is any more. `more` is of
-    `st.dataframe`.
-    """
+    """Draw rows, with None as a dash, and return the indices of chosen rows. `columns` are those of
+    `renamed`; without them, rows are drawn as they are. By column name, `help` has texts and `wide`
+    widths; `bars` are columns of percentages to draw as bars; `signs` is a column of names of
+    `palette.STYLES` ("added"), drawn in the graph's colours and signs. Rows can be chosen if
+    `on_select` is "rerun", or with `on_pick`, which is called with the index of the chosen row, or
+    None. `more` are arguments of `st.dataframe`."""
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):
@@ -57,7 +53,7 @@ def table(
 
 
 def _signed(rows: list[Row], column: str) -> Any:
-    """The rows with one column in the graph's colours; in signs alone, where they are many."""
+    """The rows with one column in the graph's colours; with signs only if there are many."""
 
     def text(key: object) -> str:
         return palette.signed(str(key), str(key)) if key in styles else str(key)
@@ -70,26 +66,26 @@ def _signed(rows: list[Row], column: str) -> Any:
 
     if len(rows) > _COLOURED:
         return [{**row, column: text(row[column])} for row in rows]
-    import pandas as pd  # not with the page, which is there before its first table
+    import pandas as pd  # late, so that the page appears sooner
 
     return pd.DataFrame(rows).style.map(look, subset=[column]).format(text, subset=[column])
 
 
 def picked(key: str, count: int) -> int | None:
-    """The row that was chosen in a table of the run before, if it has so many rows."""
+    """The row chosen in a table in the run before, if it is below `count`."""
     state = st.session_state.get(key)
     rows = state["selection"]["rows"] if state else []
     return rows[0] if rows and rows[0] < count else None
 
 
 def clicked(key: str, selection: str) -> Row | None:
-    """The mark that was clicked in a chart, by the name of its selection; None where none is."""
+    """The mark clicked in a chart, by the name of its selection, or None."""
     marks = st.session_state[key]["selection"].get(selection) or [None]
     return marks[0]
 
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
-    """Draw sections, but tables of nothing; `key` begins charts' keys, `options` are of `table`."""
+    """Draw sections, except empty tables; `key` begins charts' keys, `options` are `table`'s."""
     from relascope.viz import charts  # pandas, as above
 
     for at, section in enumerate(sections):

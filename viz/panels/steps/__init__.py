@@ -33,8 +33,8 @@ _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 @dataclass
 class _StepState:
-    """What is known so far of the chosen step, with the screen `alive`, whose pipeline is without
-    what ends the engine's process, and the `problem` to raise where the graph would stand."""
+    """What is known so far of the chosen step; the screen `alive`, whose pipeline lacks steps that
+    end the engine's process; and the `problem` to show in place of the graph."""
 
     index: int
     alive: Screen
@@ -46,7 +46,7 @@ class _StepState:
 
 @st.fragment
 def show(screen: Screen) -> None:
-    """Draw the tab, without the page around it, which a click on a step leaves as it is."""
+    """Draw the tab alone: a click on a step leaves the page around it unchanged."""
     begin()
     screen = current(screen)
     with boundary(screen.cache, "steps"):
@@ -55,14 +55,15 @@ def show(screen: Screen) -> None:
 
 
 def _draw(screen: Screen) -> None:
-    """Controls stay while the engine works: a click on one that goes away would be lost."""
+    """Controls stay while the engine works, because a click on one that disappears would be
+    lost."""
     known = _known(screen)
     left, right = beside("steps", "Steps")
     with left.container(key="steps_head"):
         row = errors.choose(screen)
         _walk(known, row)
         keep = changes.keeps_layout(row)
-    # The graph first: what is sent first is drawn first, and that is what a click waits for.
+    # The graph first: it is drawn in the order sent, and a click waits for it.
     with right, boundary(screen.cache, picture=True):
         _after(screen, known, keep)
     found = bisect.search(screen)
@@ -131,8 +132,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
 
 
 def _after(screen: Screen, known: _StepState, keep: bool) -> None:
-    """The graph after the chosen step, with what it added and changed in colour; `keep` leaves what
-    was drawn before where it stands."""
+    """The graph after the chosen step, with added and changed nodes in colour; with `keep`, nodes
+    drawn before stay in place."""
     if known.problem is not None:
         raise known.problem
     index, alive, change = known.index, known.alive, known.change
@@ -150,7 +151,7 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         errors.show(alive, index, places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
-    fused = matched.graph  # what fused kernels are coloured by, right before they are fused, too
+    fused = matched.graph  # gives the colours of kernels, also right before fusion
     for after in known.stepped.records[index + 1 :][:1]:
         if after.pass_name in _FUSING and after.enabled and after.error is None:
             fused = alive.graph_after(index + 1)
@@ -165,7 +166,6 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
 
 
 def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
-    """How the graph after a step differs from the one that it started from."""
     start = start_of(screen.ir, screen.pipeline, index)
     before, graph = (
         model.graph if step < 0 else screen.graph_after(step) for step in (start, index)
@@ -188,7 +188,7 @@ def _changes(known: _StepState, change: StepChange) -> None:
 
 
 def _walk(known: _StepState, row: DeltaGenerator) -> None:
-    """A walk over what the step touched, from the selected node on."""
+    """A button that walks over the nodes that the step touched, from the selected one on."""
     marked: list[str] = []
     after, selected = "", selected_of(_VIEW)
     if known.change is not None:

@@ -1,5 +1,5 @@
-"""In the tab "Passes": a button that finds the pass that breaks the pipeline, and what it found;
-below it one that narrows the fault inside that pass, with the report to download."""
+"""In the tab "Passes": a button that finds the pass that breaks the pipeline, with its result; and
+one that narrows the fault inside that pass, with the report to download."""
 
 import shlex
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
 
 @dataclass(frozen=True)
 class BisectQuestion:
-    """A search that was asked for, with fields of a `Question`."""
+    """A requested search, with fields of a `Question`."""
 
     source: ModelSource
     pipeline: Pipeline
@@ -44,8 +44,7 @@ class BisectQuestion:
 
 @dataclass
 class BisectSearch:
-    """A search as far as it has come on this run of the page: tries, the result once it is found,
-    and why it waits or was given up."""
+    """A search so far: tries, the result once found, and why it waits or was given up."""
 
     log: list[Try] = field(default_factory=list)
     result: Bisection | None = None
@@ -53,7 +52,7 @@ class BisectSearch:
 
     @property
     def blamed(self) -> dict[int, str]:
-        """What to say at the steps that are to blame, by their index."""
+        """By index, a sentence for each step to blame."""
         if self.result is None:
             return {}
         found = self.result.culprits.suspects
@@ -62,7 +61,7 @@ class BisectSearch:
 
 
 def search(screen: Screen) -> BisectSearch | None:
-    """Go on with what was asked for of this pipeline: the request cache has the answers so far."""
+    """Continue the requested search of this pipeline; the request cache has the answers so far."""
     asked: BisectQuestion | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
@@ -70,7 +69,7 @@ def search(screen: Screen) -> BisectSearch | None:
 
 
 def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
-    """The same of this pipeline, whichever it was asked for."""
+    """The same for this pipeline, whichever was requested."""
     found = BisectSearch()
     try:
         best = screen.cache.ask("describe").best
@@ -82,8 +81,8 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
 
 
 def show(screen: Screen, found: BisectSearch | None) -> None:
-    """Draw the button and, of a search, its tries as they come and what was found."""
-    # None of recorded passes can be left out to be timed.
+    """Draw the button and, for a search, its tries as they come and its result."""
+    # Timing needs pipelines without a pass, which recorded passes do not have.
     timed = not any(s.name == recorded.NAME for s in screen.pipeline)
     wish = _wish([w for w, kind in _WISHES.items() if timed or not kind])
     if pressed(
@@ -114,7 +113,7 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
 
 
 def _wish(wishes: list[str]) -> dict[str, Any]:
-    """What to look for: fields of an `engine.jobs.bisect.Question`."""
+    """Draw the choice of what to look for; fields of an `engine.jobs.bisect.Question`."""
     if st.session_state.get("keep_bisect_kind") not in wishes:
         st.session_state.pop("keep_bisect_kind", None)
     wish = st.selectbox("Look for what is", wishes, key="keep_bisect_kind")
@@ -173,7 +172,7 @@ _BEFORE, _AFTER = "before the pass", "after the pass"
 
 @dataclass
 class _ReduceQuestion:
-    """A search that was asked for; it keeps more of the engine's answers than the request cache."""
+    """A requested search, which keeps more of the engine's answers than the request cache."""
 
     question: Question
     answers: dict[Request, Any] = field(default_factory=dict)
@@ -194,7 +193,7 @@ class _ReduceQuestion:
 
 
 def _reduction(screen: Screen, found: Bisection) -> None:
-    """Draw the button and, once it is pressed, the pieces as they are tried and the report."""
+    """Draw the button and, once pressed, the pieces as they are tried and the report."""
     if reduce.cannot(found):
         return
     if pressed(

@@ -1,4 +1,4 @@
-"""Below the graph of a step: the nodes that it touched with their origins, counts, sizes, text."""
+"""Below a step's graph: the nodes that it touched with their origins, counts, sizes, text."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ _GHOSTS = "keep_show_removed"
 
 
 def keeps_layout(place: DeltaGenerator) -> bool:
-    """Draw the switch; whether what is drawn next stands where it stood."""
+    """Draw the switch; whether nodes stay in place in the next drawing."""
     return place.toggle(
         "Keep the layout",
         True,
@@ -35,14 +35,14 @@ def keeps_layout(place: DeltaGenerator) -> bool:
 
 
 def picture(change: StepChange, view: str) -> Graph:
-    """The graph to draw: with what was removed, if that is wished or one such node is selected."""
+    """The graph to draw: with removed nodes if requested, or if one is selected."""
     if st.session_state.get(_GHOSTS, True) or selected_of(view) in change.matched.removed:
         return change.with_removed
     return change.matched.graph
 
 
 def kernels(fused: Graph) -> list[Overlay]:
-    """The colours of a graph's fused functions, and of what goes into them in earlier graphs."""
+    """The colours of a graph's fused functions, and of their nodes in earlier graphs."""
     names: dict[str, str] = {}
     for node in fused:
         if node.body is not None:
@@ -57,8 +57,8 @@ def kernels(fused: Graph) -> list[Overlay]:
 def show(
     change: StepChange, view: str, title: str, draw_text: Callable[[], None] | None = None
 ) -> None:
-    """Draw the section for a step below the view with the key `view`, in which a click on a row
-    selects its node; `draw_text` draws the text's difference, where it is here."""
+    """Draw the section for a step. A click on a row selects its node in the view with the key
+    `view`; `draw_text` draws the text's difference, if available."""
     heading(title)
     part = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
     if part == VIEWS[2] and draw_text is not None:
@@ -116,7 +116,7 @@ def _nodes(change: StepChange, view: str) -> None:
 
 
 def show_text(screen: Screen, index: int) -> None:
-    """The difference of the IR's text, or the whole of it."""
+    """The difference of the IR's text, or the whole text."""
     start = start_of(screen.ir, screen.pipeline, index)
     before: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(start), start)
     after: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(index), index)
@@ -136,7 +136,7 @@ _MEMORY = "memory_chart"
 
 
 def memory(document: Row, place: str, view: str) -> None:
-    """The plan of memory after a step, its storages over the steps. A click goes to the node."""
+    """The memory plan after a step: storages over its steps. A click goes to the node."""
     from relascope.viz import charts  # pandas, not with the page
 
     *said, chart, tensors = memory_sections(document)
@@ -144,8 +144,8 @@ def memory(document: Row, place: str, view: str) -> None:
     show_sections(said, "memory")
 
     def go() -> None:
-        told = clicked(_MEMORY, charts.CLICKED)
-        select(view, told["id"] if told else "")
+        mark = clicked(_MEMORY, charts.CLICKED)
+        select(view, mark["id"] if mark else "")
 
     plan, modes = charts.storages(document, clickable=True), [charts.CLICKED]
     st.altair_chart(plan, key=_MEMORY, on_select=go, selection_mode=modes)

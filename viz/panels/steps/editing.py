@@ -1,4 +1,4 @@
-"""Around the list of steps: the chosen one's parameters, and the pipeline as text."""
+"""Around the list of steps: the chosen step's parameters, and the pipeline as text."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,18 +24,18 @@ _REFUSED = "parameter_refused"  # (widget's key, why)
 _PASTED = "keep_pipeline_text"
 
 Change = Callable[[Pipeline | None, int | None], None]
-"""Called with the new pipeline, None for the default one, and the step to choose, if another."""
+"""Called with the new pipeline, None for the default, and the step to choose, None to keep it."""
 
 CurrentStep = Callable[[], tuple[Pipeline, int]]
-"""The pipeline and the index of the chosen step, -1 for the import, when it is called: both may be
-others than when the page was drawn."""
+"""Returns the present pipeline and index of the chosen step, -1 for the import; both may have
+changed since the page was drawn."""
 
 _OURS = "relascope's"
 
 
 def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
-    """Which pipeline stands there: the default one, or one of TVM's own, as the engine reads it;
-    the texts of TVM's by name, none in training, for they have no gradient."""
+    """Draw the choice of the default pipeline or one of TVM's own; the texts of TVM's by name, none
+    in training, because they have no gradient."""
     theirs: Mapping[str, str] = {}
     if not screen.training:
         with boundary(screen.cache), suppress(Waiting):
@@ -47,7 +47,7 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
 
     def changed() -> None:
         chosen = st.session_state[key]
-        # After an edit, a slow browser may still say what this box showed: that is no choice.
+        # After an edit, a slow browser may still send this box's old value, which is no choice.
         if chosen not in (None, current):
             change(None if chosen == _OURS else known[chosen], len(known[chosen]) - 1)
 
@@ -65,12 +65,12 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
 
 
 def parameters(screen: Screen, index: int, now: CurrentStep, change: Change) -> None:
-    """A field for each parameter of the chosen step; what is its default stands in no text."""
+    """A field for each parameter of the chosen step; the pipeline's text omits defaults."""
     if index < 0:
         return
     step = screen.pipeline.steps[index]
     declared = info(screen.ir, step).parameters
-    # What else the pipeline holds is part of the keys, or a field would keep what another had.
+    # Keys contain the other steps; otherwise a field would keep another pipeline's value.
     others = screen.pipeline.without(index)
     for parameter in declared:
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
@@ -101,7 +101,7 @@ def _field(
             st.session_state[_REFUSED] = key, str(wrong)
             return
         pipeline, _ = now()
-        # A pipeline that was pasted meanwhile may have no such step.
+        # A pipeline pasted meanwhile may lack the step.
         if [s.name for s in pipeline.steps[index : index + 1]] == [step.name]:
             change(pipeline.with_parameter(index, parameter.name, new or None), None)
 
@@ -122,7 +122,7 @@ def _field(
 def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> None:
     """The pipeline as text to copy, as a script, and a field for another, which may name TVM's."""
 
-    def use() -> None:  # before the run: another tab, chosen at once, cuts a run short
+    def use() -> None:  # as a callback, because a change of tabs may cut the run short
         st.session_state.pop(_REFUSED, None)
         text = st.session_state[_PASTED]
         try:
@@ -157,11 +157,11 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
 
 
 def example(screen: Screen, index: int) -> None:
-    """What a step's pass does to a program small enough to read; nothing of the import (-1)."""
+    """A step's pass on a small example; nothing for the import (-1)."""
     if index < 0:
         return
     box = st.expander("On a small program", key="keep_example", on_change="rerun")
-    if not box.open:  # the engine is asked for what is looked at
+    if not box.open:
         return
     with box, boundary(screen.cache, "example"):
         entry = info(screen.ir, screen.pipeline.steps[index])

@@ -33,14 +33,14 @@ _VIEW = "error_view"
 
 
 def shows_errors() -> bool:
-    """Whether the graph of a step shows errors, and not what changed."""
+    """Whether a step's graph shows errors instead of changes."""
     return bool(st.session_state.get(_COLOURS) == ERRORS)
 
 
 def choose(screen: Screen) -> DeltaGenerator:
-    """What the colours of the graph say; returns the row that it stands in."""
+    """Draw the choice of the graph's colours; returns its row."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    errors = f"Error against {_against(screen)}".replace(IMPORTED, "import")  # which has room
+    errors = f"Error against {_against(screen)}".replace(IMPORTED, "import")  # to save space
     name = {CHANGES: CHANGES, ERRORS: errors}.__getitem__
     one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
     if shows_errors() and _choice(screen):
@@ -84,7 +84,7 @@ def _overlay(inside: Inside) -> Overlay:
 
 
 def nodes(screen: Screen, index: int) -> None:
-    """The verdict, and one row a node, the farthest over its limit first."""
+    """The verdict, and one row for each node, the farthest over its limit first."""
     dtype = _dtype(screen)
     inside = _inside(screen, index, dtype)
     heading(f"How far each node is from {inside.against}")
@@ -95,8 +95,8 @@ def nodes(screen: Screen, index: int) -> None:
     if missing := len(inside.without):
         st.caption(
             f"{missing} of the nodes that compute something have no counterpart in "
-            f"{inside.against}, and stay plain: a pass made them of several operators, or between "
-            "two."
+            f"{inside.against}, and stay plain: a pass made them from several operators, or "
+            "between two."
         )
     if rows:
         pick = picking(_VIEW, [r["id"] for r in rows])
@@ -104,7 +104,7 @@ def nodes(screen: Screen, index: int) -> None:
 
 
 def _verdict(screen: Screen, index: int) -> None:
-    """Is it rounding, or is it wrong: where float32 is over its limit, float64 tells."""
+    """Whether errors are rounding: if float32 exceeds its limit, float64 decides."""
     first = _inside(screen, index, screen.source.dtype)
     second = _inside(screen, index, node_accuracy.DOUBLE) if first.in_doubt else None
     say = st.error if (second or first).bad else st.warning if first.bad else st.success
@@ -118,7 +118,7 @@ def _dtype(screen: Screen) -> str:
 
 
 def _against(screen: Screen) -> str:
-    """Whose tensors nodes are compared with; PyTorch's as long as the model is not opened."""
+    """The reference of the comparison; PyTorch until the model is open."""
     try:
         ask = partial(screen.cache.ask, patience=0.0)
         return node_accuracy.nodes_against(ask, screen.source)

@@ -1,10 +1,9 @@
 """The list of a pipeline's steps: one compact row each, with a switch, counts and time.
 
-Python side of a small component, whose other half is `viz/component/step_list.js`. The page
-keeps the pipeline and the selection, the component draws them and tells what was done: chosen,
-switched, moved by mouse or keys, taken out. It tells again, with its number, what Python has not
-said to have done: Streamlit makes one run of what is done while another runs, and would keep the
-last of it alone.
+The Python side of a small component, whose other half is `viz/component/step_list.js`. The page
+keeps the pipeline and the selection; the component draws them and reports numbered actions: select,
+switch, add, move, remove. It repeats actions until Python has confirmed them, because Streamlit
+combines several during a run, and would keep only the last.
 """
 
 import uuid
@@ -32,7 +31,7 @@ _HTML = (
 )
 _KEY = "step_list"
 _DEEDS = ("select", "switch", "add", "move", "remove")
-_DONE = "step_list_done"  # (whose deeds are counted, number of the last one)
+_DONE = "step_list_done"  # (the session of the numbers, the last number done)
 
 
 def current(screen: Screen) -> Screen:
@@ -42,7 +41,7 @@ def current(screen: Screen) -> Screen:
 
 
 def chosen(screen: Screen) -> int:
-    """The chosen step: -1 is the imported program. A pipeline that got shorter keeps its end."""
+    """The chosen step; -1 is the imported program. In a shorter pipeline, its last step."""
     key = keeping.step_key(screen.source)
     return min(st.session_state.get(key, screen.last), screen.last)
 
@@ -52,14 +51,14 @@ def _choose(screen: Screen, index: int) -> None:
 
 
 def take(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
-    """Take another pipeline, None for the default one, and choose a step where one is given."""
+    """Set another pipeline, None for the default, and choose a step if one is given."""
     sidebar.set_pipeline(screen, pipeline)
     if index is not None and pipeline is not None:
         _choose(replace(screen, pipeline=pipeline), index)
 
 
 def now(screen: Screen) -> tuple[Pipeline, int]:
-    """The pipeline and the chosen step as they are now, with all that the list told done."""
+    """The present pipeline and chosen step, after all actions of the list."""
     catch_up(StepList(screen))
     screen = current(screen)
     return screen.pipeline, chosen(screen)
@@ -67,32 +66,28 @@ def now(screen: Screen) -> tuple[Pipeline, int]:
 
 @dataclass(frozen=True)
 class StepList:
-    """The pipeline behind the rows, of which row 0 is the imported program. It is asked for when
-    something is done: before that in the same run something else may have changed it."""
+    """The actions on the rows; row 0 is the imported program. They read the pipeline when called,
+    because the same run may have changed it before."""
 
     screen: Screen
 
     def select(self, row: int) -> None:
-        """Choose it."""
         _choose(current(self.screen), row - 1)
 
     def switch(self, row: int, enabled: bool) -> None:
-        """Switch it on or off."""
         take(self.screen, current(self.screen).pipeline.switched(row - 1, enabled), None)
 
     def add(self, row: int, name: str) -> None:
-        """Put a pass of this name at this place, and choose it."""
+        """Insert a pass of this name as this row, and choose it."""
         if name in names(self.screen.ir):
             pipeline = current(self.screen).pipeline.inserted(row - 1, Step(name))
             take(self.screen, pipeline, row - 1)
 
     def move(self, row: int, to: int) -> None:
-        """Give it another place, and choose it."""
         pipeline = current(self.screen).pipeline.moved(row - 1, to - 1)
         take(self.screen, pipeline, to - 1)
 
     def remove(self, row: int) -> None:
-        """Take it out."""
         screen = current(self.screen)
         index = chosen(screen)
         take(self.screen, screen.pipeline.without(row - 1), index - (row - 1 <= index))
@@ -104,8 +99,8 @@ def step_list(
     passes: Sequence[tuple[str, str]],
     pipeline: StepList,
 ) -> None:
-    """Draw the rows, the chosen one by its index, and the buttons that walk them; `passes` has name
-    and title of each that can be added."""
+    """Draw the rows, with the index of the chosen one, and buttons to walk them; `passes` has the
+    name and title of each pass that can be added."""
     session, done = _counted()
     shown = {"selected": selected, "rows": [r.data for r in rows], "passes": passes}
     component.small("step_list", _HTML)(
@@ -116,17 +111,17 @@ def step_list(
 
 
 def catch_up(pipeline: StepList) -> None:
-    """Do what the list told and is not yet done; before anything that means the chosen step."""
+    """Do the list's outstanding actions, before anything that uses the chosen step."""
     session, done = _counted()
     log: Mapping[str, Any] = (st.session_state.get(_KEY) or {}).get("log") or {}
-    if log.get("session") != session:  # of an app that has ended: done there, or lost with it
+    if log.get("session") != session:  # from an app that has ended
         return
     for deed in log["deeds"]:
         if deed["number"] > done and deed["what"] in _DEEDS:
             done = deed["number"]
             st.session_state[_DONE] = session, done
             given = {k: v for k, v in deed.items() if k not in ("number", "what")}
-            # A pipeline that was pasted meanwhile may have fewer rows.
+            # A pipeline pasted meanwhile may have fewer rows.
             if deed["what"] == "add" or deed["row"] <= len(current(pipeline.screen).pipeline):
                 getattr(pipeline, deed["what"])(**given)
 

@@ -1,4 +1,4 @@
-"""In the tab "Passes": a button that tries each of TVM's own pipelines, and what each does."""
+"""In the tab "Passes": a button that tries each of TVM's own pipelines, and the results."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -24,10 +24,10 @@ _KEY = "tvm_pipelines"
 
 @dataclass
 class PipelineTries:
-    """A model through TVM's pipelines as far as they are tried, kept between runs of the page;
-    `going`: whether to try more. `tasks` are all, once the engine has said what there is, and
-    `lines` the lines of the first ones. The next line `began` at a `time.monotonic`; `asked` is
-    what was asked for it alone, and `died` what of that ended the engine's process."""
+    """A model through TVM's pipelines, as far as tried, kept between runs of the page; with
+    `going`, it tries more. `tasks` are all tries, once the engine has listed them, and `lines` the
+    lines of the first ones. The next try `began` at a `time.monotonic`; `asked` are its own
+    requests, and `died` those of them that ended the engine's process."""
 
     screen: Screen
     going: bool = True
@@ -38,7 +38,7 @@ class PipelineTries:
     died: set[Request] = field(default_factory=set)
 
     def go_on(self) -> None:
-        """Find more lines; raise Waiting or an EngineError as `RequestCache.ask` does."""
+        """Try more; raises as `RequestCache.ask`."""
         screen, until = self.screen, time.monotonic() + PATIENCE
 
         def ask(method: str, *arguments: Any) -> Any:
@@ -47,7 +47,7 @@ class PipelineTries:
                 self.asked.add(request)
             try:
                 return cache.ask(method, *arguments, patience=until - time.monotonic())
-            except EngineError as error:  # as `bulk.run`, which does not know of the cache
+            except EngineError as error:  # as in `bulk.run`, which does not know the cache
                 if error.kind != "engine" or limit_crossed(error) or request in self.died:
                     raise
                 self.died.add(request)
@@ -62,14 +62,14 @@ class PipelineTries:
             self.began = self.began or time.monotonic()
             row = bulk.run(ask, task)
             self.lines.append({**row, "seconds": round(time.monotonic() - self.began, 2)})
-            for request in self.asked:  # or the cache would forget other tabs' answers for them
+            for request in self.asked:  # to make room in the cache for other tabs' answers
                 screen.cache.forget(request.method, *request.arguments)
             self.began, self.asked, self.died = 0.0, set(), set()
         self.going = False
 
 
 def button(screen: Screen) -> PipelineTries | None:
-    """Draw the button and return what was tried; not in training: TVM's have no gradient."""
+    """Draw the button and return the tries; not in training, because TVM's have no gradient."""
     if screen.training:
         return None
     tries: PipelineTries | None = st.session_state.get(_KEY)
@@ -97,7 +97,7 @@ def button(screen: Screen) -> PipelineTries | None:
 
 
 def show(tries: PipelineTries, change: Change) -> None:
-    """Draw the lines that there are, and the passes to blame."""
+    """Draw the tries so far, and the passes to blame."""
     tasks = tries.tasks
     document = rows.document(tries.lines, {t.key for t in tasks if t.search}, False)
     lines, *said = rows.sections(document, len(tries.lines) == len(tasks))

@@ -40,7 +40,7 @@ _HELP = {
 
 @dataclass(frozen=True)
 class _Run:
-    """A timing under way: what the history will call it, the arguments of `time`, and facts for the
+    """A running timing: its title in the history, the arguments of `time`, and facts for the
     history."""
 
     title: str
@@ -64,7 +64,7 @@ def show(screen: Screen) -> None:
         except EngineError as error:
             show_error(error)
             if running.arguments != arguments:
-                st.session_state.timing = None  # the settings have moved on from what failed
+                st.session_state.timing = None  # the settings have changed since
     _results(screen, engine, arguments)
     if target is None:
         return
@@ -78,7 +78,7 @@ def show(screen: Screen) -> None:
 
 
 def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Target | None]:
-    """The controls: what Run would ask the engine for, and the chosen target."""
+    """The controls; returns the request of Run, and the chosen target."""
     targets, state = {t.name: t for t in engine.targets}, st.session_state
     state.setdefault("keep_threads", 0)
     state.setdefault("keep_repeats", 30)
@@ -118,7 +118,7 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
 
 
 def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Target | None:
-    """The target of a name that was chosen or typed; None where it is none, which is said."""
+    """The target of a chosen or typed name; None, after drawing the error, if it is none."""
     found = targets.get(name)
     try:
         if found is None and name.strip():
@@ -143,11 +143,11 @@ def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
 def _variants(
     place: DeltaGenerator, screen: Screen, engine: EngineInfo, request: BuildRequest
 ) -> tuple[Variant, ...]:
-    """Which variants are built, too, to be timed in the same run."""
+    """The variants to build and time in the same run."""
     target = request.target
     try:
         offered = variants.offers(screen.ir, engine.targets, target) if target else ()
-    except EngineError:  # it is no target, which is said already
+    except EngineError:  # not a target, as shown already
         offered = ()
     others = {o.name: o for o in offered if o.added or o.target != target}
     taken = place.pills(
@@ -187,7 +187,7 @@ def _title(screen: Screen) -> str:
 
 
 def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> None:
-    """The timing of what is chosen; else the newest, or one that the user picks, in grey."""
+    """The timing of the present choices; else the newest, or one that the user picks, in grey."""
     history: dict[tuple[Any, ...], Timing] = st.session_state.get("history", {})
     if not history:
         st.caption(
@@ -198,7 +198,7 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
     runs = list(reversed(history))
     shown = arguments if arguments in history else runs[0]
     state = st.session_state
-    if "shown_run" not in state or state.get("shown_unpicked") != shown:  # a pick is until then
+    if "shown_run" not in state or state.get("shown_unpicked") != shown:  # ends a pick
         state.shown_run = state.shown_unpicked = shown
     row = st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="bottom")
     if len(runs) > 1:
@@ -220,7 +220,7 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
     past = history[shown]
     other = _otherwise(screen, arguments[0], past) if shown != arguments else ""
     if other:
-        st.info(f"**These are not the times of what is chosen.** {plain_text(other)}")
+        st.info(f"**These times are not of the present choices.** {plain_text(other)}")
     with st.container(key="past_result" if other else "result"):
         run = timings.run_sections(past.run, past.title, engine.targets)
         show_sections(run, "run", help=_HELP, wide={"what": "medium"})
@@ -233,7 +233,7 @@ def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
 
 
 def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:
-    """What a past timing was of, where that is not what is chosen now."""
+    """How a past timing's choices differ from the present ones."""
     if past.title != _title(screen):
         return f"They are of {past.title}. Press Run to time {_title(screen)}."
 
@@ -244,7 +244,7 @@ def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:
 
     now = parts(request)
     changed = [name for name, value in parts(past.request).items() if value != now[name]]
-    what = " and the ".join(changed) or "inputs, or what is timed beside it,"
+    what = " and the ".join(changed) or "inputs or baselines"
     return f"Since they were measured, the {what} changed. Press Run to time again."
 
 

@@ -20,7 +20,7 @@ _HEIGHT = 480
 
 
 def show(screen: Screen, target: str) -> None:
-    """Draw the section for a target that runs here: a button, then a row a stage as they come."""
+    """Draw the section for a target that runs here: a button, then a row for each stage."""
     known = kinds_of_inputs(screen.source)
     before = st.session_state.get("keep_check_inputs") or ()
     chosen = [k for k in before if k in known]

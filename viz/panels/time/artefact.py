@@ -1,4 +1,4 @@
-"""Below the timings: what is built for a target, which need not be here; its sizes and its code."""
+"""Below the timings: the build for a target, even without its device; its sizes and code."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ _MOST_LINES = 2000  # lines of one kernel that are drawn; the download has all
 
 
 def show(cache: RequestCache, request: BuildRequest) -> None:
-    """Draw the section: a button, then what the engine's `compile` says."""
-    request = replace(request, threads=0, repeats=0)  # which change nothing of what is built
+    """Draw the section: a button, then the result of the engine's `compile`."""
+    request = replace(request, threads=0, repeats=0)  # which do not affect the build
     about = (
         "Builds the program for the target, whose device need not be here, and shows the library's "
         "size and each kernel's machine code, LLVM IR, assembly or GPU source."
@@ -34,7 +34,8 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
 
 
 def _largest_first(found: Artefact) -> tuple[Artefact, list[Section]]:
-    """With what `compile` says of it, but for what is said above: that it does not run here."""
+    """The build with kernels sorted, and its sections, without the note, shown above, that it does
+    not run here."""
     kernels = tuple(sorted(found.kernels, key=lambda k: -(k.bytes or 0)))
     found = replace(found, kernels=kernels, notes=found.notes[not found.target.runs_here :])
     return found, artefact.compiled_sections(artefact.document(found, code=False))

@@ -20,7 +20,7 @@ _HEIGHT = 480
 
 
 def show(screen: Screen, request: BuildRequest) -> None:
-    """Draw the section: a button, the hazards, each place, and the chosen one in the graph."""
+    """Draw the section: a button, the hazards, each finding, and the chosen one in the graph."""
     about = (
         "Looks through the program for transposed copies, layout changes, casts, constant work, "
         "duplicates, unfused chains, tiny kernels and the like, and names the pass that removes "
@@ -54,11 +54,11 @@ def _show(screen: Screen, request: BuildRequest) -> None:
 
 
 def _found(screen: Screen, request: BuildRequest) -> tuple[Profile | None, Row, Graph]:
-    """The profile where it is known, the findings, and the graph that they are in."""
+    """The profile if known, the findings, and their graph."""
     try:
         profile: Profile | None = screen.cache.peek("profile", request)
     except EngineError:
-        profile = None  # the section of the kernels says why
+        profile = None  # the section of kernels shows why
     graph = screen.graph_after(screen.built)
     kernels = None
     if profile is None:

@@ -29,11 +29,11 @@ from relascope.viz.sessions import results
 _HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
 _LABELS = ("under 1 % of the time", "1 to 5 %", "5 to 20 %", "over 20 % of the time")
-_TURN = "peaks_turn"  # how often the peaks were measured anew
+_TURN = "peaks_turn"  # how often the peaks were measured again
 
 
 def show(screen: Screen, request: BuildRequest) -> None:
-    """Draw the section: a button, then what the engine's `profile` says."""
+    """Draw the section: a button, then the result of the engine's `profile`."""
 
     def forget() -> None:
         screen.cache.forget("profile", request)
@@ -87,7 +87,7 @@ def _overlays(profile: Profile) -> list[Overlay]:
 
 
 def _peaks(cache: RequestCache, profile: Profile, request: BuildRequest) -> Peaks | None:
-    """What the machine does at best: as measured with the profile, or since then on request."""
+    """The machine's peaks: as measured with the profile, or later on request."""
     turn = st.session_state.get(_TURN, 0)
     if not turn:
         return profile.peaks
@@ -116,8 +116,8 @@ def _roofline(document: Row) -> None:
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])
     if hidden:
         words.caption(
-            f"{hidden} of {len(document['kernels'])} kernels compute nothing, or nothing that is "
-            "known: only the table lists them."
+            f"{hidden} of {len(document['kernels'])} kernels have no known arithmetic: only the "
+            "table lists them."
         )
 
 
@@ -127,7 +127,8 @@ def _from_chart() -> None:
 
 
 def _table(rows: list[Row], cells: list[Row]) -> Row | None:
-    """The kernels as rows and as cells; the chosen one, by its row or its dot in the chart."""
+    """Draw kernels, given as rows and as cells; the one chosen by its row or its dot in the
+    chart."""
 
     def from_table(row: int | None) -> None:
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
@@ -149,7 +150,7 @@ def _table(rows: list[Row], cells: list[Row]) -> Row | None:
 
 
 def _output(outputs: list[Row]) -> Row:
-    """What a kernel put out, in cells; of several tensors together."""
+    """A kernel's results as cells, several tensors together."""
     low = [o["minimum"] for o in outputs if o["minimum"] is not None]
     high = [o["maximum"] for o in outputs if o["maximum"] is not None]
     return {

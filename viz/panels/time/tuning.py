@@ -1,8 +1,7 @@
-"""Tuning below the timings: the kernels, what is measured of them as it happens, what was found.
+"""Tuning, below the timings: the kernels, live measurements, and results.
 
-What the section shows of measurements it reads from the records on disk, so it shows the same after
-a reload, after Cancel, and after a kill. While the engine tunes, only a small part of the page runs
-again, once a second.
+The section reads measurements from the records on disk, so it shows the same after a reload, Cancel
+or a kill. While the engine tunes, only a small part of the page runs again, once a second.
 """
 
 import time
@@ -28,15 +27,15 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections, table
 from relascope.viz.rows import formats, tuning
 
-_RUNNING = "tuning"  # the run under way, or the last
-_LISTED = "tasks_of"  # the request that kernels were listed for
+_RUNNING = "tuning"  # the present run, or the last
+_LISTED = "tasks_of"  # the request for which kernels were listed
 _TABLE = "tune_table"
-_TICK = 1.0  # seconds between two looks at the records
+_TICK = 1.0  # seconds between reads of the records
 
 
 @dataclass(frozen=True)
 class _TuningRun:
-    """A tuning: the arguments of `tune`, and the records as they were before it."""
+    """A tuning run: the arguments of `tune`, and the records before it."""
 
     arguments: tuple[BuildRequest, tuple[str, ...], int]
     place: Path
@@ -45,7 +44,7 @@ class _TuningRun:
 
     @property
     def total(self) -> int:
-        """How many trials it makes, unless a kernel has fewer schedules."""
+        """The number of trials, unless a kernel has fewer schedules."""
         _, keys, each = self.arguments
         return len(keys) * each
 
@@ -78,7 +77,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
 
 
 def _tasks(cache: RequestCache, asked: BuildRequest, book: Book) -> tuple[TuneTask, ...]:
-    """The kernels with what the records say now; empty before somebody wants to see them."""
+    """The kernels, updated from the records; empty before they are requested."""
     state = st.session_state
     if state.get(_LISTED) != asked:
         listed = pressed("List kernels", "list_tasks")
@@ -106,7 +105,7 @@ def _records_text(book: Book) -> str:
 def _table(
     screen: Screen, listed: tuple[TuneTask, ...], book: Book, chooses: bool
 ) -> tuple[str, ...]:
-    """The kernels, those with the largest share first; the keys of the chosen rows."""
+    """Draw the kernels; the keys of the chosen rows."""
     if not listed:
         return ()
     at = screen.upto(screen.built)
@@ -157,7 +156,7 @@ def _start(
 
 
 def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
-    """Whether a run has no answer yet; starts it where nothing else keeps the engine busy."""
+    """Whether a run has no answer yet; starts it if the engine is free."""
     try:
         cache.ask("tune", *run.arguments, patience=0.0)
     except Waiting:
@@ -213,7 +212,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
 
 
 def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
-    """The curve of the latest run, and how to build with what the records hold."""
+    """The curve of the latest run, and a button to build with the records."""
     names = tuning.labels(listed)
     latest = book.in_run(book.trials[-1].run) if book.trials else ()
     mine = [t for t in latest if t.task in names]
@@ -224,7 +223,7 @@ def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
     if not any(book.takes(k) for k in {t.task for t in book.trials}):
         return
     if RECORDS in target.split():
-        st.caption("This target is built with the records: time it to see what they gain.")
+        st.caption("Builds for this target use the records: time it to see their gain.")
         return
     words, button = st.columns([5, 1.8], vertical_alignment="center")
     words.caption(f"Builds for the target `{target} {RECORDS}` use the best records.")

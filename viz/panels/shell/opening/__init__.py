@@ -1,6 +1,6 @@
-"""Files that are opened: dropped anywhere on the page, chosen, or opened again.
+"""Opening files: dropped anywhere on the page, chosen, or opened again.
 
-The bytes come in by the sidebar's uploader, as ever: `drop.js` puts what is dropped into it.
+The bytes arrive through the sidebar's uploader, into which `drop.js` puts dropped files.
 """
 
 from functools import partial
@@ -17,21 +17,21 @@ from relascope.viz.panels.shell.sidebar import FILE, KINDS
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import Session
 
-_MOST = 6  # of the files that were opened last
+_MOST = 6  # files opened last that are listed
 _REFUSED = "again_refused"  # why a file was not opened
 
 
 def zone(card: bool = False) -> None:
-    """Take what is dropped anywhere; a `card` says so where there is nothing to look at."""
+    """Accept files dropped anywhere; a `card` says so on an empty page."""
     component.small("drop", folder=Path(__file__).parent)(
         key="drop_card" if card else "drop_zone",
         data={"kinds": [list(kind) for kind in KINDS], "card": card},
-        on_dropped_change=partial(put, "keep_model", FILE),  # its uploader takes what was dropped
+        on_dropped_change=partial(put, "keep_model", FILE),  # whose uploader takes the files
     )
 
 
 def recent() -> None:
-    """The files that were opened last, each with a button that opens it again."""
+    """The files opened last, each with a button that opens it again."""
     try:
         files = store.files(_MOST)
     except EngineError as error:
@@ -62,7 +62,7 @@ def recent() -> None:
 def _again(ident: str) -> None:
     try:
         found = store.get(ident)
-    except EngineError as error:  # kept by another version, say
+    except EngineError as error:  # for example, kept by another version
         st.session_state[_REFUSED] = error
         return
     if found is not None:

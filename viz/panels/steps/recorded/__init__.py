@@ -1,4 +1,4 @@
-"""The page on a recording of a compile: its passes and their times; it needs no engine."""
+"""The page for a recording of a compile: its passes and their times, without an engine."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -23,7 +23,7 @@ _MOST = 200  # characters of a line of the sidebar
 
 
 def show(path: str, unread: Sequence[str]) -> None:
-    """Draw the page on a file; `unread` is what the address says and cannot be shown."""
+    """Draw the page for a file; `unread` are sentences on parts of the address not shown."""
     with st.sidebar:
         sidebar.head()
         sidebar.of_recording()
@@ -53,7 +53,7 @@ def show(path: str, unread: Sequence[str]) -> None:
 
 
 def _times(opened: OpenedRecording) -> None:
-    """Which pass took how long, how often, and in which functions."""
+    """How long each pass took, how often it ran, and in which functions."""
     if not opened.rows:
         return
     inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")

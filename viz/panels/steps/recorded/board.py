@@ -1,4 +1,4 @@
-"""Tab "Passes" of a recording: its passes on the left, what the chosen one did on the right."""
+"""Tab "Passes" of a recording: its passes on the left, the chosen one's changes on the right."""
 
 import re
 import secrets
@@ -42,7 +42,7 @@ def show(opened: OpenedRecording) -> None:
 
 @st.fragment
 def _board(opened: OpenedRecording) -> None:
-    """The tab without the page around it, which a click on a pass leaves as it is."""
+    """The tab alone: a click on a pass leaves the page around it unchanged."""
     begin()
     if st.session_state.pop(_OPENED, False):
         rerun()
@@ -50,7 +50,7 @@ def _board(opened: OpenedRecording) -> None:
     row = opened.rows[number]
     left, right = side_by_side("recorded", [0.38, 0.62])
     below = st.container()
-    # What a click waits for is sent first.
+    # A click waits for this, so it is sent first.
     with right:
         try:
             _after(opened, row, below)
@@ -76,7 +76,7 @@ def chosen(opened: OpenedRecording) -> int:
 
 
 def choose(number: int) -> None:
-    """Look at a pass from the next run of the page on."""
+    """Show a pass from the next run of the page on."""
     st.session_state[keeping.RECORDED_PASS] = number
 
 
@@ -137,7 +137,7 @@ def _graph(
 ) -> None:
     key, family = keeping.RECORDED_VIEW, f"{opened.digest}:{function}"
     change = opened.change(old, new) if old and new and old != new else None
-    here = change.matched.graph if change else graph  # the ids are those that are drawn
+    here = change.matched.graph if change else graph  # with the ids of the drawing
     _, plan = opened.derive(lambda: (here, memory_document(here)), "memory", id(here))
     if plan is not None:
         with below:
@@ -179,14 +179,14 @@ def _change(opened: OpenedRecording, way: int) -> int | None:
 
 
 def _go(opened: OpenedRecording, way: int) -> None:
-    """From the pass that is chosen now: of two quick clicks the second one goes on."""
+    """Go from the pass chosen now, so that the second of two quick clicks goes further."""
     if (to := _change(opened, way)) is not None:
         choose(to)
 
 
 def _as_model(opened: OpenedRecording, row: Row) -> None:
     place = st.container(horizontal=True, vertical_alignment="center")
-    for label, after in (("Open what it was given", False), ("Open what it made", True)):
+    for label, after in (("Open its input", False), ("Open its result", True)):
         place.button(
             label,
             key=f"recorded_model_{after}",
@@ -194,7 +194,7 @@ def _as_model(opened: OpenedRecording, row: Row) -> None:
             disabled=after and (row["failure"] is not None or not row["ended"]),
             on_click=_open_model,
             args=(opened, row["number"], after),
-            help="Opens it as a model in all of the page's tabs: graph, passes, times.",
+            help="Opens the module as a model in all of the page's tabs: graph, passes, times.",
         )
     error = st.session_state.pop(_REFUSED, None)
     if error is not None:
@@ -227,11 +227,11 @@ def _failure(message: str) -> None:
 
 
 def _function(names: Sequence[str], place: DeltaGenerator) -> str:
-    """Which function is looked at: one by name, or the first that the pass changed."""
+    """The function to show: one by name, or the first that the pass changed."""
     pinned = st.session_state.get(_FUNCTION) or ""
     options = ["", *names[:_MOST_NAMES]]
     st.session_state[_FUNCTION] = pinned
-    # What a choice is called must not change from pass to pass: the browser knows it by that.
+    # The browser identifies choices by name, so names must not change from pass to pass.
     found = place.selectbox(
         "Function",
         options if pinned in options else ["", pinned, *options[1:]],
@@ -245,12 +245,9 @@ def _function(names: Sequence[str], place: DeltaGenerator) -> str:
 
 
 def _run_list(opened: OpenedRecording, selected: int) -> None:
-    """Draw the list of passes, the selected one by its number.
-
-    Only rows that can be seen are drawn, for a compile runs thousands of passes; what is folded,
-    filtered and searched for is the browser's own, which takes a stranger's texts as text. It
-    counts its choices, and is told how many are done.
-    """
+    """Draw the list of passes, with the number of the selected one. A compile runs thousands of
+    passes, so the browser draws only visible rows, and folds, filters and searches by itself. It
+    counts its choices, and gets the number of those done."""
     session, done = st.session_state.setdefault(_DONE, (secrets.randbits(32), 0))
 
     def chosen() -> None:
@@ -266,9 +263,9 @@ def _run_list(opened: OpenedRecording, selected: int) -> None:
 
 
 def _text_diff(data: bytes) -> None:
-    """Draw what `OpenedRecording.sides` made."""
+    """Draw the data of `OpenedRecording.sides`."""
     sent: tuple[bytes, float] | None = st.session_state.get(_SENT)
     if sent is None or sent[0] != data:
         sent = st.session_state[_SENT] = data, time.time()
-    # A component that is being loaded may get what was sent last before what was sent first.
+    # While a component loads, messages may arrive out of order.
     small("text_diff")(key="recorded_text", data=struct.pack("<d", sent[1]) + data)

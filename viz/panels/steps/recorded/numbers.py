@@ -1,7 +1,5 @@
-"""In the tab "Passes" of a recording that has modules: their numbers, by an engine of the same TVM.
-
-None is started before a button asks for it.
-"""
+"""In the tab "Passes" of a recording with modules: their numbers, by an engine of the same TVM,
+which a button starts."""
 
 from collections.abc import Callable
 
@@ -35,7 +33,7 @@ _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
 
 def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) -> None:
-    """Draw the button; once it is pressed, the errors of the chosen pass's part, and the search."""
+    """Draw the button; once pressed, the errors of the chosen pass's part, and the search."""
     kernels = st.toggle(
         "Run the kernels of its modules",
         key=f"recorded_kernels_{opened.digest}",
@@ -94,7 +92,7 @@ def _search(
     found: tuple[Part, ...],
     chosen: Part,
 ) -> None:
-    """The button and, once pressed, the search of all parts: the first with a fault is shown."""
+    """The button and, once pressed, the search of all parts; shows the first with a fault."""
     asked: bisect.BisectQuestion | None = st.session_state.get("bisect")
     searching = asked is not None and asked.source in [held.source(p) for p in found]
     done: list[PartSearch] = []
@@ -127,7 +125,7 @@ def _search(
 
 
 def _part(found: tuple[Part, ...], number: int) -> Part:
-    """The part that a pass is of, or the one that begins last before it."""
+    """The part that contains a pass, or the last one that begins before it."""
     before = [p for p in found if p.modules[0].by <= number]
     return before[-1] if before else found[0]
 

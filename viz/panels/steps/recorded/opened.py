@@ -1,4 +1,4 @@
-"""A recording that is looked at, with what was read and computed of it so far."""
+"""An open recording, with results cached so far."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ from relascope.viz.rows import Row
 from relascope.viz.rows.recording import as_columns, own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
 
-_KEPT = 96  # of what is derived: graphs, differences, texts side by side
-_REST = 0.15  # seconds that a pass is looked at before the next one is worked out
+_KEPT = 96  # derived results: graphs, differences, texts side by side
+_REST = 0.15  # seconds to look at a pass before the next one is computed
 
 
 @dataclass
 class OpenedRecording:
-    """A recording, read, with its file's path and `engine.protocol.source.file_digest`, and what
-    `pass_rows`, `recording_document` and `packed` make of it."""
+    """A recording with its file's path and `engine.protocol.source.file_digest`, and its
+    `pass_rows`, `recording_document` and `packed` rows."""
 
     path: str
     digest: str
@@ -43,12 +43,12 @@ class OpenedRecording:
     _timer: threading.Timer | None = None
 
     def derive(self, make: Callable[[], Any], *key: Hashable) -> Any:
-        """What `make` returns, kept by `key`, as `RequestCache.derive` keeps it."""
+        """The result of `make`, cached by `key`, as by `RequestCache.derive`."""
         with self._lock:
             return self._memo.get(key, make)
 
     def ahead(self, number: int, function: str) -> None:
-        """Work out in a thread what the next pass that changed a function, or any (""), did."""
+        """Compute the next pass that changed a function, or any (""), in a thread."""
         if self._timer is not None:
             self._timer.cancel()
         if (known := self.next_changed(number, function)) is not None:
@@ -57,37 +57,36 @@ class OpenedRecording:
             self._timer.start()
 
     def next_changed(self, number: int, function: str) -> tuple[PassRun, str] | None:
-        """The next pass in the list that changed something, and which function is shown of it."""
+        """The next pass in the list that changed something, and the function to show."""
         for row in self.rows[number + 1 :]:
             if row["touched"] and function in ("", *row["touched"]):
                 return self.recording.passes[row["number"]], function or row["touched"][0]
         return None
 
     def work_out(self, run: PassRun, function: str) -> None:
-        """Derive what is shown of a pass, as far as no view is needed for it."""
+        """Derive a pass's data, as far as no view is needed."""
         old, new = ((side or {}).get(function) for side in (run.before, run.after))
         if old is None or new is None:
             return
-        with suppress(EngineError):  # it is said where the pass is looked at
+        with suppress(EngineError):  # shown with the pass
             if self.change(old, new) is None:
                 self.sides(old, new, False)
 
     @cached_property
     def changes(self) -> list[int]:
-        """Numbers of the passes that changed something by themselves, and not by one inside."""
         return own_changes(self.rows)
 
     def graph(self, name: str | None) -> Graph | None:
-        """A content's graph, with ids of the one that it was last compared with; None of none."""
+        """A content's graph, with the ids of its last comparison, or None."""
         if name is None:
             return None
         return self.derive(lambda: self.recording.graph(name), "graph", name)
 
     def with_kernels(self, graph: Graph, functions: Mapping[str, str]) -> Graph:
-        """A graph with the texts of kernels that it calls, of its module's functions by content."""
+        """A graph with the texts of the kernels that it calls; `functions` has contents by name."""
         called = {n.kernel: functions[n.kernel] for n in graph if n.kernel in functions}
 
-        def make() -> tuple[Graph, Graph]:  # with the graph, or another came to have its address
+        def make() -> tuple[Graph, Graph]:  # keeps the graph alive, because the key has its address
             texts = {name: self.recording.text(content) for name, content in called.items()}
             return graph, replace(graph, kernels=texts)
 
@@ -95,15 +94,15 @@ class OpenedRecording:
         return pair[1]
 
     def change(self, old: str, new: str) -> StepChange | None:
-        """How a function's graph differs from the one before; None where either has none."""
+        """How a function's graph differs from the one before; None if either has none."""
 
         def make() -> StepChange | None:
             before, after = self.graph(old), self.graph(new)
             if before is None or after is None:
                 return None
             change = StepChange.between(before, after, f"{self.digest}:{old}:{new}")
-            # All under the lock of `derive`. The next step is compared with this one: nodes keep
-            # their ids, and so their places.
+            # Under the lock of `derive`. The next step is compared with this graph, so nodes keep
+            # their ids, and therefore their places.
             self._memo.put(("graph", new), change.matched.graph)
             _ = change.rows, change.with_removed
             return change
@@ -111,7 +110,7 @@ class OpenedRecording:
         return self.derive(make, "change", old, new)
 
     def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
-        """Two contents, None for none, side by side; `whole` with all that Relay's text says."""
+        """Two contents, or None, side by side; with `whole`, all of Relay's text."""
 
         def make() -> bytes:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))
@@ -125,14 +124,14 @@ class OpenedRecording:
 
 
 def packed(rows: Sequence[Row]) -> bytes:
-    """Rows of `pass_rows` as the browser takes them: a token, and their columns deflated."""
+    """Rows of `pass_rows` for the browser: a token, and their columns deflated."""
     raw = json.dumps(as_columns(rows), separators=(",", ":")).encode()
     return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
 
 
 def opened(path: str) -> OpenedRecording:
-    """The recording of a file, read once a session while that is the same; EngineError, kind
-    "file", as of `recorder.reading.read`."""
+    """The recording in a file, read once per session unless it changes; raises as
+    `recorder.reading.read`."""
     about = Path(path).stat()
     place = path, about.st_size, about.st_mtime_ns
     known: tuple[object, OpenedRecording] | None = st.session_state.get("recording_opened")
