@@ -1,5 +1,5 @@
-// The edge between a pane and the picture. Width and fold stand on the document's root, where the
-// page's style reads them, and in the browser's storage, where the next load does.
+// The edge between a pane and the picture. Width and fold are kept on the document's root for the
+// page's style, and in the browser's storage for the next load.
 
 import { recall, remember } from "./viewer/parts.js";
 

@@ -1,11 +1,11 @@
-// The passes of a recording: thousands of rows; those in sight are drawn. Which one is
-// chosen is Python's. Folding, filtering and searching are done here, and kept over reloads.
+// The passes of a recording: thousands of rows; only those in sight are drawn. Python keeps the
+// choice. Folding, filtering and searching are done here, and kept over reloads.
 
 import { element, recall, remember, unpack } from "./viewer/parts.js";
 
 const HIGH = 26; // px, a row
 const BEYOND = 8; // rows that are drawn above and below those in sight
-const MANY = 300; // so many passes are shown folded at first
+const MANY = 300; // passes; from this many on the list starts folded
 const FAILED = 1, UNDER_WAY = 2;
 const FILTERS = [["all", "All"], ["changed", "Changed"], ["slow", "Slow"], ["failed", "Failed"]];
 
@@ -32,8 +32,8 @@ class RunList {
     this.space = root.querySelector(".space");
     this.input = root.querySelector("input");
     this.filter = "all";
-    this.folded = new Set(); // of all passes
-    this.closed = new Set(); // of those that were found
+    this.folded = new Set(); // in the list of all passes
+    this.closed = new Set(); // in the list of those found
     this.shown = [];
     this.selected = -1;
     this.scroll.addEventListener("scroll", () => this.draw());
@@ -50,7 +50,7 @@ class RunList {
   }
 
   async receive(bytes) {
-    if (bytes?.rows) { // as a file that is handed on has them
+    if (bytes?.rows) { // in a saved page
       if (!this.rows) this.take(bytes.rows);
       if (bytes.selected !== this.selected) this.choose(bytes.selected, true);
       return;
@@ -69,7 +69,7 @@ class RunList {
       this.choose(selected, true);
       return;
     }
-    // An answer to an earlier choice must not undo the later ones that are still under way.
+    // An answer to an earlier choice must not undo later ones that are still on their way.
     if (done >= this.asked && selected !== this.selected) this.choose(selected, true);
   }
 
@@ -106,23 +106,23 @@ class RunList {
     this.list();
   }
 
-  // What is folded: of what was found, where something is looked for.
+  // The folded rows of the current list.
   get shut() { return this.finding ? this.closed : this.folded; }
 
-  // The passes that stand so deep or deeper.
+  // The passes at this depth or deeper.
   from(depth) {
     return new Set(this.rows.depth.flatMap((own, i) => (own >= depth ? [i] : [])));
   }
 
-  // Keep what is folded, filtered and searched for.
+  // Keep folds, filter and search.
   keep() {
-    if (this.token === undefined) return; // in a file that is handed on
+    if (this.token === undefined) return; // in a saved page
     const { filter, input: { value: search } } = this;
     remember(`passes ${this.token}`,
       { filter, search, folded: [...this.folded], closed: [...this.closed] });
   }
 
-  // As this page had it before it was loaded again.
+  // Restore them after the page was loaded again.
   recall() {
     const { folded = this.folded, closed = [], filter = "all", search = "" }
       = recall(`passes ${this.token}`) ?? {};
@@ -131,7 +131,7 @@ class RunList {
     this.list();
   }
 
-  // Which rows there are: all that are not folded away, or what was found, within what it ran in.
+  // The rows: all that are not folded away, or the passes found, with those they ran in.
   list() {
     if (!this.rows) return;
     const words = this.input.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
@@ -192,7 +192,7 @@ class RunList {
     return row;
   }
 
-  // Mark a pass, and where Python or a person elsewhere chose it bring it into sight.
+  // Mark a pass, and bring it into sight if it was chosen elsewhere.
   choose(number, reveal) {
     this.selected = number;
     if (reveal && number >= 0 && number < this.count) {

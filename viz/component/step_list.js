@@ -1,14 +1,13 @@
-// The rows of a pipeline. Draws what Python sends and tells what was done to it: all that Python has
-// not yet said to have done, numbered, so that of two things done while the page runs none is lost,
-// and none done twice. The list shows them at once. One that stands still (in a file that is handed
-// on) can only be looked through.
+// The rows of a pipeline, as Python sends them. Reports the reader's changes: all that Python has
+// not yet confirmed, numbered, so that none is lost or done twice while the page runs. The list
+// shows them at once. In a saved page it can only be looked through.
 
 import { element } from "./viewer/parts.js";
 
 const NOTHING_TO_DRAG = -1;
 const CROSS = '<svg viewBox="0 0 16 16"><path d="M4.5 4.5l7 7M11.5 4.5l-7 7"/></svg>';
 
-// What is done to the rows, as Python will do it; returns the index of the chosen one.
+// Change the rows as Python will; returns the index of the chosen one.
 const DEEDS = {
   select: (rows, selected, { row }) => row,
   switch: (rows, selected, { row, enabled }) => {
@@ -29,7 +28,7 @@ const DEEDS = {
   },
 };
 
-// The list has the focus, and keys of its own.
+// Leaves the focus to the list, which has keys of its own.
 function button(look, label, onClick, more) {
   const onclick = (event) => { event.stopPropagation(); onClick(); };
   return element("button", { type: "button", class: look, tabindex: -1, title: label,
@@ -77,7 +76,7 @@ function adding(parentElement, passes, add) {
     field.value = "";
     add(name);
   };
-  // What is picked from the list comes as a replacement, or as no typing at all.
+  // A choice from the list comes as a replacement, or as no typing at all.
   field.oninput = ({ inputType }) => {
     field.setCustomValidity("");
     if (!inputType || inputType === "insertReplacementText") take();
@@ -131,7 +130,7 @@ export default function listSteps(component) {
   };
   adding(parentElement, data.passes, (name) => did("add", { row: selected + 1, name }));
   const walk = walking(parentElement, (way) => select(selected + way));
-  // The next row that can be seen, that way.
+  // The next visible row in a direction.
   const next = (index, way) => {
     let to = index + way;
     while (rows[to]?.hidden) to += way;
@@ -141,7 +140,7 @@ export default function listSteps(component) {
   const unmark = () => {
     for (const item of list.children) item.classList.remove("before", "after", "dragged");
   };
-  // Where the dragged row would go, seen from a row that it is held over.
+  // Whether the dragged row would go below the row that it is held over.
   const below = (item, event) => {
     const box = item.getBoundingClientRect();
     return item.dataset.row === "0" || event.clientY > box.top + box.height / 2;
@@ -163,7 +162,7 @@ export default function listSteps(component) {
     item.addEventListener("drop", (event) => {
       if (dragged === NOTHING_TO_DRAG) return;
       event.preventDefault();
-      const gap = below(item, event) ? index + 1 : index; // stands before this one
+      const gap = below(item, event) ? index + 1 : index; // the row goes before this one
       move(dragged, gap > dragged ? gap - 1 : gap);
       unmark();
     });

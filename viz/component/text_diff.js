@@ -1,10 +1,10 @@
-// Two texts side by side. What is the same is folded to a line that opens it; rows beyond the first
-// few thousand are made as they are wished for.
+// Two texts side by side. Equal stretches are folded to a line that opens them; rows beyond the
+// first few thousand are made on demand.
 
 import { element, unpack } from "./viewer/parts.js";
 
-const AROUND = 3; // lines that stay around what changed
-const AT_ONCE = 1500; // rows that are drawn before one asks for more
+const AROUND = 3; // lines kept around a change
+const AT_ONCE = 1500; // rows drawn before one asks for more
 
 export default function viewTexts(component) {
   const { parentElement, data } = component;
@@ -25,7 +25,7 @@ class Diff {
   constructor(root) {
     this.root = root;
     this.drawings = 0;
-    this.sent = 0; // when Python sent what is shown
+    this.sent = 0; // when Python sent the shown text
     this.body = root.querySelector(".body");
     this.count = root.querySelector(".count");
     this.walk = root.querySelector(".walk");
@@ -36,7 +36,7 @@ class Diff {
   }
 
   async receive(bytes) {
-    if (bytes?.rows) { // as a file that is handed on has them
+    if (bytes?.rows) { // in a saved page
       if (bytes !== this.bytes) this.take(this.bytes = bytes);
       return;
     }
@@ -104,7 +104,7 @@ class Diff {
       }
     };
     draw(0);
-    this.root.dataset.ready = String(++this.drawings); // what waits for the text looks at it
+    this.root.dataset.ready = String(++this.drawings); // for tests
   }
 
   folded([left, right, lines]) {

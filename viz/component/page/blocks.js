@@ -4,7 +4,7 @@ import { MOST, unpack } from "../viewer/parts.js";
 
 const SIGN = "\u0001";
 
-// Texts of the pool in place of their numbers.
+// Replaces numbers by the pool's texts.
 function filled(value, pool) {
   if (typeof value === "string") {
     return value.startsWith(SIGN) ? pool[Number(value.slice(1))] : value;
@@ -20,7 +20,7 @@ function filled(value, pool) {
   return value;
 }
 
-// What reads a block by its name, once; it fails where the block is missing, damaged, or too large.
+// A function that reads a block by name, once; fails if it is missing, damaged or too large.
 export function reader(blocks) {
   const known = new Map();
   const left = { bytes: MOST }; // for all of them

@@ -1,6 +1,5 @@
-// The element <relascope-graph>. It draws one graph that it is given, or shows the data of a page: what
-// stands in it as a script block of JSON, what its `src` names, and where it is a whole page, the file
-// of `?url=` or one that is dropped.
+// The element <relascope-graph>. It draws one graph that it is given, or shows a page's data: from
+// a JSON script block inside it, its `src` or, if it is a whole page, `?url=` or a dropped file.
 
 import { element } from "../viewer/parts.js";
 import { reader } from "./blocks.js";
@@ -11,7 +10,7 @@ import { draw } from "./picture.js";
 import { Place } from "./place.js";
 import { damaged } from "./sections.js";
 
-const BEGINS = ["tab", "step", "node", "cut"]; // where a part of a page begins, as an address has it
+const BEGINS = ["tab", "step", "node", "cut"]; // the start, as in an address
 const OFFER = "Drop a file here, or open one: a recording, a session's file, a graph's JSON, a page "
   + "that relascope wrote (-o FILE.html), or the data of one (-o FILE.page.json). It stays on this "
   + "machine.";
@@ -19,21 +18,21 @@ const OFFER = "Drop a file here, or open one: a recording, a session's file, a g
 class RelascopeGraph extends HTMLElement {
   static get observedAttributes() { return ["src"]; }
 
-  // A browser keeps these three for good; what they call is of the script that was read last.
+  // A browser keeps these three for good; they call the script that was read last.
   connectedCallback() { this.begin(); }
   disconnectedCallback() { this.leave(); }
   attributeChangedCallback(name, before, src) { if (before !== src) this.follow(src); }
 
   get whole() { return this.hasAttribute("page"); }
 
-  // One graph, in what Streamlit gives a component.
+  // One graph, as Streamlit gives it to a component.
   draw(given) {
     this.given = given;
     draw(this, given);
   }
 
   begin() {
-    if (this.viewer?.gone) this.draw(this.given); // it was taken out and put in again
+    if (this.viewer?.gone) this.draw(this.given); // removed and put back
     const held = this.querySelector(DATA);
     const asked = this.whole ? new URLSearchParams(location.search).get("url") : null;
     const src = asked ?? this.getAttribute("src");
@@ -46,7 +45,7 @@ class RelascopeGraph extends HTMLElement {
     else this.dataset.ready = "";
   }
 
-  // Taken out, unless it is put in elsewhere at once.
+  // Removed, unless it is moved elsewhere at once.
   async leave() {
     await null;
     if (!this.isConnected) this.viewer?.destroy();
@@ -58,7 +57,7 @@ class RelascopeGraph extends HTMLElement {
     else this.begin();
   }
 
-  // A page without data of its own takes what is dropped on it, or chosen.
+  // A page without data of its own takes a file that is dropped or chosen.
   offer() {
     const take = (file) => {
       if (!file) return;
@@ -78,8 +77,7 @@ class RelascopeGraph extends HTMLElement {
     });
   }
 
-  // A file's text, or what will be one, and where it is `from`, if not from this page; a later one
-  // takes the place of one that is on its way.
+  // Shows a file's text (or a promise of it) that is `from` elsewhere; a later call wins.
   async take(text, from) {
     const taken = this.taken = {};
     const told = [];
@@ -102,8 +100,8 @@ class RelascopeGraph extends HTMLElement {
   }
 }
 
-// No tag can be defined twice. In a page that stays open over an upgrade, it does from here on what
-// the newer script says.
+// No tag can be defined twice. In a page that stays open over an upgrade, the old class takes the
+// newer script's methods.
 const known = customElements.get("relascope-graph");
 if (known) {
   Object.defineProperties(known.prototype, Object.getOwnPropertyDescriptors(RelascopeGraph.prototype));

@@ -1,19 +1,19 @@
-// What a file holds for the page: read as text, never run.
+// Finds a page's data in a file, which is read as text and never run.
 
 import { MOST, Refused } from "../viewer/parts.js";
 
 const VERSION = 1; // of a page's data
 export const DATA = "script[type='application/x-relascope']";
 
-// What may have a page's data in it, not deflated: begin, end, name, and what puts it in.
+// Formats that may hold a page's data, not deflated: begin, end, name, and what adds it.
 const HOLDERS = [
   ["PK", /PK\x05\x06[^]{0,18}$/, "session's file", "relascope replay FILE -o session.zip"],
   ['{"relascope_recording"', /\n$/, "recording", "relascope open FILE -o run.rsc"],
 ];
 const PAGE = '"relascope_page": ';
 
-// The data of a page in a file's text: alone, in a graph's JSON, in a page that was handed on, in a
-// recording or in a session's file.
+// A page's data from a file's text: the data alone, a graph's JSON, a saved page, a recording or a
+// session's file.
 export function dataOf(text) {
   const [, end, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
   if (what) {
@@ -22,7 +22,7 @@ export function dataOf(text) {
     if (at < 0) {
       throw new Refused(`This ${what} has no page in it. The command that puts one in: ${command}`);
     }
-    text = `{${text.slice(at, text.indexOf("}}", at) + 2)}`; // which names and base64 have not
+    text = `{${text.slice(at, text.indexOf("}}", at) + 2)}`; // never in names and base64
   }
   const page = /^\s*</.test(text);
   const held = page ? new DOMParser().parseFromString(text, "text/html").querySelector(DATA) : null;
@@ -51,7 +51,7 @@ export async function fileText(file) {
   return file.text();
 }
 
-// The text of a file by its address; `own`: of this site alone.
+// The text of a file at an address; `own`: only from this site.
 export async function fetched(address, own) {
   const at = new URL(address, document.baseURI);
   if (own && at.origin !== location.origin) throw new Refused(`${at.origin} is another site.`);

@@ -1,8 +1,8 @@
-// Elements, and files that the reader saves.
+// Makes elements, and files for the reader to save.
 
 import { element } from "../viewer/parts.js";
 
-// A root of its own for an element, with one of the templates, which stand before the script.
+// Gives an element a root of its own with one of the templates, which precede the script.
 export function filled(at, template) {
   const root = at.shadowRoot ?? at.attachShadow({ mode: "open" });
   root.innerHTML = TEMPLATES[template];

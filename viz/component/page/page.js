@@ -1,4 +1,4 @@
-// The page around the graphs: tabs, light and dark, what can be saved, and keys.
+// The page around the graphs: tabs, light and dark, the menu for saving, and keys.
 
 import { element } from "../viewer/parts.js";
 import { fileName, save } from "./made.js";
@@ -7,8 +7,8 @@ import { asCsv, chart, damaged, figures, passage, sentence, table } from "./sect
 import { Steps } from "./steps.js";
 
 export class Page {
-  // `host` is the element, whose root has the page's parts; `data` has the "index", what reads a
-  // "block", the "place" that is looked at, the data's "digest", and the file that they are "from".
+  // `host` is the element, whose root has the page's parts; `data` has the "index", a function that
+  // reads a "block", the "place" shown, the data's "digest", and the file that it came "from".
   constructor(host, data) {
     const { index, place } = data;
     const find = (selector) => host.shadowRoot.querySelector(selector);
@@ -101,7 +101,7 @@ export class Page {
       await picture.show(await this.data.block(section.block));
     } else {
       if (section.kind === "table") panel.tables.push(section);
-      // Of two graphs, a row has a node of each, or of one.
+      // For two graphs, a row has a node of each, or of one.
       const onNode = (ids) => [ids].flat().forEach((id, i) => panel.pictures[i]?.go(id));
       panel.at.append({ chart, figures, passage, sentence, table }[section.kind](section, onNode));
     }
@@ -111,7 +111,7 @@ export class Page {
     for (const { pictures } of this.panels.values()) yield* pictures;
   }
 
-  // What can be saved of the tab that is shown.
+  // What can be saved from the current tab.
   menu() {
     const menu = this.find(".menu");
     if (!menu.classList.contains("hidden")) { this.closeMenu(); return; }

@@ -4,7 +4,7 @@ import { element } from "../viewer/parts.js";
 import { Viewer } from "../viewer/viewer.js";
 import { filled } from "./made.js";
 
-// In an element, the graph in `given`'s `data`; it has whom to tell what is done to it, too.
+// Draws the graph in `given`'s `data` in an element; `given` also has the callbacks.
 export function draw(host, given) {
   const before = host.viewer;
   if (!(before instanceof Viewer) || before.gone) {
@@ -13,7 +13,7 @@ export function draw(host, given) {
   }
   host.viewer.tell = given.setStateValue;
   host.viewer.trigger = given.setTriggerValue;
-  host.viewer.moved = given.moved ?? (() => {}); // along a show
+  host.viewer.moved = given.moved ?? (() => {}); // in a show
   return host.viewer.receive(given.data);
 }
 
@@ -21,7 +21,7 @@ export class Picture {
   constructor(name, height, place) {
     Object.assign(this, { name, height, place });
     this.at = element("div", { class: "picture" });
-    this.asked = place.get("node") ?? null; // what the address names is looked at once
+    this.asked = place.get("node") ?? null; // looked at once
   }
 
   get viewer() { return this.at.viewer; }
@@ -52,7 +52,7 @@ export class Picture {
     this.at.scrollIntoView({ block: "nearest" });
   }
 
-  // What is seen now, as a picture.
+  // The current view as a picture.
   seen() {
     return new Promise((done) => this.viewer.main.toBlob(done, "image/png"));
   }

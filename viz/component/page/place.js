@@ -1,6 +1,6 @@
-// Where the reader is, as the address says: #tab=passes&step=3&node=…
+// Where the reader is, as in the address: #tab=passes&step=3&node=…
 
-// Of an element that is a part of a page, whose address is not its own, `given` is where it begins.
+// An element within another page, whose address is not its own, begins at `given`.
 export class Place extends Map {
   constructor(given) {
     super(given ?? asked());

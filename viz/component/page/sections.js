@@ -1,9 +1,9 @@
-// What tabs are made of: figures, sentences, tables, charts and texts.
+// The parts of tabs: figures, sentences, tables, charts and texts.
 
 import { element, Refused } from "../viewer/parts.js";
 
 const SHOWN = 200; // rows at first
-const FILTERED = 12; // rows from which on there is a filter
+const FILTERED = 12; // rows that call for a filter
 
 export function figures({ items, large }) {
   const facts = items.map(([figure, of]) =>
@@ -21,7 +21,7 @@ export function passage({ title, words, code }) {
     code ? element("pre", { class: "wide", tabindex: "0" }, code) : null);
 }
 
-// In place of what cannot be shown.
+// Shown in place of a damaged part.
 export function damaged(error, what = "part of the file") {
   const known = error instanceof Refused;
   const text = known ? error.message : `This ${what} is damaged, or of another version.`;
@@ -42,7 +42,7 @@ export function chart({ title, svg, note }) {
     }
   }
   const told = drawn.querySelectorAll("[aria-roledescription][aria-label]");
-  for (const mark of told) { // the words that a pointer finds, too
+  for (const mark of told) { // with their tooltips
     const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
     title.textContent = mark.getAttribute("aria-label");
     mark.append(title);

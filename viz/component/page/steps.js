@@ -1,5 +1,5 @@
 // The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
-// and what that one did to a function.
+// and its changes to a function.
 
 import listRuns from "../run_list.js";
 import listSteps from "../step_list.js";
@@ -35,7 +35,7 @@ export class Steps {
 
   get most() { return (this.section.rows.name ?? this.section.rows).length - 1; }
 
-  // The step that the address names, else the one that was chosen.
+  // The step that the address names, else the one chosen in the data.
   read() {
     const asked = this.place.get("step");
     const at = asked === "imported" ? 0 : Number(asked ?? this.section.chosen);
@@ -71,7 +71,7 @@ export class Steps {
       tell: ({ row }) => this.choose(row),
     });
     const details = (await this.block(this.section.block))[chosen];
-    if (chosen === this.chosen) await this.tell(details); // else a later choice is on its way
+    if (chosen === this.chosen) await this.tell(details); // else a later choice follows
   }
 
   mark(component) {
@@ -90,7 +90,7 @@ export class Steps {
 
   async tell({ title, facts, said, functions }) {
     this.words.replaceChildren(title, element("div", { class: "said" }, facts));
-    // What was looked at last is looked at again, where the step changed it, too.
+    // The function looked at last is shown again if this step changed it, too.
     const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
     const choice = element("select", { "aria-label": "Function", onchange: () => {
       this.function = functions[choice.selectedIndex][0];
@@ -103,7 +103,7 @@ export class Steps {
     await this.look(functions[at] ?? ["", "", null, null]);
   }
 
-  // What the step did to one function.
+  // The step's changes to one function.
   async look([, words, picture, text]) {
     const { chosen } = this;
     const looked = this.looked = {};

@@ -1,11 +1,11 @@
-// The view: what part of the picture is on the screen, and how large.
+// The view: which part of the picture is on the screen, and how large.
 
 import { HEADER } from "./layout/words.js";
 import { clamp, recall, remember } from "./parts.js";
 import { Picture } from "./picture.js";
 
 const MAX_ZOOM = 4;
-const EDGE = 24; // what stays free around the picture, in CSS pixels
+const EDGE = 24; // margin around the picture, in CSS pixels
 
 export class Camera extends Picture {
   constructor() {
@@ -36,7 +36,7 @@ export class Camera extends Picture {
     return wx <= box.x[i] + 32 && (box.open[i] ? wy <= box.y[i] + HEADER : true);
   }
 
-  // Where a module's mark for opening it alone stands: left, middle and size; null without one.
+  // Left, middle and size of a module's mark for opening it alone; null without one.
   aloneMark(i) {
     const { box, groups } = this.drawing;
     if (!box.kind[i] || !groups[box.group[i]].alone || this.zoom < 0.25) return null;
@@ -50,7 +50,7 @@ export class Camera extends Picture {
     return at !== null && wx >= at.x - 5 * at.scale && Math.abs(wy - at.y) <= 12 * at.scale;
   }
 
-  // So does a closed one, in its box of two lines.
+  // The same for a closed group, in its box of two lines.
   nameScale() { return clamp(0.71 / this.zoom, 1, 2); }
 
   // A group keeps its name readable when zoomed out, as far as its frame allows.
@@ -73,7 +73,7 @@ export class Camera extends Picture {
     this.redraw();
   }
 
-  // To what stands below on the page, or back where it is on top already.
+  // Scroll to what is below the picture, or back if it is on top already.
   scrollBelow() {
     const host = this.root.getRootNode().host;
     const scroller = host?.closest("[data-testid=stMain]") ?? document.scrollingElement;
@@ -86,7 +86,7 @@ export class Camera extends Picture {
     return Math.min(this.wide / d.width, this.high / d.height, 1.25);
   }
 
-  // The view of all of it, in the middle.
+  // The view of the whole picture, centred.
   whole() {
     const { width, height } = this.drawing, zoom = this.fitZoom();
     return { zoom, x: (this.wide - width * zoom) / 2, y: (this.high - height * zoom) / 2 };
@@ -98,7 +98,7 @@ export class Camera extends Picture {
     this.redraw();
   }
 
-  // All of it where that is readable, else its start at a size that can be read.
+  // The whole picture if it is readable then, else its start at a readable size.
   firstView() {
     const d = this.drawing;
     if (!d.box.id.length) return;
@@ -117,7 +117,7 @@ export class Camera extends Picture {
     this.redraw();
   }
 
-  // The middle, across, of the screenful that has most nodes among those at the top of the picture.
+  // The horizontal middle of the screenful with most nodes at the top of the picture.
   startMiddle() {
     const { box: { x, y, w }, width } = this.drawing;
     const limit = this.high / this.zoom, room = this.wide / this.zoom - 2 * EDGE;
@@ -132,8 +132,8 @@ export class Camera extends Picture {
     return middle;
   }
 
-  // Slide the picture so that what is seen of it fills the screen: it is in the middle where there
-  // is room for all; else no third stays empty on one side, inside the picture or beside it.
+  // Slide the picture so that it fills the screen: centred if there is room for all of it, else
+  // without an empty third on one side, inside the picture or beside it.
   fill() {
     const { box, width, height } = this.drawing;
     const slide = (size, room, at, from, extent) => {
@@ -167,14 +167,14 @@ export class Camera extends Picture {
     this.redraw();
   }
 
-  // The browser keeps for this tab what part of which drawing is seen, over reloads of the page.
+  // The browser keeps the view of a drawing for this tab, over reloads of the page.
   rememberView() {
     const { view, family, width, height } = this.drawing ?? {};
     if (!view || !width) return;
     remember(view, { family, width, height, zoom: this.zoom, x: this.x, y: this.y });
   }
 
-  // Whether this very drawing was seen before; then it is seen so again.
+  // Restore the view if this very drawing was shown before; whether it was.
   recallView() {
     const d = this.drawing, kept = recall(d.view);
     if (!kept || ["family", "width", "height"].some((name) => kept[name] !== d[name])) return false;
@@ -182,13 +182,13 @@ export class Camera extends Picture {
     return true;
   }
 
-  // Width of the stage that the details card leaves free.
+  // Width of the stage without the details card.
   free() {
     const shown = !this.side.classList.contains("hidden") && this.wide > 560;
     return this.wide - (shown ? this.side.offsetWidth + 16 : 0);
   }
 
-  // Slide the picture as far as it takes to see a box.
+  // Slide the picture as far as needed to show a box.
   reveal(i) {
     const { box } = this.drawing;
     const slide = (low, high, room) => (low < 24 ? 24 - low : high > room - 24

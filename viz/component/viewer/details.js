@@ -1,10 +1,10 @@
-// The card that says everything of what is selected.
+// The card with everything about the selected node or group.
 
 import { bytesText, element, Part } from "./parts.js";
 
 export class Details extends Part {
   folded = false;
-  unfolded = false; // the text of a kernel
+  unfolded = false; // the kernel's text
 
   show() {
     const v = this.viewer;
@@ -20,7 +20,7 @@ export class Details extends Part {
     v.side.classList.toggle("folded", this.folded);
     v.side.replaceChildren(...(key.startsWith("group:")
       ? this.group(key.slice(6)) : this.node(v.nodeIndex.get(key))));
-    // The button that had the focus is gone: keep it here, or keys would go to the page.
+    // The button with the focus is gone: keep it here, or keys would go to the page.
     if (focused) v.side.focus({ preventScroll: true });
   }
 
@@ -81,7 +81,7 @@ export class Details extends Part {
     return [this.head(node.full[n], node.kind[n] + role, node.style[n]), body];
   }
 
-  // The loops of the kernel that a node calls, and its text, folded until it is opened once.
+  // The loops and the text of the kernel that a node calls; the text is folded until first opened.
   kernel(name) {
     if (name === undefined) return [];
     const kernel = this.viewer.drawing.kernels[name];
@@ -92,7 +92,7 @@ export class Details extends Part {
     return [element("h3", {}, "Kernel"), this.facts(kernel.loops), text];
   }
 
-  // What Python tells of the node that was chosen, with buttons for what can be done to it.
+  // Python's sentences on the chosen node, with buttons for its actions.
   told(key) {
     const v = this.viewer;
     const card = v.drawing.card;
@@ -106,7 +106,7 @@ export class Details extends Part {
       ...card.lines.map((line) => element("p", {}, line)), element("div", {}, ...buttons));
   }
 
-  // How far around what is selected the picture stays bright.
+  // Buttons for how far around the selection the picture stays bright.
   around() {
     const v = this.viewer;
     const button = (by, sign, label) => element("button", {

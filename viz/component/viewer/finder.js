@@ -1,4 +1,4 @@
-// Search: what was found, its list, and going from one to the next.
+// Search: the nodes found, their list, and going from one to the next.
 
 import { element, Part } from "./parts.js";
 import { search, texts } from "./query.js";
@@ -8,8 +8,7 @@ export class Finder extends Part {
   match = -1;
   boxes = new Set();
 
-  // Makes ready what is searched in while nothing else is to do: of a large graph it takes longer
-  // than a search.
+  // Prepares the searched texts when idle: for a large graph that takes longer than a search.
   prepare() {
     const { node, strings } = this.viewer.drawing;
     (window.requestIdleCallback ?? setTimeout)(() => texts(node, strings));
@@ -21,8 +20,8 @@ export class Finder extends Part {
     if (!d) return;
     const result = search(text, d.node, d.strings);
     this.matches = result?.ends ?? []; this.match = -1;
-    this.boxes = new Set(); // a new one: what is kept of the picture shows the old
-    this.found = result?.found ?? null; // of a path all that is on it
+    this.boxes = new Set(); // a new set: the kept picture shows the old one
+    this.found = result?.found ?? null; // for a path all nodes on it
     for (const n of this.found ?? []) if (d.node.box[n] >= 0) this.boxes.add(d.node.box[n]);
     this.writeHits();
     this.list(list && result !== null);

@@ -1,4 +1,4 @@
-// What mouse, touch and keys do.
+// Mouse, touch and keys.
 
 import { clamp, Part } from "./parts.js";
 
@@ -77,7 +77,7 @@ export class Gestures extends Part {
     on(document.fonts, "loadingdone", () => { v.painter.forget(); v.redraw(); });
     this.resizing = new ResizeObserver(() => v.resize());
     this.resizing.observe(v.stage);
-    // What stands above may come, go or wrap; the page around says so by its own size.
+    // Elements above may come, go or wrap, which changes the size of the page around.
     this.filling = new ResizeObserver(() => v.fillHeight());
     const page = v.root.getRootNode().host?.closest("[data-testid=stMainBlockContainer]");
     this.filling.observe(page ?? document.body);
@@ -174,7 +174,7 @@ export class Gestures extends Part {
   }
 
   wheel(e) {
-    // A wheel that is scrolling the page passes through when the picture slides under it.
+    // A wheel that scrolls the page keeps doing so when the picture slides under the pointer.
     if (performance.now() - this.lastScroll < 300 && !e.ctrlKey) {
       this.lastScroll = performance.now();
       return;
@@ -217,18 +217,18 @@ export class Gestures extends Part {
     } else if (e.key.startsWith("Arrow") && e.target.closest(".side")) return;
     if (!keys[e.key] || !v.drawing) return;
     e.preventDefault();
-    e.stopPropagation(); // the page has shortcuts of its own
+    e.stopPropagation(); // the page has its own shortcuts
     keys[e.key]();
     v.redraw();
   }
 
-  // Keys that work wherever the page has the focus, for the first view that is seen.
+  // Keys that work anywhere on the page, for the first visible view.
   keyOfPage(e) {
     const v = this.viewer;
     if (v.show.active) return;
     const { host } = v.root.getRootNode(), around = host?.getRootNode() ?? document;
     const inside = around.activeElement, part = around.host && !around.host.hasAttribute("page");
-    if (part && !inside) return; // keys of a page that the element is a part of
+    if (part && !inside) return; // keys of the page around the element
     const at = inside ?? document.activeElement;
     if (at && at !== document.body && !at.matches("[role=tab], button, .stMain")) return;
     if (!["/", "?", "[", "]", "u"].includes(e.key) || e.altKey || e.metaKey || e.ctrlKey) return;
@@ -244,14 +244,14 @@ export class Gestures extends Part {
     }
   }
 
-  // What is chosen next by mouse or finger is the other end of a path.
+  // The next node chosen by mouse or finger is the other end of a path.
   connect() {
     const v = this.viewer;
     this.connecting = v.selected !== null;
     if (this.connecting) v.say(`A path starts at ${v.title(v.selected)}: choose another node.`);
   }
 
-  // One end of a path, and then the other, by keys.
+  // Choose one end of a path, then the other, by keys.
   pin() {
     const v = this.viewer;
     if (v.selected === null) return;

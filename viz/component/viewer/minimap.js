@@ -1,4 +1,4 @@
-// The whole picture in a corner, with a frame around what is on the screen.
+// The whole picture in a corner, with a frame around the part on the screen.
 
 import { clamp, Part } from "./parts.js";
 

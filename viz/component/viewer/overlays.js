@@ -1,6 +1,6 @@
-// What the colours say. One mechanism for all: an overlay has a value for some nodes, a number or a
-// word. Numbers take one of four steps of a scale from light to dark, words a colour and a letter;
-// where an overlay has `styles`, each node has one of the palette's, and its words are their labels.
+// The meanings of colours. An overlay has a value for some nodes, a number or a word. Numbers take
+// one of four steps of a scale from light to dark, words a colour and a letter; if an overlay has
+// `styles`, each node has one of the palette's, and its words are their labels.
 
 import { element, Part } from "./parts.js";
 import { sizeText, thousands } from "./layout/words.js";
@@ -19,7 +19,7 @@ export function valueText(value, unit) {
   return value.toPrecision(3);
 }
 
-// Where the steps of a scale begin: in equal ratios where values differ much, else equally apart.
+// Where the steps of a scale begin: in equal ratios if values differ much, else equally apart.
 export function stepsOf(values) {
   let low = Infinity, high = -Infinity, least = Infinity; // the least above 0
   for (const value of values) {
@@ -63,7 +63,7 @@ export class Overlays extends Part {
   chosen = ""; // "" is what Python coloured
   own = null;
 
-  // By their names. What Python coloured and what it sends come first, then what every graph has.
+  // By name: Python's colours and overlays first, then the ones of every graph.
   all() {
     const { drawing: d } = this.viewer;
     const { node, strings } = d, { listed } = this;
@@ -119,7 +119,7 @@ export class Overlays extends Part {
     this.apply();
   }
 
-  // Colour anew, where nothing moves.
+  // Colour anew without moving anything.
   apply() {
     const v = this.viewer;
     v.restyle();
@@ -161,13 +161,13 @@ export class Overlays extends Part {
     this.legend = [...this.legendOf(overlay, limits, sort, values), ...this.legendOfRoles(drawing)];
   }
 
-  // What the bars say, where the colour says something else.
+  // The meanings of the bars, if the colour means something else.
   legendOfRoles({ node }) {
     return Object.keys(HALF).filter((role) => node.role.includes(role))
       .map((role) => [role, null, "bar"]);
   }
 
-  // The styles that are in the picture, in the palette's order, each with the shape it has.
+  // The styles in the picture, in the palette's order, each with its shape.
   legendOfStyles({ node, shapes }, styles) {
     const shown = new Map();
     styles.forEach((key, n) => { if (!shown.has(key)) shown.set(key, shapes[node.kind[n]]); });
@@ -175,12 +175,12 @@ export class Overlays extends Part {
       .map((key) => [key, null, shown.get(key)]);
   }
 
-  // By group the half that it stands in, where all that has a role in it stands in one.
+  // By group its half, if all its nodes with a role are in one.
   halves(drawing) {
     return this.wholes(drawing, { values: drawing.node.role.map((role) => HALF[role] ?? null) });
   }
 
-  // What a closed group is worth: the sum or the largest of its numbers, or its one word.
+  // The value of a closed group: the sum or the largest of its numbers, or its one word.
   wholes(drawing, overlay) {
     const { groups, node } = drawing;
     const whole = new Map();

@@ -4,21 +4,21 @@ import { CROSSING, LONG } from "./layout/curves.js";
 import { HEADER, SUBTITLE, TITLE, TWO_LINES, sizeText } from "./layout/words.js";
 import { clamp, Part } from "./parts.js";
 
-const HEAVY = 1500; // boxes and edges in sight from which on their picture is kept and moved
-const AROUND = 0.25; // of the stage, that a kept picture shows beyond each side
-const AFTER = 120; // ms after the last change of zoom, then what was scaled is drawn sharp
-const LEAST_SECOND = 7; // pixels on the screen of a second line: below that it is left out
-const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen of a module's name, and from afar
-const MOST_NAMES = 400, FEW = 80; // names from afar that do not hide the picture; modules that are few
-const MOST_FITS = 20000; // texts that were cut
+const HEAVY = 1500; // boxes and edges in sight; from this many on, their picture is kept and moved
+const AROUND = 0.25; // of the stage, as margin of a kept picture at each side
+const AFTER = 120; // ms after the last zoom, when a scaled picture is drawn anew
+const LEAST_SECOND = 7; // pixels on the screen; smaller second lines are left out
+const LEAST_NAME = 9, FAR_NAME = 10.5; // pixels on the screen, of a module's name, and from afar
+const MOST_NAMES = 400, FEW = 80; // names from afar that leave the picture visible; few modules
+const MOST_FITS = 20000; // cached cut texts
 const PIECE = 256; // lines stroked at once: of long paths each more costs more
 
 export class Painter extends Part {
   fits = new Map(); // texts cut to their room
-  kept = null; // a picture of many things, with what it shows: panning moves it
+  kept = null; // a picture of many things, with its state: panning moves it
   names = []; // modules' names as they were drawn, with their sizes on the screen
 
-  // Words have other widths: what was measured and drawn is gone.
+  // Forget measured texts and kept pictures, for widths have changed.
   forget() { this.fits.clear(); this.kept = this.scene = null; }
 
   draw() {
@@ -47,7 +47,7 @@ export class Painter extends Part {
     v.minimap.drawFrame();
   }
 
-  // What is in sight, with a part of the stage beyond each side.
+  // Find what is in sight, with a margin around the stage.
   see(around) {
     const v = this.viewer, { box } = this;
     const [left, top] = v.toWorld(-around * v.wide, -around * v.high);
@@ -57,7 +57,7 @@ export class Painter extends Part {
     this.near = { left: left - 60, top: top - 60, right: right + 60, bottom: bottom + 60 };
   }
 
-  // What a picture depends on, but for its place and zoom.
+  // What a picture depends on, without its place and zoom.
   depends() {
     const { viewer: v } = this;
     return [v.drawing, v.byStyle, v.theme.look, v.theme.ground, v.shapes, v.finder.boxes, v.selected,
@@ -78,7 +78,7 @@ export class Painter extends Part {
       && bounds[b + 1] <= near.bottom && bounds[b + 3] >= near.top;
   }
 
-  // Draw what is in sight, and some of what is around it, on a sheet that can be moved.
+  // Draw what is in sight, with a margin around it, on a sheet that can be moved.
   keep() {
     const v = this.viewer, { ratio, drawing } = v;
     v.x = Math.round(v.x * ratio) / ratio; v.y = Math.round(v.y * ratio) / ratio;
@@ -94,7 +94,7 @@ export class Painter extends Part {
     this.kept = { sheet, x, y, zoom: v.zoom, scene: this.scene };
   }
 
-  // Show the kept picture where it is now; false where it does not show what it should.
+  // Show the kept picture at its present place; false if it is out of date.
   moveKept() {
     const v = this.viewer, { kept, viewer: { ctx, ratio, drawing } } = this;
     if (!kept || kept.scene !== this.scene) return false;
@@ -127,7 +127,7 @@ export class Painter extends Part {
     Object.assign(this, { ctx, zoom });
   }
 
-  // All that is in sight, but for what the pointer is on.
+  // All that is in sight, except what the pointer is on.
   paint(ctx, x, y) {
     const v = this.viewer;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
@@ -181,11 +181,11 @@ export class Painter extends Part {
     }
   }
 
-  // Modules' names. One that would be too small in its frame stands over it, as large as it can be
-  // read, where no name of a module around it stands.
+  // Modules' names. One that would be too small in its frame goes over it at a readable size, if no
+  // name of a module around it is there.
   drawNames() {
     const { viewer: v, box, zoom, seen } = this;
-    const taken = this.names = []; // where names stand; those of outer groups come first
+    const taken = this.names = []; // places of names; those of outer groups come first
     const free = (x, y, w, h) => !taken.some((at) => x < at.x + at.w && at.x < x + w
       && y < at.y + at.h && at.y < y + h);
     this.named = new Set(); // groups
@@ -236,8 +236,8 @@ export class Painter extends Part {
     this.aloneSign(i, colours.groupText);
   }
 
-  // A module's name from afar: over its box, or beside that, where it covers no other; of many
-  // modules only where it is about as wide as its box. Whether it is there.
+  // Draw a module's name from afar: over its box, or beside that, if it covers no other; with many
+  // modules only if it is about as wide as its box. Returns whether it was drawn.
   nameFar(i, free, crowded) {
     const { viewer: v, box, ctx, zoom, colours, names } = this;
     const near = Math.max(box.w[i], box.h[i]) * zoom;
@@ -286,7 +286,7 @@ export class Painter extends Part {
     return true;
   }
 
-  // An arrow out of its frame: opens the module alone. A closed one has it under the pointer.
+  // An arrow out of a frame, which opens the module alone; on a closed one only under the pointer.
   aloneSign(i, colour) {
     const { viewer: v, ctx } = this;
     const at = v.aloneMark(i);
@@ -315,7 +315,7 @@ export class Painter extends Part {
   // Whether an edge runs up and down, and not across.
   down(e) { return this.edge.kind[e] !== CROSSING; }
 
-  // Trace what is in sight of an edge; of edges that begin alike, the beginning once.
+  // Trace the visible part of an edge; a beginning that edges share only once.
   trace(e, low, whole) {
     const { edge, ctx, near, viewer: { parting } } = this;
     const p = edge.p[e], n = p.length;
@@ -351,7 +351,7 @@ export class Painter extends Part {
   drawEdges() {
     const { viewer: { bounds }, edge, ctx, zoom, lit, colours } = this;
     const plain = [], long = [], crossing = [], into = [], outOf = [];
-    const dot = 0.7 / zoom; // what is shorter is no line on the screen
+    const dot = 0.7 / zoom; // shorter pieces are no line on the screen
     for (let e = 0; e < edge.s.length; e++) {
       const b = e * 4;
       if (!this.isNear(e)) continue;
@@ -373,7 +373,7 @@ export class Painter extends Part {
     this.lines(outOf, colours.outgoing, 2.2, true);
   }
 
-  // A few lines in a colour of their own are traced whole.
+  // Draw a few lines in a colour of their own.
   lines(list, colour, width, whole = false) {
     if (!list.length) return;
     const { ctx, zoom } = this;
@@ -450,8 +450,8 @@ export class Painter extends Part {
         ctx.globalAlpha = 1;
       }
       if (box.shape[i] === "box" && (box.role[i] || !box.kind[i])) {
-        // The second sign beside the colour: a bar at the left, at the right, or at both sides. It
-        // says forward, captured or backward, whatever else the colour says.
+        // A sign beside the colour: a bar at the left, the right or both sides for forward,
+        // captured or backward, whatever the colour means.
         const look = v.theme.styleOf(box.role[i] || box.style[i]);
         ctx.globalAlpha = fade;
         ctx.fillStyle = look.stroke;
@@ -467,11 +467,11 @@ export class Painter extends Part {
     }
   }
 
-  // Boxes of a style from afar: rectangles with an edge, so that many cost little.
+  // Boxes of a style from afar: only rectangles with an edge, so that many cost little.
   drawFar(list, look, line, bright) {
     const { viewer: v, box, ctx, zoom, seen, lit } = this;
     const edge = (look.thick ? 2.2 : 1) * line, least = 0.8 / zoom;
-    const dots = new Set(); // of boxes that are one dot on the screen, one is drawn
+    const dots = new Set(); // one box is drawn for each
     const shown = list.filter((i) => {
       if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) return false;
       if (box.w[i] > least || box.h[i] > least) return true;
@@ -493,7 +493,7 @@ export class Painter extends Part {
     fill(look.fill, edge / 2, bright ? 1 : 0.3);
   }
 
-  // On a group: how many tensors are captured in it, and their bytes; a closed one has a blue edge.
+  // On a group, the number and bytes of tensors captured in it; a closed one has a blue edge.
   drawCaptures(i, right, middle, fade, closed) {
     const { viewer: v, box, ctx, zoom } = this;
     const found = v.captures.get(box.group[i]);
@@ -576,7 +576,7 @@ export class Painter extends Part {
     ctx.globalAlpha = 1;
   }
 
-  // The text, cut to fit; measured once for each width.
+  // A text, cut to fit; measured once for each width.
   short(text, room, font) {
     const key = `${font[0]}${Math.round(room)}|${text}`;
     let fitting = this.fits.get(key);
@@ -593,7 +593,7 @@ export class Painter extends Part {
     return fitting;
   }
 
-  // One label a value, where it leaves its node; where a group hides who made it, at its reader.
+  // One label for each value, where it leaves its node; at its reader if a group hides the node.
   drawShapes() {
     const { viewer: { theme }, box, edge, ctx, near, lit, colours } = this;
     ctx.font = `${SUBTITLE - 0.5}px ${theme.font}`;
@@ -647,7 +647,7 @@ export class Painter extends Part {
     if (lit) this.ring(lit.at, colours.select, 2.4, 2.5);
   }
 
-  // What the pointer is on, with its edges: over all else, so that the rest stays as it is.
+  // Draw what the pointer is on, with its edges, over all else, so that the rest can stay.
   drawHover() {
     const { viewer: v, box, lit, colours } = this;
     const i = v.hover;

@@ -1,14 +1,14 @@
-// What several parts of the viewer use.
+// Helpers for several parts of the viewer.
 
 import { sizeText } from "./layout/words.js";
 
-// Bytes of a file, and of what is unpacked of it: a small one can hold more than a browser can.
+// Most bytes of a file, and of its contents: a small file can unpack to more than a browser holds.
 export const MOST = 2 ** 29;
 
-// Why something is not shown, as a sentence for people.
+// An error with a sentence for people on why something is not shown.
 export class Refused extends Error {}
 
-// JSON that is deflated; Refused where it takes more than is left for it.
+// Reads deflated JSON; raises Refused if it takes more than `left`.
 export async function unpack(bytes, left = { bytes: MOST }) {
   const chunks = [];
   const count = new WritableStream({ write(chunk) {
@@ -21,8 +21,8 @@ export async function unpack(bytes, left = { bytes: MOST }) {
   return new Response(new Blob(chunks)).json();
 }
 
-// What the browser keeps for this tab over reloads, or for this page; where it has no room or may
-// not, the next load is as the first.
+// Values that the browser keeps for this tab over reloads, or for this page; if it has no room or
+// may not, the next load is like the first.
 export function remember(name, value, keeper = "sessionStorage") {
   try { window[keeper].setItem(`relascope ${name}`, JSON.stringify(value)); } catch { /* so be it */ }
 }
@@ -46,7 +46,7 @@ export function bytesText(bytes) {
   return bytes < 1024 ? short : `${short} (${bytes.toLocaleString("en")} bytes)`;
 }
 
-// An attribute that is null is left out; a class may be a list of which some are false.
+// Attributes that are null are left out; a class may be a list with false entries.
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {

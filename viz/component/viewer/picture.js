@@ -1,4 +1,4 @@
-// What is drawn: Python's lists and the layout, and the look-ups that everything else asks of them.
+// The drawing: Python's lists, the layout, and look-ups for everything else.
 
 import { laidOutGraph, openGroups } from "./layout/graph.js";
 import { layout } from "./layout/layout.js";
@@ -14,7 +14,7 @@ export class Picture {
       : this.nodeIndex.has(key);
   }
 
-  // The box that stands for a node or group now: itself, or the closed group around it.
+  // The box that now shows a node or group: its own, or that of the closed group around it.
   boxOf(key) {
     const d = this.drawing;
     if (!key.startsWith("group:")) {
@@ -61,7 +61,7 @@ export class Picture {
     return best;
   }
 
-  // Lay out what Python sent, with the groups open that are.
+  // Lay out Python's lists with the open groups.
   arranged(block) {
     const { groups, groupIds, node, shapes } = block;
     const opened = openGroups((block.backdrop ?? block).groupIds, block.first, this.toggles);
@@ -72,7 +72,7 @@ export class Picture {
     return { ...block, box, edge, width, height, node: { ...node, box: shown } };
   }
 
-  // How many tensors are captured in each group, and their bytes: a closed one must say it, too.
+  // The number and bytes of captured tensors in each group, for its label.
   capturesOf({ node, groups }) {
     const captures = new Map();
     for (let n = 0; n < node.id.length; n++) {
@@ -90,7 +90,7 @@ export class Picture {
     return found ? `${found.count} saved for the backward, ${sizeText(found.bytes)}` : "";
   }
 
-  // What each box looks like, as the chosen overlay says.
+  // Set each box's look by the chosen overlay.
   restyle() {
     const { box } = this.drawing;
     this.overlays.paint(this.drawing);
@@ -102,14 +102,14 @@ export class Picture {
     }
   }
 
-  // What the legend says: a style, its shape and its words each.
+  // The entries of the legend: style, shape and words.
   legendRows() {
     const of = this.overlays.legend?.map(([key, words, shape]) => [key, shape ?? "box", words]);
     return (of ?? this.drawing.legend).map(([key, shape, words]) => [key, shape, words
       ?? (shape === "line" ? "forward value read by the backward" : this.theme.styles[key]?.label ?? key)]);
   }
 
-  // For each edge, where in its points it leaves the way of another from the same box.
+  // For each edge, the index of the point where it leaves the way of another from the same box.
   partings({ s, p }) {
     const parting = new Int32Array(s.length), longest = new Map();
     for (let e = 0; e < s.length; e++) {
@@ -127,12 +127,12 @@ export class Picture {
     return parting;
   }
 
-  // Take what Python sent, and see to it that every look-up is quick.
+  // Take Python's lists, and prepare the look-ups.
   take(block) {
     const drawing = this.drawing = this.arranged(block);
     const { box, edge, node } = drawing;
     this.index = new Map(box.id.map((id, i) => [id, i]));
-    if (this.taken !== block) { // what no opening changes
+    if (this.taken !== block) { // independent of open groups
       this.taken = block;
       this.nodeIndex = new Map(node.id.map((id, i) => [id, i]));
       this.halves = this.overlays.halves(drawing);

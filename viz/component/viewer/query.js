@@ -1,4 +1,4 @@
-// Search: words that a node has, fields, comparisons, and paths of such terms joined by arrows.
+// Search: words of a node, fields, comparisons, and paths of such terms joined by arrows.
 //   softmax attention      all words, anywhere in operator, name, module, type, attributes
 //   op:add module:layer.3. name:weight shape:768 attr:axis id:…
 //   bytes>1MB flops>=1e6   comparisons; B, KB, MB, GB and KiB, MiB, GiB, and powers
@@ -11,7 +11,7 @@ const FIELD = /^(op|name|module|shape|type|attr|id|role|source):(.*)$/;
 const SIGNS = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b,
   "<=": (a, b) => a <= b, "=": (a, b) => a === b };
 
-// The texts of a drawing's nodes in which is searched, in lower case; made once for each.
+// The searched texts of each drawing's nodes, in lower case.
 const made = new WeakMap();
 export function texts(node, strings) {
   let found = made.get(node.id);
@@ -53,8 +53,8 @@ function terms(text, node, known) {
   return (n) => tests.every((passes) => passes(n));
 }
 
-// Numbers of the nodes that a text names, in the graph's order; of a path, all nodes on it, and
-// `ends` has those that it ends in. null where the text is empty.
+// Numbers of the nodes that match a text, in the graph's order; for a path, all nodes on it, with
+// its last ones in `ends`. null if the text is empty.
 export function search(text, node, strings) {
   const steps = text.toLowerCase().split(/->|→/).map((step) => step.trim());
   if (!steps.some(Boolean)) return null;
@@ -89,7 +89,7 @@ function path(steps, node, known) {
     }
     return [...seen];
   };
-  // Forward: where one can be after each step. Then back: of those, what leads to an end.
+  // Forward: the nodes reached after each step. Then back: those of them that lead to an end.
   const reached = [];
   stages.forEach((stage, k) => {
     if (k === 0) { reached.push(stage ? all.filter(stage) : all); return; }

@@ -1,10 +1,10 @@
-// The nodes as a table: sorted by a click on a title, one with the selection. Only the rows that
-// are seen are made, so a hundred thousand are as quick as ten.
+// The nodes as a table, sorted by a click on a title, with the selection of the picture. Only
+// visible rows are made, so a hundred thousand are as quick as ten.
 
 import { clamp, element, Part } from "./parts.js";
 import { valueText } from "./overlays.js";
 
-const HIGH = 24, SPARE = 6; // of a row in pixels; rows above and below those that are seen
+const HIGH = 24, SPARE = 6; // a row, in pixels; rows beyond the visible ones
 
 export class Table extends Part {
   open = false;
@@ -44,7 +44,7 @@ export class Table extends Part {
     };
     const way = this.down ? -1 : 1;
     const none = (n) => this.by === "value" && (overlay.values[n] ?? null) === null;
-    rows.sort((a, b) => none(a) - none(b) || way * order(a, b)); // what has no value stands last
+    rows.sort((a, b) => none(a) - none(b) || way * order(a, b)); // nodes without a value come last
     this.rows = rows;
     this.at = new Map(rows.map((n, k) => [n, k]));
     this.follow();
@@ -86,7 +86,7 @@ export class Table extends Part {
     v.sheet.replaceChildren(this.head(), body);
   }
 
-  // The row of what is selected comes into view.
+  // Bring the selected row into view.
   follow() {
     const v = this.viewer;
     if (!this.open || !this.rows) return;

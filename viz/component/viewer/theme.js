@@ -1,4 +1,4 @@
-// The page's colours, read from the page itself, and the palette that goes with them.
+// The page's colours, read from the page itself, and the palette for them.
 
 import { Part } from "./parts.js";
 
@@ -19,11 +19,11 @@ export class Theme extends Part {
 
   get styles() { return this.look.styles; }
 
-  // A piece of the page in the colours of a style, with the sign that it has beside its colour.
+  // Give an element the colours and the sign of a style.
   dress(element, key) {
     const look = this.styleOf(key);
     const { style } = element;
-    if (element.matches(".bar")) { // a role's bars alone, where the colour says something else
+    if (element.matches(".bar")) { // only a role's bars
       style.borderColor = this.look.surfaces.closedStroke;
       if (look.side !== "right") style.borderLeft = `5px solid ${look.stroke}`;
       if (look.side !== "left") style.borderRight = `5px solid ${look.stroke}`;
@@ -41,7 +41,7 @@ export class Theme extends Part {
   styleOf(key) {
     const known = this.styles[key];
     if (known) return known;
-    const [name, mark] = key.split("|"); // of words: a colour and a letter
+    const [name, mark] = key.split("|"); // a word's colour and letter
     if (mark && this.styles[name]) return { ...this.styles[name], mark };
     const { closed, closedStroke, closedText } = this.look.surfaces; // of a closed group
     return { fill: closed, stroke: closedStroke, text: closedText };

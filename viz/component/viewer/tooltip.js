@@ -1,8 +1,8 @@
-// A few lines about what the pointer rests on.
+// A few lines about the node, group or edge under the pointer.
 
 import { bytesText, clamp, element, Part } from "./parts.js";
 
-const LONGEST = 240; // characters of a line; the card of what is selected has them all
+const LONGEST = 240; // characters of a line; the details card has them all
 
 function cut(line) {
   return line.length > LONGEST ? line.slice(0, LONGEST - 1) + "…" : line;

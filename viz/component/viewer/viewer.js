@@ -1,6 +1,6 @@
-// The graph viewer: canvas 2D, no libraries. Python sends a graph with its modules, words and looks;
-// what is seen of it is made here: the layout, opening and closing, pan, zoom, selection, search,
-// details. Python is told what is selected, open and closed, for sessions and links.
+// The graph viewer: canvas 2D, no libraries. Python sends a graph with modules, words and looks;
+// all else is made here: layout, opening, closing, pan, zoom, selection, search, details. Python
+// gets the selection and the open groups, for sessions and links.
 
 import { Camera } from "./camera.js";
 import { Details } from "./details.js";
@@ -16,12 +16,12 @@ import { Theme } from "./theme.js";
 import { Tooltip } from "./tooltip.js";
 import { Walk } from "./walk.js";
 
-const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window, and what it leaves there
+const LEAST_HEIGHT = 360, BELOW = 5; // of a view that fills the window; the room it leaves
 
 export class Viewer extends Camera {
   constructor(parent, before) {
     super();
-    this.heir = before; // a viewer that stood here and was taken down
+    this.heir = before; // a removed viewer at this place
     this.root = parent.querySelector(".rs");
     for (const part of ["main", "map", "tip", "results", "side", "legend", "count", "hits", "busy",
       "probe", "live", "empty", "stage", "sheet", "colours", "said", "help"]) {
@@ -57,12 +57,12 @@ export class Viewer extends Camera {
     clearTimeout(this.painter.sharpening);
   }
 
-  // What Python sent: deflated, as a page has it, or as it is, in a file that is handed on.
+  // Take Python's data: deflated, or in a saved page as it is.
   async receive(sent) {
     const ticket = ++this.ticket;
     if (!sent || (sent instanceof Uint8Array && !sent.length)) return;
     const data = sent instanceof Uint8Array ? await unpack(sent) : sent;
-    if (ticket !== this.ticket || this.gone) return; // a newer one is on its way
+    if (ticket !== this.ticket || this.gone) return; // newer data is on its way
     const before = this.drawing;
     const d = this.block = data;
     const last = before ?? this.heir?.drawing;
@@ -78,10 +78,10 @@ export class Viewer extends Camera {
     this.details.folded = before ? this.details.folded : !d.details;
     this.painter.forget();
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
-    const other = before && before.family !== d.family; // its ids mean other nodes
+    const other = before && before.family !== d.family; // ids mean other nodes there
     if (this.selected !== null && (other || !this.exists(this.selected))) this.select(null);
     this.fillLegend();
-    this.resize(); // after the legend, whose lines take room from the picture
+    this.resize(); // after the legend, which takes room from the picture
     this.finder.find(this.input.value, false);
     this.keepView(before);
     const asBefore = !before && this.recallView(); // the page was loaded again
@@ -96,7 +96,7 @@ export class Viewer extends Camera {
     this.root.dataset.ready = d.token;
   }
 
-  // After a group was opened or closed: everything in its new place.
+  // Lay everything out anew after a group was opened or closed.
   rearrange() {
     const before = this.drawing;
     this.take(this.block);
@@ -114,7 +114,7 @@ export class Viewer extends Camera {
     this.redraw();
   }
 
-  // As high as Python says, or as what is left of the window below the view's top.
+  // Set the height to Python's, or to the room in the window below the view's top.
   fillHeight() {
     const given = this.drawing?.viewHeight;
     let top = this.root.getBoundingClientRect().top;
@@ -139,7 +139,7 @@ export class Viewer extends Camera {
       this.firstView();
       return;
     }
-    // Another step of the same program: hold on to what is selected, or in the middle.
+    // Another step of the same program: keep the place of the selection, or of the middle node.
     const hold = this.selected ?? this.nearest(before);
     const now = hold === null ? -1 : this.boxOf(hold), old = before.box.id.indexOf(hold);
     if (now >= 0 && old >= 0) {
@@ -148,10 +148,10 @@ export class Viewer extends Camera {
       this.y += y * this.zoom;
       if (x || y) this.fill();
     }
-    if (!this.inSight().length) this.firstView(); // what was in sight is gone, or far away
+    if (!this.inSight().length) this.firstView(); // everything in sight is gone, or far away
   }
 
-  // Show a node or group wherever it is: opens the groups around it if need be.
+  // Show a node or group; opens the groups around it if necessary.
   focus(key) {
     if (!this.exists(key)) return;
     this.walk.remember();
@@ -186,7 +186,7 @@ export class Viewer extends Camera {
   sendToggles() {
     this.tooltip.hide();
     const { toggles, drawing: { family } } = this;
-    const told = () => this.tell("toggles", { family, // another model may be here by then
+    const told = () => this.tell("toggles", { family, // the model may have changed by then
       groups: this.drawing.family === family ? this.toggles : toggles });
     clearTimeout(this.telling);
     this.rearrange();
@@ -272,7 +272,7 @@ export class Viewer extends Camera {
     this.resting = setTimeout(() => this.rememberView(), 200);
   }
 
-  // What stays bright while something is selected: boxes, edges in, edges out.
+  // What stays bright with a selection: boxes, edges in, edges out.
   lit() {
     const shown = this.show.lit();
     if (shown || this.selected === null) return shown;

@@ -1,4 +1,4 @@
-// From node to node: along edges, to neighbours of a width, from one to another, and back again.
+// Walks from node to node: along edges, to neighbours in a row, along paths, and back again.
 
 import { Part } from "./parts.js";
 
@@ -11,11 +11,11 @@ function alike(a, b) {
 }
 
 export class Walk extends Part {
-  reach = 1; // how many edges away what is selected still lights
-  to = null; // the other end of a path from what is selected
+  reach = 1; // edges from the selection that stay bright
+  to = null; // the other end of a path from the selection
   views = [];
 
-  // The box beside one, that way; -1 where there is none.
+  // The next box in a direction; -1 if there is none.
   beside(i, key) {
     const v = this.viewer;
     const { box, edge } = v.drawing;
@@ -31,7 +31,7 @@ export class Walk extends Part {
     const makers = v.into[i].map((e) => edge.s[e]), readers = v.outOf[i].map((e) => edge.t[e]);
     if (key === "ArrowUp") return nearest(makers);
     if (key === "ArrowDown") return nearest(readers);
-    // Siblings: what the same makers are read by, what the same readers read; else in the same row.
+    // Siblings: other readers of the makers, other makers for the readers; else the row.
     const siblings = new Set([...makers.flatMap((k) => v.outOf[k].map((e) => edge.t[e])),
       ...readers.flatMap((k) => v.into[k].map((e) => edge.s[e]))]);
     const way = key === "ArrowRight" ? 1 : -1;
@@ -50,7 +50,7 @@ export class Walk extends Part {
     return true;
   }
 
-  // Captures or changes, in the order of the graph; without any, what the overlay has most of.
+  // The overlay's nodes by value, the largest first; else captures, else changes, in graph order.
   marked() {
     const v = this.viewer;
     const { node } = v.drawing;
@@ -82,7 +82,7 @@ export class Walk extends Part {
     v.redraw();
   }
 
-  // Boxes and edges within `reach` of a box, against and along the edges.
+  // Boxes and edges within `reach` of a box, up and down the edges.
   around(i) {
     const v = this.viewer;
     const { edge } = v.drawing;
@@ -103,7 +103,7 @@ export class Walk extends Part {
     return { boxes, into, outOf };
   }
 
-  // The shortest way between two boxes along edges, whichever way it runs; null without one.
+  // The shortest way between two boxes along edges, in either direction; null without one.
   between(a, b) {
     const v = this.viewer;
     const { edge } = v.drawing;
@@ -129,7 +129,7 @@ export class Walk extends Part {
     return null;
   }
 
-  // From what is selected to another box.
+  // Show the path from the selection to another box.
   connect(key) {
     const v = this.viewer;
     if (v.selected === null || key === v.selected) return;
@@ -141,7 +141,7 @@ export class Walk extends Part {
     v.redraw();
   }
 
-  // Keep the view as it is, before it is changed.
+  // Remember the view before it changes.
   remember() {
     const v = this.viewer;
     if (!v.drawing) return;

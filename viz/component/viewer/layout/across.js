@@ -1,4 +1,4 @@
-// Places across for layered rows: long straight runs, few bends.
+// Horizontal places for layered rows: long straight runs, few bends.
 //
 // The method is Brandes and Köpf's "Fast and simple horizontal coordinate assignment" (2001): items
 // are aligned with a median neighbour into vertical blocks, blocks are packed side by side, once
@@ -9,8 +9,8 @@
 // The centres of all items.
 //   rows: the items, from the first row to the last, each row in its order.
 //   offsets: for each row rising positions whose differences are the least distances.
-//   above: for each item, in `links` its neighbours in the row above that it may stand straight
-//     under, and in `shifts` how far right of each of them it has to be for that; below likewise.
+//   above: for each item, in `links` its neighbours in the row above that it may be straight under,
+//     and in `shifts` how far right of each of them it has to be for that; below likewise.
 //   firstDummy: items from this number on are points of long edges.
 export function placesAcross(rows, offsets, above, below, firstDummy) {
   const count = above.links.length;
@@ -30,7 +30,7 @@ export function placesAcross(rows, offsets, above, below, firstDummy) {
   return balance(answers, count);
 }
 
-// Edges that cross a stretch of a long edge: those must bend, long edges stay straight.
+// Edges that cross a stretch of a long edge: they must bend, for long edges stay straight.
 function crossedLinks(rows, above, place, firstDummy) {
   const count = above.length;
   const crossed = new Set();
@@ -59,7 +59,7 @@ function crossedLinks(rows, above, place, firstDummy) {
   return crossed;
 }
 
-// Join each item with a median neighbour where that crosses no other join of the row.
+// Join each item with a median neighbour if that crosses no other join of the row.
 function align(order, links, shifts, place, crossed, upward, mirrored) {
   const count = place.length;
   const root = new Int32Array(count), shift = new Float64Array(count);

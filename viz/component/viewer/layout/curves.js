@@ -1,4 +1,4 @@
-// How an edge runs between the points that it passes.
+// The curve of an edge between its points.
 
 export const PLAIN = 0, LONG = 1, CROSSING = 2; // with lanes; without; from forward to backward
 

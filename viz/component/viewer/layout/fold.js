@@ -1,15 +1,15 @@
-// A tall stack of rows as columns side by side, so that the whole is about as wide as a screen.
+// Folds a tall stack of rows into columns side by side, about as wide as a screen.
 //
-// It is cut where everything above ends before anything below begins. What crosses a cut leaves its
-// column at the bottom, rises between the columns, and enters the next one from above; the lines
-// of one cut are nested, so they cross each other no more than they did before.
+// It is cut where everything above ends before anything below begins. Lines across a cut leave
+// their column at the bottom, rise between the columns, and enter the next one from above; the
+// lines of one cut are nested, so they cross each other no more than before.
 
 const APART = 26, LANE = 7, CHANNEL = 14; // between columns; between connectors; before the first
 
-// Where to cut, as the last rank of every column but the last; none where it is not tall.
-//   tall: the height that a column should have.
+// The last rank of every column but the last; none if the stack is not tall.
+//   tall: the wished height of a column.
 //   ends, starts: by rank, where everything up to it ends and everything after it begins.
-//   passing: by rank, how many lines cross there.
+//   passing: by rank, the number of lines that cross there.
 export function cutsOf(tall, ends, starts, passing) {
   const last = ends.length - 1, height = ends[last];
   const columns = Math.round(height / tall);
@@ -32,9 +32,9 @@ export function cutsOf(tall, ends, starts, passing) {
 }
 
 // Put the ranks after each cut beside those before it; x and y are changed in place.
-//   items: {rank, width, height, x, y, out}; `out` ports stand at the end and follow the last column.
+//   items: {rank, width, height, x, y, out}; `out` ports are at the end and follow the last column.
 //   links: {u, v, exit, entry, value}, every line from an item to one of a later rank.
-// The answer has, for "u v value" of a line that crosses a cut, the points on its way.
+// Returns, by the "u v value" of each line across a cut, the points on its way.
 export function fold(cuts, { rank, width, height, x, y, still }, links) {
   const column = new Int32Array(x.length);
   for (let i = 0; i < x.length; i++) while (column[i] < cuts.length && rank[i] > cuts[column[i]]) column[i]++;

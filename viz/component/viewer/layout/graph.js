@@ -1,12 +1,12 @@
-// What is laid out: nodes and groups by number, made from the lists that Python sends.
+// The graph to lay out: nodes and groups by number, made from Python's lists.
 
 // From a block's `node`, `strings`, `groups` and `groupIds` to
 //   count, and by node: id, title, sub, group (a number, -1 at the top), reads (nodes, each once),
-//   types(n), texts of its results' types; and by group: groupId, parent, facts (of the block).
+//   types(n), texts of its results' types; and by group: groupId, parent, facts (from the block).
 //
-// Where the block has a `backdrop`, a larger graph in whose places it is drawn, nodes and groups are
-// the backdrop's, and `slot` says which of them each node of the block stands in. Then `current` has
-// for each the block's node that is drawn there (-1: none), `readsNow` what that one reads.
+// If the block has a `backdrop`, a larger graph in whose places it is drawn, nodes and groups are
+// the backdrop's, and `slot` has the backdrop's node for each node of the block. Then `current` has
+// for each place the block's node that is drawn there (-1: none), `readsNow` the nodes it reads.
 export function laidOutGraph(block) {
   const { strings, groups } = block;
   const { node, groupIds, groups: tree } = block.backdrop ?? block;
@@ -29,7 +29,7 @@ export function laidOutGraph(block) {
     count, group, current, readsNow,
     reads: node.inputs.map(nodesOf),
     id: (n) => (current[n] < 0 ? node : block.node).id[current[n] < 0 ? n : current[n]],
-    // Boxes have the backdrop's sizes and the block's words.
+    // A box has the backdrop's size and the block's words.
     lines: (n, now) => {
       const from = now && current[n] >= 0 ? block.node : node, at = from === node ? n : current[n];
       return from.sub[at] ? [from.title[at], from.sub[at]] : [from.title[at]];
@@ -49,7 +49,7 @@ function nodesOf(inputs) {
   return nodes;
 }
 
-// The groups that are drawn open: those of the first look, then what the person changed ("*": all).
+// The groups that are drawn open: at first `first`, then with the reader's changes ("*": all).
 export function openGroups(groupIds, first, toggles) {
   const opened = new Set("*" in toggles ? (toggles["*"] ? groupIds : []) : first);
   for (const [group, open] of Object.entries(toggles)) {

@@ -1,18 +1,18 @@
-// Which boxes there are: nodes, closed groups, and open groups with children and ports.
+// The boxes: nodes, closed groups, and open groups with children and ports.
 
 export const FORWARD = "forward:", BACKWARD = "backward:";
 
-// The boxes of a graph with the open groups in `opened` (by number, 1 where open). `items` starts
-// with the whole drawing and has what is around a box before the box; `slot` gives for every node
-// the item that stands for it; `halves` says whether forward and backward stand side by side.
+// The boxes of a graph with the open groups in `opened` (by number, 1 if open). `items` starts with
+// the whole drawing and has every container before its contents; `slot` gives the item that shows
+// each node; `halves` says whether forward and backward are side by side.
 export class Items {
   constructor(graph, opened) {
     this.graph = graph;
     this.opened = opened;
     this.items = [];
     this.slot = new Int32Array(graph.count);
-    // While a container's content is looked at: which nodes are its, and by node the group that it
-    // is in, as -2 - group; nodes stand for themselves.
+    // For the container at hand: which nodes are its own, and by node the group right inside that
+    // it is in, as -2 - group, or the node itself.
     this.mark = new Int32Array(graph.count); this.key = new Int32Array(graph.count);
     this.looked = 0;
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
@@ -21,12 +21,12 @@ export class Items {
     this.make();
   }
 
-  // Whether the forward reads what the backward computes, as steps drawn in each other's places
-  // may: then the halves are cut into parts like any modules that read each other.
+  // Whether the forward reads results of the backward, as steps drawn in each other's places may:
+  // then the halves are cut into parts like any modules that read each other.
   turnsBack() {
     const { graph } = this;
     const back = new Uint8Array(graph.groupId.length);
-    graph.groupId.forEach((id, g) => { // a group stands behind the one around it
+    graph.groupId.forEach((id, g) => { // groups follow the ones around them
       back[g] = graph.parent[g] < 0 ? Number(id === BACKWARD) : back[graph.parent[g]];
     });
     return graph.reads.some((reads, n) => !back[graph.group[n]]
@@ -41,7 +41,7 @@ export class Items {
     this.numberParts();
   }
 
-  // A group cut by a cycle, or inside one that is, is drawn in parts, in graph order.
+  // A group cut by a cycle, or inside one, is drawn in parts, in graph order.
   numberParts() {
     const pieces = new Map();
     for (const one of this.items) {
@@ -70,13 +70,13 @@ export class Items {
 
   open(container) {
     const { graph } = this;
-    graph.inside ??= new WeakMap(); // it depends on the members alone, not on what is open
+    graph.inside ??= new WeakMap(); // it depends only on the members
     let content = graph.inside.get(container.members);
     if (!content) graph.inside.set(container.members, content = this.content(container));
     for (const [group, node, members] of content) this.add(container, node, group, members);
   }
 
-  // What stands right inside a container: nodes, and groups or their parts with their members.
+  // The direct contents of a container: nodes, and groups or their parts with their members.
   content(container) {
     const { graph } = this;
     const memo = new Map(), byGroup = new Map(), order = [];
@@ -114,8 +114,8 @@ export class Items {
   //
   // Boxes in one container must not form a cycle. In a strongly connected set of boxes, count on
   // every path how often it has changed boxes: nodes of a group with different counts go to
-  // different parts. Counts never fall along an edge and rise where it changes boxes, so what
-  // results has no cycle.
+  // different parts. Counts never fall along an edge and rise where it changes boxes, so the
+  // result has no cycle.
   split(container, byGroup) {
     const { key, mark, looked, graph: { reads } } = this;
     const links = new Map();
@@ -134,7 +134,7 @@ export class Items {
     const parts = new Map();
     if (!component.size) return parts;
     const level = new Map();
-    const still = new Map(); // what depends on nothing here, such as a weight's transpose: its readers
+    const still = new Map(); // by node that depends on nothing here: its readers
     for (const node of container.members) {
       const me = key[node], number = component.get(me);
       if (number === undefined) continue;
@@ -185,7 +185,7 @@ function item(fields) {
   return made;
 }
 
-// Which keys lie on cycles: for each the number of its strongly connected set (Tarjan, 1972).
+// For each key on a cycle, the number of its strongly connected set (Tarjan, 1972).
 function cycles(links) {
   const index = new Map(), low = new Map(), onStack = new Set(), stack = [];
   const component = new Map();

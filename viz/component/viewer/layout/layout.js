@@ -1,13 +1,12 @@
 // From a graph and the groups that are open to boxes and curves.
 //
-// Every open group is laid out by itself (ranks.js) and then stands as one box in the layout of
-// the group around it, so equal layers cost one computation and opening a group leaves other
-// groups as they are. An edge that leaves a group passes a port in the group's border; all edges
-// that carry one value pass the same port. A joint graph is drawn as two halves side by side, the
-// forward running down and the backward running back up, so that what the forward saves crosses
-// over sideways.
+// Every open group is laid out by itself (ranks.js) and is then one box in the layout of the group
+// around it, so equal layers cost one computation and opening a group leaves other groups as they
+// are. An edge that leaves a group passes a port in the group's border; all edges that carry one
+// value pass the same port. A joint graph is drawn as two halves side by side, the forward running
+// down and the backward back up, so that saved tensors cross over sideways.
 //
-// Nothing here needs a document: the viewer calls it in the browser, Python in an engine of its own.
+// Nothing here needs a document: the viewer runs it in the browser, Python in a V8 of its own.
 
 import { CROSSING, flattened, LONG, PLAIN } from "./curves.js";
 import { FORWARD, Items } from "./items.js";
@@ -16,22 +15,21 @@ import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
 
 const PAD = 16, HALVES_APART = 260, MARGIN = 24;
-const MANY = 1200; // boxes beyond which one pass must do, for time's sake
+const MANY = 1200; // boxes; more are laid out in one pass, to save time
 const LEAST_COLUMN = 600; // pixels
-const PASSES = 3; // after the first, groups know where the lines at their borders come from
-const WASTE = 2.6, ASPECT = 1.5; // room of a drawing over that of its boxes; its width over its height
+const PASSES = 3; // after the first, groups know where their border lines go
+const WASTE = 2.6, ASPECT = 1.5; // areas of drawing over boxes; width over height
 
 // Lay a graph out.
 //   graph: from `laidOutGraph`; producers before their readers.
-//   opened: a set of ids of the groups to draw open; a group inside a closed one does not show.
+//   opened: a set of ids of the groups to draw open; groups inside a closed one are not shown.
 //
-// The answer is in lists: `box` has id ("group:" and the group's for a group, "#2" and on for its
-// further parts), kind (1 for a group), x, y, w, h, lines, group (for a node, the one it stands
-// in), open, depth and node (-1 for a group), a group before what is in it; `edge` has s and t
-// (boxes), p (points, x and y one after the other: between two of them it is a cubic whose tangents
-// run up and down, or across for the kind 2), label and kind (0 plain, 1 long: no lane was free and
-// it passes beneath boxes, 2 from the forward half to the backward half); `shown` gives for each
-// node the box that stands for it; and `width` and `height`.
+// The answer is in lists, groups before their contents: `box` has id ("group:" and the group's for
+// a group, with "#2" and on for further parts), kind (1 for a group), x, y, w, h, lines, group (the
+// one that a node is in), open, depth and node (-1 for a group); `edge` has s and t (boxes), p
+// (points, x and y in turn, joined by cubics whose tangents run up and down, or across for kind 2),
+// label and kind (0 plain; 1 long: no lane was free and it passes beneath boxes; 2 from the forward
+// half to the backward half); `shown` gives the box that shows each node; and `width`, `height`.
 export function layout(graph, opened) {
   const open = Uint8Array.from(graph.groupId, (id) => (opened.has(id) ? 1 : 0));
   return new Arrangement(graph, open).run();
@@ -69,8 +67,8 @@ class Arrangement {
     return { box, edge, width, height, shown };
   }
 
-  // For every two boxes with edges between them, the nodes whose values pass. What only the
-  // backdrop has is laid out too, and passes nothing; `loose` is what the backdrop has not.
+  // The nodes whose values pass, for every two boxes with edges between them. Nodes of the backdrop
+  // alone are laid out too, and pass nothing; `loose` are pairs that the backdrop lacks.
   pairs() {
     const { slot, graph: { reads, readsNow, count }, items } = this;
     const pairs = new Map();
@@ -115,7 +113,7 @@ class Arrangement {
     return up.concat(down.reverse());
   }
 
-  // How many lines leave each box for the other half: right of the forward, left of the backward.
+  // The number of lines from each box to the other half, negative in the backward.
   pulls(pairs) {
     const pull = new Int32Array(this.items.length);
     if (!this.halves) return pull;
@@ -128,7 +126,7 @@ class Arrangement {
     return pull;
   }
 
-  // How high a column may be for the whole to be about as wide as a screen; 0: there are no columns.
+  // The height of columns with which the whole is about as wide as a screen; 0: no columns.
   columnHeight() {
     if (this.halves) return 0;
     let room = 0;
@@ -147,7 +145,7 @@ class Arrangement {
   closedSize(item) {
     const [wide, high] = boxSize(item.node < 0 ? item.lines : this.graph.lines(item.node, false));
     if (item.node >= 0) return [wide, high];
-    const name = textWidth(item.lines[0], TITLE, true); // with room for it to be written larger
+    const name = textWidth(item.lines[0], TITLE, true); // with room for larger writing
     return [Math.round(Math.max(wide + 34, 150, 1.5 * name + 60)), 52];
   }
 
@@ -181,8 +179,7 @@ class Arrangement {
     item.h = high + HEADER + 2 * PAD;
   }
 
-  // The order of each group's ports, by where lines come from and go to around it; whether any
-  // has changed.
+  // Order each group's ports by the other ends of their lines; whether any order changed.
   orderPorts() {
     let changed = false;
     for (const around of this.items) {
@@ -267,7 +264,7 @@ class Arrangement {
     }
   }
 
-  // Which boxes are drawn, and their numbers: all but those of which the block has nothing.
+  // The boxes that are drawn, with their numbers: all that show something of the block.
   choose() {
     const { current } = this.graph;
     this.shown = new Int32Array(this.items.length).fill(-1);
@@ -287,7 +284,7 @@ class Arrangement {
     return shown;
   }
 
-  // In the backward alone, what the forward hands over stands beside its readers.
+  // In the backward alone, inputs from the forward are put beside their readers.
   standByReaders() {
     this.column = new Set();
     this.columnLeft = Infinity;
@@ -315,7 +312,7 @@ class Arrangement {
     }
   }
 
-  // A group that has nothing left to show is not drawn either.
+  // Groups with nothing to show are not drawn either.
   gone(group, node) {
     const item = this.items[group];
     item.members = item.members.filter((member) => member !== node);
@@ -324,7 +321,7 @@ class Arrangement {
     this.shown.forEach((number, i) => { if (number >= 0) this.shown[i] = count++; });
   }
 
-  // Move everything so that what is drawn begins at the margin; its size.
+  // Move everything so that the drawing begins at the margin; returns its size.
   framed(box, edge) {
     if (!this.graph.readsNow || !box.id.length) {
       return [rounded(this.items[0].w), rounded(this.items[0].h)];
@@ -370,11 +367,11 @@ class Arrangement {
     return edge;
   }
 
-  // Lead lines around the boxes that they would run through, and across from half to half.
+  // Lead lines around boxes in their way, and across from half to half.
   goAround(pairs, over) {
     const router = new Router(this.items.map((item, i) =>
       (item.isOpen || this.shown[i] < 0 ? null : item)));
-    const before = new Map(); // by source, a line that was free: what begins like it is, too
+    const before = new Map(); // by source, a free line: others that begin like it are free, too
     for (const pair of pairs) {
       if (pair.kind === CROSSING) continue;
       const { way } = pair, other = before.get(pair.source);
@@ -406,7 +403,7 @@ class Arrangement {
   crossOver(router, over) {
     const halves = this.items[0].children.map((c) => this.items[c]);
     const forward = halves.find((half) => !half.flip), backward = halves.find((half) => half.flip);
-    // What stands beside its readers is in the gap: other lines go to the left of it.
+    // Boxes beside their readers are in the gap: other lines go to the left of them.
     const near = backward.x - 12, far = Math.min(near, this.columnLeft - 12);
     const exit = Math.min(forward.x + forward.w + 12, far - 20);
     const outs = new Map();
@@ -415,11 +412,11 @@ class Arrangement {
       const { x, y, w, h } = this.items[index];
       return [x + (right ? w : 0), y + h / 2, h];
     };
-    // A way from a box's side to the vertical line at x, straight if it can be.
+    // A way from a box's side to the vertical line at x, straight if possible.
     const lead = (index, x, right, y, value) => {
       const [sx, middle] = side(index, right);
       const sy = y ?? middle;
-      if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // it stands in the gap itself
+      if ((sx - x) * (right ? 1 : -1) > 0) return [sx, sy]; // the box is in the gap itself
       const straight = [sx, sy, x, sy], free = router.free(straight, [index], 1);
       const around = free ? null : router.across(sx + (right ? 8 : -8), sy, x, value);
       const line = around ? [sx, sy, ...around] : straight;
@@ -470,20 +467,20 @@ class Arrangement {
     pair.kind = straight ? PLAIN : LONG;
   }
 
-  // The places of a lane in the drawing, onto the end of a way.
+  // Add the places of a lane in the drawing to a way.
   pass(way, { left, top, flip, placed }, lane) {
     for (let i = 0; i < lane.length; i += 2) {
       way.push(left + lane[i], top + (flip ? placed.height - lane[i + 1] : lane[i + 1]));
     }
   }
 
-  // Where a long edge bows out to, so that it does not hide behind a column of boxes.
+  // The point that a long edge bows out to, so as not to hide behind a column of boxes.
   aside([x, y, endX, endY]) {
     const bow = Math.min(60 + Math.abs(endY - y) * 0.06, 400);
     return [(x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2];
   }
 
-  // A port lies on the border of its group's box.
+  // The place of a port, on the border of its group's box.
   atPort(container, port) {
     const x = container.placed.corners[2 * (container.children.length + port)];
     const far = (container.portKinds[port] === IN) === container.flip ? 1 : 0;
@@ -500,7 +497,7 @@ class Arrangement {
       target.x + target.w * (1 - onward), target.y + target.h * 0.5];
   }
 
-  // Let the edges into one box end side by side, in the order in which they come.
+  // Let the edges into one box end side by side, in the order of their arrival.
   spread(target, ways) {
     if (ways.length < 2) return;
     const step = Math.min(16, target.w * 0.6 / (ways.length - 1));

@@ -6,7 +6,7 @@
 // boxes; all edges that carry one value share a lane. Where heights differ much, boxes move up
 // along the skyline of what is above them, so that a tall group does not push its neighbours down.
 //
-// Everything here speaks of a drawing from top to bottom, in pixels; the caller turns it.
+// Everything here is for a drawing from top to bottom, in pixels; the caller turns it.
 
 import { placesAcross } from "./across.js";
 import { cutsOf, fold } from "./fold.js";
@@ -18,7 +18,7 @@ export const CHILD = 0, IN = 1, OUT = 2;
 const GAP_ACROSS = 22, GAP_ALONG = 30, LANE = 10, BUCKET = 4;
 const KEPT = 2048;
 
-// Answers by question, the latest last.
+// A cache of answers by question, the latest last.
 class Known extends Map {
   constructor(most) { super(); this.most = most; }
 
@@ -31,20 +31,19 @@ class Known extends Map {
   }
 }
 
-// Places of whole problems; without columns; orders, in which no size counts; and what stands, of
-// the last tall ones, for columns of another height.
+// Caches: places of whole problems; places without columns; orders, which depend on no size; and
+// placements of the last tall problems, for columns of another height.
 const known = new Known(KEPT), unfolded = new Known(KEPT), orders = new Known(KEPT), tallest = new Known(8);
 
-// Lay one container out. A problem has, by position: `sizes`, width and height of every box one
-// after the other, (0, 0) for ports; `kinds`; `edges`, (from, to, value) one after the other: edges
-// with the same `from` and `value` share a lane, and there are no cycles; `ends`, for each edge how
-// far right of its boxes' centres it starts and ends; `pull`, for each item how many lines leave it
-// to the right of all (or to the left, where below 0); `portOrder`, by port in which order they stand
-// (empty: in any); `tall`, how high a column may be before the
-// rows are folded into several (0: never).
+// Lay one container out. A problem has, by position: `sizes`, width and height of every box in
+// turn, (0, 0) for ports; `kinds`; `edges`, (from, to, value) in turn: edges with the same `from`
+// and `value` share a lane, and there are no cycles; `ends`, for each edge how far right of its
+// boxes' centres it starts and ends; `pull`, for each item the number of lines that leave it to the
+// right of all (to the left if negative); `portOrder`, the place of each port (empty: any); `tall`,
+// the height of a column beyond which rows are folded into several (0: never).
 //
-// The answer has the `corners` at the top left, x and y one after the other, `width` and `height`
-// of all, and in `lanes` for each edge the points that it passes; null for one too long for a lane.
+// The answer has the `corners` at the top left, x and y in turn, `width` and `height` of all, and
+// in `lanes` the points of each edge; null for one too long for a lane.
 export function place(problem) {
   if (!problem.kinds.length) return { corners: [], width: 0, height: 0, lanes: [], high: 0 };
   const { sizes, kinds, edges, ends, pull = [], tall = 0, portOrder = [] } = problem;
@@ -78,7 +77,7 @@ class Placement {
     }
     Object.assign(this, ranks(count, kinds, edges));
     this.below = []; this.above = [];
-    // How far right of the neighbour's centre its own centre has to be for a straight edge.
+    // How far right of a neighbour's centre an item's own has to be for a straight edge.
     this.belowShift = []; this.aboveShift = [];
     for (let i = 0; i < count; i++) this.addLinks();
     this.addLanes();
@@ -94,7 +93,7 @@ class Placement {
     this.belowShift.push([]); this.aboveShift.push([]);
   }
 
-  // Where everything stands, in columns of a height or in one.
+  // All places, in columns of a height or in one.
   answer(tall) {
     const x = this.x.slice(), y = this.y.slice();
     const ways = tall ? this.folded(tall, x, y) : null;
@@ -114,7 +113,7 @@ class Placement {
     return { corners, width: rounded(right - left), height: rounded(bottom), lanes, high: this.high };
   }
 
-  // Fold a tall stack; the ways of what crosses from column to column, null where it cannot be cut.
+  // Fold a tall stack; returns the ways of lines between columns, null if it cannot be cut.
   folded(tall, x, y) {
     const { edges, ends } = this.problem;
     const { count, kinds, rank, height } = this;
@@ -151,8 +150,8 @@ class Placement {
     return fold(cuts, { rank, width: this.width, height, x, y, still }, links);
   }
 
-  // The places that a lane passes, without those between two others on one line down: `stops`, and
-  // for each of its dummies how many of them come before its own place.
+  // The places of a lane, without those between two others on one line down: `stops`, and for each
+  // of its dummies how many of them precede its own place.
   laneStops(lane, x, y, left, ways) {
     const stops = lane.stops = [], before = lane.before = [], own = lane.own = [];
     let u = lane.source, last = null;
@@ -171,7 +170,7 @@ class Placement {
     }
   }
 
-  // The places an edge passes: its lane's up to where it leaves that, straight down until just
+  // The places of an edge: its lane's up to where it leaves the lane, straight down until just
   // above its target.
   points({ lane, upTo }, target, y, left, ways) {
     const points = upTo ? lane.stops.slice(0, lane.before[upTo - 1]) : [];
@@ -221,7 +220,7 @@ class Placement {
   }
 
   link(upper, lower, shift) {
-    // Large boxes that are alike stand straight below each other, though their ports do not.
+    // Large boxes that are alike are put straight below each other, even if their ports are not.
     if (shift && this.alike(upper, lower)) shift = 0;
     this.below[upper].push(lower);
     this.belowShift[upper].push(-shift);
@@ -264,7 +263,7 @@ class Placement {
     return best;
   }
 
-  // Ports in their order, where that is known; by row, whether it must stay as it is.
+  // Put ports in their order, if known; returns for each row whether it must stay as it is.
   fixedRows(rows) {
     const { count, kinds, problem: { portOrder } } = this;
     const children = kinds.filter((kind) => kind === CHILD).length;
@@ -275,7 +274,7 @@ class Placement {
     });
   }
 
-  // Change neighbours of a row where that leaves fewer crossings, until nothing gets better.
+  // Swap neighbours of a row while that leaves fewer crossings.
   swap(rows, pull, rounds, fixed) {
     const { above, below } = this;
     const place = new Int32Array(pull.length);
@@ -322,7 +321,7 @@ class Placement {
       this.spine(this.below, this.belowShift), count);
   }
 
-  // Of each item's links those along which what is computed flows: a weight stands beside them.
+  // Each item's links for computed values; those for weights are left out, as these go beside.
   spine(links, shifts) {
     const { still } = this;
     const kept = { links: [], shifts: [] };
@@ -377,7 +376,7 @@ class Placement {
     const cells = Math.trunc((right - left) / BUCKET) + 2;
     const sky = new Float64Array(cells);
     const y = new Float64Array(x.length);
-    // Narrower than the distances kept across, so that neighbours never touch.
+    // Narrower than the horizontal distances, so that neighbours never touch.
     const half = (item) => (item < count ? width[item] / 2 + 2 : 1);
     const start = (item) => Math.trunc((x[item] - half(item) - left) / BUCKET);
     const end = (item) => Math.trunc((x[item] + half(item) - left) / BUCKET) + 1;
@@ -412,7 +411,7 @@ class Placement {
     return y;
   }
 
-  // Bring boxes that read nothing down to their first reader, as far as there is room.
+  // Move boxes that read nothing down towards their first reader, as far as there is room.
   sinkSources(y, x, start, end, cells) {
     const { count, kinds, height, above, below } = this;
     const roof = new Float64Array(cells).fill(Infinity);
@@ -434,7 +433,7 @@ class Placement {
   }
 }
 
-// Which row each item stands in: the longest way from a start.
+// The row of each item: the longest way from a start.
 function ranks(count, kinds, edges) {
   const below = Array.from({ length: count }, () => []);
   const above = Array.from({ length: count }, () => []);
@@ -453,7 +452,7 @@ function ranks(count, kinds, edges) {
   for (const item of order) for (const a of above[item]) {
     rank[item] = Math.max(rank[item], rank[a] + 1);
   }
-  // What depends on nothing that changes (a weight, a weight's transpose) stands by its reader.
+  // Nodes that depend on nothing that changes (a weight, its transpose) go beside their reader.
   const still = Array.from(kinds, (kind) => kind === CHILD);
   for (const item of order) still[item] &&= above[item].every((a) => still[a]);
   for (let at = count - 1; at >= 0; at--) {
@@ -473,7 +472,7 @@ function ranks(count, kinds, edges) {
   return { rank: rank.map((r) => index.get(r)), still };
 }
 
-// The first time a row as it is, then backwards, then in an order that is always the same one.
+// A row as it is at first, then backwards, then in a fixed pseudo-random order.
 function shuffled(row, start) {
   if (start < 2) return start ? row.slice().reverse() : row.slice();
   const made = row.slice();
@@ -486,7 +485,7 @@ function shuffled(row, start) {
   return made;
 }
 
-// Sort each row by the mean place of its neighbours; places are set as it goes.
+// Sort each row by the mean place of its neighbours, and set places on the way.
 function sweep(rows, at, near, up, skip, fixed) {
   const keys = new Float64Array(at.length);
   for (let turn = skip; turn < rows.length; turn++) {
@@ -505,7 +504,7 @@ function sweep(rows, at, near, up, skip, fixed) {
   }
 }
 
-// What lines that leave to a side have beside them on their way out.
+// The number of items beside lines on their way out to a side.
 function pulled(rows, pull) {
   let total = 0;
   for (const row of rows) {
@@ -517,7 +516,7 @@ function pulled(rows, pull) {
   return total;
 }
 
-// How many pairs of edges between neighbouring rows cross: a sum over a tree of the ends so far.
+// The number of crossings between neighbouring rows, counted with a tree over the ends so far.
 function crossings(rows, below, size) {
   const where = new Int32Array(size);
   for (const row of rows) for (let j = 0; j < row.length; j++) where[row[j]] = j;

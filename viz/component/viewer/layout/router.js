@@ -1,14 +1,14 @@
-// Ways around boxes, for lines that would otherwise run through them.
+// Ways around boxes, for lines that would otherwise cross them.
 //
-// A way has straight pieces along and across. It is looked for on the lines that run close by the
-// sides of the boxes near it (Hart, Nilsson and Raphael's A*, 1968); a turn costs as much as some
-// pixels more, and so does running along another line.
+// A way has straight pieces along and across. It is searched on the lines close to the sides of
+// near boxes (Hart, Nilsson and Raphael's A*, 1968); a turn, and running along another line, each
+// cost as much as some pixels.
 
 import { meets } from "./curves.js";
 
 const CLEAR = 7, TURN = 40, BESIDE = 3, CELL = 256;
-const EFFORT = 6e6; // crossings of lines that are looked at in one picture, for time's sake
-const NEAR = 2500; // pixels; a way between points further apart is looked for box by box
+const EFFORT = 6e6; // most crossings of lines to look at in one picture, to save time
+const NEAR = 2500; // pixels; a way between points further apart is searched box by box
 const HOPS = 400; // around boxes, of one way
 
 export class Router {
@@ -44,7 +44,7 @@ export class Router {
     return [...found];
   }
 
-  // Whether a line (x and y one after the other) keeps off all boxes but `own` ones.
+  // Whether a line (x and y in turn) keeps off all boxes but the `own` ones.
   free(line, own, off = 2) {
     for (let i = 2; i < line.length; i += 2) {
       if (this.blocked(line[i - 2], line[i - 1], line[i], line[i + 1], own, off)) return false;
@@ -71,7 +71,7 @@ export class Router {
     return false;
   }
 
-  // The first box that a line across, from x0 to x1, comes too near; -1 where there is none.
+  // The first box that a line across, from x0 to x1, comes too near; -1 if there is none.
   first(x0, x1, y) {
     const { cells, boxes } = this, off = CLEAR - 0.5, way = x1 < x0 ? -1 : 1;
     const low = Math.floor((y - off) / CELL), high = Math.floor((y + off) / CELL);
@@ -93,7 +93,7 @@ export class Router {
     return -1;
   }
 
-  // A way to any height of the vertical line at `ex`: straight on, and around each box on it.
+  // A way to any height of the vertical line at `ex`: straight, and around each box in its way.
   across(sx, sy, ex, value) {
     const line = [sx, sy], way = ex < sx ? -1 : 1;
     let x = sx, y = sy;
@@ -117,14 +117,14 @@ export class Router {
     return null;
   }
 
-  // Boxes with across and along changed.
+  // The same boxes with across and along swapped.
   get other() {
     this.changed ??= new Router(this.boxes.map((box) =>
       box && { x: box.y, y: box.x, w: box.h, h: box.w }));
     return this.changed;
   }
 
-  // A way between two points, however far.
+  // A way between two points at any distance.
   between(sx, sy, ex, ey, value) {
     if (Math.abs(ex - sx) + Math.abs(ey - sy) < NEAR) {
       for (const room of [60, 240, 1000]) {
@@ -133,7 +133,7 @@ export class Router {
       }
     }
     const down = ey < sy ? -1 : 1;
-    for (const short of [20, 60, 200, 600]) { // first along until shortly before the end, then across
+    for (const short of [20, 60, 200, 600]) { // first along, then across near the end
       const stop = down * (ey - down * short - sy) > 0 ? ey - down * short : sy;
       const along = stop === sy ? [sy, sx] : this.other.across(sy, sx, stop, value);
       if (!along) continue;
@@ -149,7 +149,7 @@ export class Router {
     return null;
   }
 
-  // Remember a line, so that those of other values keep beside it.
+  // Remember a line, so that those of other values keep clear of it.
   take(line, value) {
     for (let i = 2; i < line.length; i += 2) {
       const [x0, y0, x1, y1] = [line[i - 2], line[i - 1], line[i], line[i + 1]];
@@ -160,8 +160,8 @@ export class Router {
     }
   }
 
-  // A way from a point to another, or to any height of a vertical line where `ey` is null; null
-  // where there is none within `room` pixels around.
+  // A way from a point to another, or to any height of a vertical line if `ey` is null; null if
+  // there is none within `room` pixels around.
   way(sx, sy, ex, ey, value, room) {
     const gy = ey ?? sy;
     const left = Math.min(sx, ex) - (ey === null ? 4 : room), right = Math.max(sx, ex) + (ey === null ? 4 : room);
@@ -199,7 +199,7 @@ export class Router {
     const cost = new Float64Array(2 * size).fill(Infinity), from = new Int32Array(2 * size).fill(-1);
     const heap = new Heap();
     const guess = (i, j) => Math.abs(X[i] - ex) + (ey === null ? 0 : Math.abs(Y[j] - ey));
-    // A state is a crossing of two lines and how it was come to: 0 across, 1 along.
+    // A state is a crossing of two lines and how it was reached: 0 across, 1 along.
     const begin = ey === null ? [0] : [0, 1];
     for (const turn of begin) {
       cost[turn * size + start] = 0;
@@ -251,7 +251,7 @@ function pairsOf(line) {
   return points;
 }
 
-// Whether a line of another value takes a stretch.
+// Whether a line of another value runs along a stretch.
 function busy(taken, from, to, value) {
   if (taken) for (const [a, b, other] of taken) {
     if (other !== value && a < to && b > from) return true;

@@ -1,4 +1,4 @@
-// The words in a box, and about how wide they are: the same wherever the layout is made.
+// The words in a box, and estimates of their widths, the same wherever the layout is made.
 
 export const TITLE = 13, SUBTITLE = 11, HEADER = 30; // heights in pixels of the drawing
 
@@ -16,7 +16,7 @@ function em(char) {
   return char !== char.toLowerCase() && char === char.toUpperCase() ? 0.68 : 0.58;
 }
 
-// About how wide a text is in a sans-serif typeface, in the unit of `size`.
+// The estimated width of a text in a sans-serif typeface, in the unit of `size`.
 export function textWidth(text, size, bold = false) {
   let width = ems.get(text);
   if (width === undefined) {
@@ -43,7 +43,7 @@ export function sizeText(bytes) {
   return unit ? `${size.toFixed(1)} ${units[unit]}` : `${bytes} B`;
 }
 
-// 1234567 is "1,234,567"; without a locale, which not every V8 has.
+// 1234567 is "1,234,567"; without locales, which not every V8 has.
 export function thousands(number) {
   return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
 }

@@ -18,7 +18,7 @@ function chart(label, ...children) {
     "aria-label": label }, ...children);
 }
 
-// A point is as round in a chart that is stretched: an end of a line without length.
+// A point, drawn as a line without length to be round even in a stretched chart.
 function dot(x, y, name, more = {}) {
   return drawn("path", { d: `M${x} ${y}h0.001`, class: name, ...more });
 }

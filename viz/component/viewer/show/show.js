@@ -1,4 +1,4 @@
-// A show: the joint graph alone in the window, a slider along the frontier, and each capture with
+// A show: only the joint graph in the window, a slider along the frontier, and each capture with
 // its reasons. Python sends all cuts at once, so nothing here waits for it.
 
 import { sizeText } from "../layout/words.js";
@@ -14,28 +14,27 @@ export class Show extends Part {
   active = false;
   at = 0; // the cut
   capture = null; // an id
-  seen = 0; // what Python asked for last
+  seen = 0; // number of Python's last request
   own = []; // modules that are open for the capture
 
   get cuts() { return this.viewer.block?.show?.cuts ?? []; }
 
   get cut() { return this.cuts[this.at]; }
 
-  // What a link calls the cut: the strategy that chose it; of the others, the frontier with what is
-  // kept.
+  // The cut's name in a link: the strategy that chose it, else "frontier" with the kept bytes.
   get link() {
     const { chosen, strategy } = this.viewer.block.show;
     return this.at === chosen && strategy ? strategy : `frontier-${this.cut.bytes}`;
   }
 
-  // The place of the cut that a link names; an older one has the place itself.
+  // The place of the cut that a link names; older links have the place itself.
   linked(name) {
     const bytes = /^frontier-(\d+)$/.exec(name)?.[1];
     if (bytes) return this.cuts.findLastIndex((cut) => !cut.title && cut.bytes <= bytes);
     return /^\d+$/.test(name) ? Number(name) : this.viewer.block.show.chosen;
   }
 
-  // What Python sent is drawn: begin, go on, or end.
+  // Python's data was drawn: begin, go on, or end.
   received() {
     const v = this.viewer;
     const { show, showing, present } = v.block;
@@ -58,7 +57,7 @@ export class Show extends Part {
     this.active = true;
     const { selected, zoom, x, y, toggles, overlays: { chosen } } = v;
     this.before = { selected, zoom, x, y, toggles, chosen, focus: document.activeElement };
-    v.overlays.chosen = ""; // the colours are the cut's
+    v.overlays.chosen = ""; // show the cut's colours
     this.stop = new AbortController();
     document.addEventListener("keydown", (e) => this.key(e), { capture: true, signal: this.stop.signal });
     document.addEventListener("fullscreenchange", () => this.fullChanged(), { signal: this.stop.signal });
@@ -66,7 +65,7 @@ export class Show extends Part {
     v.root.classList.add("showing");
     this.overPage(true);
     v.selected = null;
-    this.at = this.linked(v.block.showAt); // where a link says, once
+    this.at = this.linked(v.block.showAt); // from a link, once
     delete v.block.showAt;
     this.capture = null;
     this.own = [];
@@ -77,7 +76,7 @@ export class Show extends Part {
     if (!v.block.showing) v.trigger("show", { open: true });
   }
 
-  // In the window's top layer, whatever stands around the viewer on the page.
+  // Put the viewer in the window's top layer, above everything on the page.
   overPage(on) {
     const { root } = this.viewer;
     if (on) {
@@ -127,7 +126,7 @@ export class Show extends Part {
   toggleFull() {
     const { root } = this.viewer;
     if (document.fullscreenElement) { document.exitFullscreen(); return; }
-    this.overPage(false); // what is over the page cannot be full screen as well
+    this.overPage(false); // an element in the top layer cannot be full screen as well
     root.requestFullscreen().catch(() => { if (this.active) this.overPage(true); });
   }
 
@@ -158,13 +157,13 @@ export class Show extends Part {
     v.root.append(this.head, this.panel, this.dock);
   }
 
-  // The same on data that just came.
+  // Begin on new data.
   begin() {
     this.slider.max = this.cuts.length - 1;
     this.go(clamp(this.at, 0, this.cuts.length - 1));
   }
 
-  // A cut of the frontier; what is kept under it takes its colours at once.
+  // Go to a cut of the frontier; the nodes take its colours at once.
   go(at) {
     const { show } = this.viewer.block;
     this.at = clamp(at, 0, this.cuts.length - 1);
@@ -180,7 +179,7 @@ export class Show extends Part {
     this.tell();
   }
 
-  // The capture, its reasons, and all in the picture that belongs to it.
+  // Show the capture, its reasons, and its parts of the picture.
   tell() {
     const v = this.viewer;
     this.panel.replaceChildren(captureCard(this), captureList(this));
@@ -196,7 +195,7 @@ export class Show extends Part {
     v.root.dataset.show = `${this.at} ${this.capture ?? ""}`;
   }
 
-  // Each node in the colours of the cut that is shown; nothing moves.
+  // Give each node the colours of the present cut, without moving it.
   dress(drawing) {
     if (!this.active || !this.cut) return;
     const { node } = drawing;
@@ -223,10 +222,10 @@ export class Show extends Part {
     each(row.path, "need", row.id);
   }
 
-  // The row of a capture in the cut that is shown.
+  // The row of a capture in the present cut.
   row(id, cut = this.cut) { return cut.saved.find((row) => row.id === id); }
 
-  // Ids of what reads the capture in the backward, what is computed again among it.
+  // Ids of the capture's readers in the backward, recomputed nodes among them.
   readers() {
     const v = this.viewer;
     const { node } = v.drawing;
@@ -237,7 +236,7 @@ export class Show extends Part {
       .map((r) => node.id[r]);
   }
 
-  // What is bright while a capture is shown: it, the way to the backward, what would be done instead.
+  // What is bright while a capture is shown: it, its way to the backward, and the alternative.
   lit() {
     const v = this.viewer;
     if (!this.active || this.capture === null) return null;
@@ -253,7 +252,7 @@ export class Show extends Part {
     return { at, boxes: new Set([...on, ...back]), into: inside(back), outOf: inside(on) };
   }
 
-  // A capture by its id, brought into view; null shows them all.
+  // Choose a capture by its id and bring it into view; null shows all.
   choose(id) {
     this.capture = id;
     this.open(id);
@@ -267,7 +266,7 @@ export class Show extends Part {
       y: v.high / 2 - (box.y[i] + Math.min(box.h[i], 200) / 2) * zoom });
   }
 
-  // The modules around a capture, and no others than before; what is seen stays where it is.
+  // Open the modules around a capture, close those of the last one, and keep the view.
   open(id) {
     const v = this.viewer;
     const was = id === null ? -1 : v.boxOf(id);
@@ -287,7 +286,7 @@ export class Show extends Part {
     v.y += (old.y[was] - box.y[now]) * v.zoom;
   }
 
-  // What a person opened stays open.
+  // Keep open what a person opened.
   opened(change) {
     if (this.active) this.before.toggles = { ...this.before.toggles, ...change };
   }
@@ -313,7 +312,7 @@ export class Show extends Part {
     this.choose(list[at] ?? null);
   }
 
-  // A click in the picture: a capture is shown; of another node it is said where it is kept.
+  // A click in the picture shows a capture; for another node it says where that is kept.
   pick(key) {
     const v = this.viewer;
     if (key === null) { if (this.capture !== null) { this.capture = null; this.tell(); } return; }
@@ -357,7 +356,7 @@ export class Show extends Part {
     keys[e.key]();
   }
 
-  // Tab stays within the show.
+  // Keep Tab within the show.
   hold(e) {
     const { root } = this.viewer;
     const all = [...root.querySelectorAll("button, input, canvas.main, [tabindex='0']")]

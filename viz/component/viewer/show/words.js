@@ -1,4 +1,4 @@
-// What a show says: the figures of a cut, the captures of a cut, and why one of them is kept.
+// The texts of a show: the figures of a cut, its captures, and why one of them is kept.
 
 import { sizeText } from "../layout/words.js";
 import { element } from "../parts.js";
@@ -12,7 +12,7 @@ export function percent(share) {
 
 function counted(count, one) { return `${count} ${one}${count === 1 ? "" : "s"}`; }
 
-// Names in a row, the first ones of many, each once with how often.
+// The first of many names in a row, each once with its count.
 function few(names, most = 5) {
   const counts = new Map();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -39,7 +39,7 @@ export function figures({ cut, cuts, at }, show) {
   ];
 }
 
-// Which cuts keep a capture, in words.
+// A sentence on which cuts keep a capture.
 function spread(show, id) {
   const { cuts } = show;
   const kept = cuts.filter((cut) => show.row(id, cut));

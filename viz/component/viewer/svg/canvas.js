@@ -1,4 +1,4 @@
-// A canvas that writes down as SVG what is drawn on it: each path as it is traced, text as text.
+// A canvas that records drawing as SVG: each path as it is traced, text as text.
 
 import { rounded, textWidth } from "../layout/words.js";
 
@@ -13,7 +13,7 @@ function tag(name, attributes) {
   return [name, ...given.map(([key, value]) => `${key}="${escaped(value)}"`)].join(" ");
 }
 
-// A CSS colour; what of it is see-through is said apart, as older tools want it.
+// Attributes for a CSS colour, its opacity apart for older tools.
 function colour(name, value) {
   if (!/^#[0-9a-f]{8}$/i.test(value)) return { [name]: value };
   const opacity = (parseInt(value.slice(7), 16) / 255).toPrecision(3);
@@ -21,13 +21,13 @@ function colour(name, value) {
 }
 
 export class SvgCanvas {
-  made = []; // tags as they are, and what is still written on
+  made = []; // finished tags, and unfinished elements
   path = "";
   kept = [];
   globalAlpha = 1;
   dash = [];
 
-  // The elements of what is drawn until `close`, with what is told where one points at it.
+  // Begin a group for all drawing until `close`, with a tooltip.
   open(attributes, title = "") {
     this.made.push(`<${tag("g", attributes)}>`);
     if (title) this.made.push(`<title>${escaped(title)}</title>`);
@@ -117,7 +117,7 @@ export class SvgCanvas {
   stroke() {
     const line = { ...colour("stroke", this.strokeStyle), "stroke-width": rounded(this.lineWidth),
       "stroke-dasharray": this.dash.join(" ") };
-    const last = this.made.at(-1)?.attributes; // what was filled just now
+    const last = this.made.at(-1)?.attributes; // the last filled element
     if (last?.d === this.path && !last.stroke) Object.assign(last, line);
     else this.write("path", { d: this.path, fill: "none", ...line });
   }
@@ -138,7 +138,7 @@ export class SvgCanvas {
     return { width: textWidth(text, size, weight !== null) };
   }
 
-  strokeText() { // of the text that is filled next
+  strokeText() { // for the text that is filled next
     this.outline = { ...colour("stroke", this.strokeStyle), "stroke-width": this.lineWidth,
       "stroke-linejoin": "round", "paint-order": "stroke" };
   }

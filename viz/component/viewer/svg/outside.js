@@ -1,4 +1,4 @@
-// The picture for who has no browser: what the painter draws, as SVG, with a legend below.
+// The picture without a browser: the painter's drawing as SVG, with a legend below.
 
 import { textWidth } from "../layout/words.js";
 import { Camera } from "../camera.js";
@@ -10,13 +10,13 @@ import { SvgCanvas } from "./canvas.js";
 const ROW = 22, MARGIN = 24, LEAST_WIDTH = 320; // of the legend
 const BEYOND = 1e9; // pixels: all is in sight
 
-// A line and its arrow is an element of its own.
+// Makes each line with its arrow an element of its own.
 class EdgePainter extends Painter {
   lines(list, colour, width) { for (const e of list) super.lines([e], colour, width, true); }
 }
 
-// Args: `data`, what the viewer is given, with the groups `first` open; the theme's name; the
-// typeface; and whether edges carry the types of their values.
+// Args: `data`, the viewer's input, with the groups `first` open; the theme's name; the typeface;
+// and whether edges carry the types of their values.
 export function pictureOutside({ data, theme, font, shapes }) {
   const v = new Camera(), canvas = new SvgCanvas();
   Object.assign(v, { block: data, toggles: {}, ratio: 1, finder: { boxes: [] } });
@@ -66,7 +66,7 @@ export function pictureOutside({ data, theme, font, shapes }) {
   return { text: canvas.text(), width: wide, height: high };
 }
 
-// Where the entries of the legend stand, in as many rows as they need.
+// Places the entries of the legend, in as many rows as needed.
 function legendOf(v, wide) {
   let x = MARGIN, row = 0;
   const first = v.overlays.legend ? [["", "title", v.overlays.active.title]] : [];

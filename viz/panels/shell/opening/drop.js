@@ -1,5 +1,5 @@
-// Files that are dropped anywhere on the page go to an uploader of Streamlit's: that of the dialog
-// that is open, else the sidebar's for models. What can be opened is said while a file is over it.
+// Files that are dropped anywhere on the page go to an uploader of Streamlit: the open dialog's, else
+// the sidebar's for models. While a file is over the page, it says what can be opened.
 
 import { element } from "../../../component/viewer/parts.js";
 
@@ -11,7 +11,7 @@ export default function (component) {
   const over = parentElement.querySelector(".over"), card = parentElement.querySelector(".card");
   const own = parentElement.querySelector("input");
   const stop = new AbortController();
-  parentElement.relascopeStop?.(); // of the time before, in another theme: nothing else ends it
+  parentElement.relascopeStop?.(); // the last run's, in another theme: nothing else ends it
   const on = (at, type, then) => at.addEventListener(type, then, { signal: stop.signal });
   let deep = 0, timer = 0;
 
