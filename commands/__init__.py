@@ -1,1 +1,1 @@
-"""The command line's commands, and what they share."""
+"""The commands of the command line, and their shared parts."""

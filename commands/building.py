@@ -1,4 +1,4 @@
-"""The commands that build: for a target, to be timed, and to explain a program's speed."""
+"""The commands that build: for a target, for timing, and to explain a program's speed."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def _append(path: Path, document: Document) -> None:
     if path.suffix == ".csv":
         with writing(path, "--history"):
             text = path.read_text("utf-8", "replace") if path.exists() else ""
-        head = text.partition("\n")[0]  # of another version, it may have fewer columns
+        head = text.partition("\n")[0]  # another version's may have fewer columns
         text = timings.history_csv([document], head.split(",") if head else ())
     else:
         text = json.dumps(document, ensure_ascii=False) + "\n"

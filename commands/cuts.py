@@ -65,7 +65,7 @@ def both_gradients(command: Command) -> Document:
 
 
 def _torch_saved(command: Command, source: ModelSource) -> TorchSaved | None:
-    """What PyTorch keeps; None of a program that came without it."""
+    """PyTorch's own captures; None for a program that did not come from it."""
     if command("load", source).against != PYTORCH:
         return None
     return command("torch_saved", source)

@@ -46,7 +46,7 @@ def reduce(command: Command) -> Document:
 def narrowed(
     command: Command, found: Bisection, folder: Path, option: str, most: int = MOST
 ) -> Document:
-    """What narrowing a fault gave, with the report written to a folder that an option named."""
+    """The document of a reduction, after writing its report to the option's folder."""
     made = None
     if not cannot(found):
         said = shlex.join(["relascope", *command.args.argv])
@@ -62,8 +62,8 @@ def narrowed(
 
 
 def own_test(args: Namespace, **judges: object) -> OwnTest | None:
-    """The test of a person's own that the options name; EngineError, kind "usage", if it cannot be
-    run, or not with other options of `judges` that say what is bad."""
+    """The person's own test of the options. Raises EngineError, kind "usage", if it cannot be run,
+    or conflicts with the other options in `judges`."""
     if args.test is None:
         return None
     judges |= {"rtol": args.rtol, "atol": args.atol}
@@ -77,7 +77,7 @@ def _bisected(command: Command) -> Bisection:
     args = command.args
     test = own_test(args, kind=args.kind)
     source, pipeline = command.source, command.pipeline
-    command("load", source)  # what cannot be opened is no fault of a pass
+    command("load", source)  # a file that cannot be opened is not a pass's fault
     how = (
         OF_TEST if test else args.kind or "",
         args.factor,

@@ -1,4 +1,4 @@
-"""What `-o` writes: one page that needs no server, pictures, and files for other tools."""
+"""The files of `-o`: one page that needs no server, pictures, and files for other tools."""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ RECORDING, SESSION = ".rsc", ".zip"
 
 
 def looks(command: argparse.ArgumentParser) -> None:
-    """How a graph is drawn in a file."""
+    """Options of a graph's drawing in a file."""
     add = command.add_argument
     about = "theme of the picture: light or dark"
     add("--theme", choices=("light", "dark"), default="light", help=about)
@@ -53,8 +53,8 @@ def looks(command: argparse.ArgumentParser) -> None:
 
 
 def overlay_text(args: argparse.Namespace) -> str:
-    """The text of --overlay, "" without it; EngineError where there is no such function in it, or
-    what -o writes has no colours."""
+    """The text of --overlay, "" without it. Raises EngineError if it lacks the function, or if the
+    file of -o has no colours."""
     path = args.overlay
     if path is None:
         return ""
@@ -74,7 +74,7 @@ def graph(
     pipeline: Pipeline | None,
     overlays: Mapping[str, NodeValues],
 ) -> None:
-    """Write the graph that `graph` is about, coloured by the first of the overlays."""
+    """Write the graph of `graph`, coloured by the first of the overlays."""
     args = command.args
     ending = ending_of(args.output.name, FORMATS)
     view = replace(PLAIN, show_shapes=args.types, open_groups=_opened(after, args.open))
@@ -90,7 +90,7 @@ def graph(
 
 
 def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:
-    """The groups of --open, None without it; EngineError where there is no such module."""
+    """The groups of --open, None without it. Raises EngineError if there is no such module."""
     if text is None:
         return None
     tree = module_groups(fold_constants(graph, PLAIN.fewer_than))
@@ -114,8 +114,8 @@ def lists(
     rows: Callable[[], Sequence[Row]],
     document: Callable[[], Any],
 ) -> None:
-    """Write what a command found as the name says: a page, its data alone, a table of `columns`, or
-    a document."""
+    """Write a command's result by the file's ending: a page, its data, a table of `columns`, or a
+    document."""
     ending = ending_of(output.name, LISTS)
     if ending in (PAGE, DATA):
         write_page(output, page())
@@ -126,13 +126,13 @@ def lists(
 
 
 def write_page(output: Path, page: Sheet) -> None:
-    """Write a page, or its data alone, where the name says so."""
+    """Write a page, or only its data, by the file's ending."""
     alone = ending_of(output.name, (PAGE, DATA)) == DATA
     write(output, json.dumps(page.data()) if alone else page.html())
 
 
 def viewer_options(command: argparse.ArgumentParser) -> None:
-    """Where to."""
+    """The folder of the site."""
     about = "the folder, which is made"
     command.add_argument("-o", dest="output", type=Path, metavar="DIR", required=True, help=about)
 
@@ -148,7 +148,7 @@ def viewer(command: Command) -> Document:
 def steps(
     command: Command, source: ModelSource, stepped: Stepped, errors: Mapping[int, Row]
 ) -> None:
-    """Write the steps that `step` is about: a page, all graphs, or a line a step."""
+    """Write the steps of `step`: a page, all graphs, or a line for each step."""
     pipeline = stepped.pipeline
 
     def page() -> Sheet:
@@ -168,7 +168,7 @@ def steps(
 def captures(
     command: Command, source: ModelSource, pipeline: Pipeline, cut: Cut, saved: TorchSaved | None
 ) -> None:
-    """Write the cut that `captures` is about: a page, the split, or a line a capture."""
+    """Write the cut of `captures`: a page, the split, or a line for each capture."""
 
     def page() -> Sheet:
         file = _sheet(command, source, pipeline, command("load", source).notes)
@@ -184,7 +184,7 @@ def captures(
 
 
 def times(command: Command, source: ModelSource, pipeline: Pipeline, document: Document) -> None:
-    """Write the times that `time` is about: a page, the document, or a line a row."""
+    """Write the times of `time`: a page, the document, or a line for each row."""
 
     def page() -> Sheet:
         file = _sheet(command, source, pipeline, strategy=document["strategy"])
@@ -196,8 +196,8 @@ def times(command: Command, source: ModelSource, pipeline: Pipeline, document: D
 
 
 def differences(command: Command, document: Document) -> None:
-    """Write what `check` found against a baseline: a page, which has the program as it is now, the
-    document, or a line a difference."""
+    """Write the result of `check --baseline`: a page with the present program, the document, or a
+    line for each difference."""
 
     def page() -> Sheet:
         source, pipeline = command.source, command.pipeline
@@ -213,8 +213,8 @@ def differences(command: Command, document: Document) -> None:
 
 
 def put_page(found: Recording, path: Path) -> None:
-    """Write a recording to `path`, which may be its own, with what its page shows, for the viewer;
-    EngineError where it is cut short, or cannot be written."""
+    """Write a recording with its page's data, for the viewer, to `path`, which may be its own.
+    Raises EngineError if it is cut short, or cannot be written."""
     if not found.whole:
         said, hint = f"{found.path.name} is cut short.", "Write a page of it: -o FILE.html"
         raise EngineError("usage", said, f"-o {path}", hint)
@@ -227,8 +227,8 @@ def put_page(found: Recording, path: Path) -> None:
 
 
 def recorded(output: Path, found: Recording, document: Document) -> None:
-    """Write the recording that `open` is about: a page, the recording with it, the document, or a
-    line a pass."""
+    """Write the recording of `open`: a page, the recording with the page's data, the document, or a
+    line for each pass."""
     if output.name.lower().endswith(RECORDING):
         put_page(found, output)
         return

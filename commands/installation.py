@@ -1,4 +1,4 @@
-"""`page`, `engines` and `install-relay`: what is installed, and the page on it."""
+"""`page`, `engines` and `install-relay`: the installation, and its page."""
 
 import argparse
 import os
@@ -23,13 +23,13 @@ TOKEN = "RELASCOPE_TOKEN"  # as `viz.gate` reads it, which imports Streamlit
 
 
 def page_options(command: argparse.ArgumentParser) -> None:
-    """Where the page is served, and what its engines may take."""
+    """The page's address, and the limits of its engines."""
     served_options(command)
     limits(command)
 
 
 def served_options(command: argparse.ArgumentParser) -> None:
-    """Where the page is served."""
+    """The page's address."""
     command.add_argument(
         "--port",
         type=int,
@@ -44,7 +44,7 @@ def served_options(command: argparse.ArgumentParser) -> None:
 
 
 def relay_options(command: argparse.ArgumentParser) -> None:
-    """How the wheel is installed."""
+    """Options of the installation."""
     command.add_argument(
         "--force", action="store_true", help="reinstall it, for example if it is broken"
     )
@@ -56,7 +56,7 @@ def page(command: Command) -> Document:
 
 
 def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
-    """Become the page's server, with `more` variables; `args` are as of `page_options`."""
+    """Become the page's server, with `more` variables; `args` are those of `page_options`."""
     script = next(f for folder in FOLDERS if (f := folder / "viz" / "app.py").is_file())
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(args.port)] if args.port is not None else []

@@ -73,8 +73,8 @@ viewer | handing_on | handing_on.viewer_options |
     write a folder of files that shows what -o wrote, without a server
 lint | building | {_MODEL} lint output | list what could be faster, and the pass for it
 """
-"""A command's name, the module of its function and, where it is another, the function's name, its
-groups of options, and one line. A group stands in `options`, or in the module before it."""
+"""A command's name, the module of its function and, if different, the function's name, its groups
+of options, and one line. A group is in `options`, or in the module before it."""
 
 
 def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) -> int:
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
 
 
 def _status(command: str, document: dict[str, Any]) -> int:
-    # Two IRs never have one program, so that they differ is no failure of `compare`.
+    # Two IRs never have the same program, so a difference is no failure of `compare`.
     differ = document.get("same") is False and command != "compare"
     if document.get("cancelled") or differ or document.get("status"):
         return 1
@@ -150,14 +150,14 @@ _NOT_ASCII = re.compile(r"[^\n\t -~]")
 
 
 def _print(text: str, stream: TextIO) -> bool:
-    """Write a text and nothing but text; whether that was possible."""
+    """Write visible text only; whether that was possible."""
     text = visible(text)
     if (stream.encoding or "utf-8").lower() != "utf-8":
         text = _NOT_ASCII.sub(lambda sign: json.dumps(sign[0])[1:-1], text)
     try:
         print(text, file=stream, flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # what is left, at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # for the rest, at exit
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
             return True
         if stream is sys.stdout:
@@ -179,8 +179,8 @@ _PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list,
 
 
 def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Connect":
-    """Spell out TVM's pipelines among the arguments, as the engine reads them; what connects as
-    `connect` does, and starts no second engine of one that was asked here."""
+    """Spell out TVM's pipelines in the arguments, as the engine reads them. Returns a `connect`
+    that starts no second engine of one that was asked here."""
     from relascope.passes.catalogue import with_tvms
     from relascope.passes.catalogue.tvm_named import MARK
 
@@ -207,7 +207,7 @@ def _module(name: str) -> Any:
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the command line; with one command's options alone, or (None) with all."""
+    """The parser of the command line, with one command's options, or (None) with all."""
     whole = argparse.ArgumentParser(
         prog="relascope",
         description="See, step, cut, compile and time TVM graphs of PyTorch models. Without a "

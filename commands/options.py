@@ -24,7 +24,7 @@ _SWITCH: dict[str, Any] = {"action": "store_true"}
 
 
 def model(command: ArgumentParser) -> None:
-    """Which model, and its inputs."""
+    """The model and its inputs."""
     add = command.add_argument
     count: dict[str, Any] = {"type": positive, "metavar": "N"}
     add(
@@ -59,7 +59,7 @@ def model(command: ArgumentParser) -> None:
 
 
 def run_kernels(command: ArgumentParser) -> None:
-    """Whether code that a file brings may run."""
+    """Whether a file's code may run."""
     about = "run the kernels in a module's file, which are code, in the sandboxed engine"
     command.add_argument("--run-kernels", **_SWITCH, help=about)
 
@@ -76,7 +76,7 @@ def gradient(command: ArgumentParser) -> None:
 
 
 def passes(command: ArgumentParser) -> None:
-    """The pipeline, and passes of one's own."""
+    """The pipeline, and the person's own passes."""
     about = "a pipeline such as 'cse|bind|fold', or 'default', or 'default|-fold' without a pass; "
     about += "or one of TVM's own, 'tvm:zero', which `passes tvm:` lists"
     command.add_argument("--passes", metavar="TEXT", help=about)
@@ -87,7 +87,7 @@ def passes(command: ArgumentParser) -> None:
 
 
 def seed_and_tensors(command: ArgumentParser) -> None:
-    """Which values inputs have."""
+    """The values of inputs."""
     add = command.add_argument
     add("--seed", type=int, default=0, metavar="N", help="seed of all random values")
     about = "saved inputs (.npy, .npz, .safetensors, .pt); each of several files is one set; "
@@ -96,7 +96,7 @@ def seed_and_tensors(command: ArgumentParser) -> None:
 
 
 def limits(command: ArgumentParser) -> None:
-    """What each pass, each build and each call may take."""
+    """Limits of each pass, build and call."""
     add = command.add_argument
     about = "stop a pass or a build that takes longer, and count it as failed"
     add("--limit-seconds", type=_ratio, default=0.0, metavar="S", help=about)
@@ -144,7 +144,7 @@ def own_test(command: ArgumentParser) -> None:
 
 
 def bisect(command: ArgumentParser) -> None:
-    """What a search looks for."""
+    """The goal of a search."""
     values(command)
     target(command)
     add = command.add_argument
@@ -163,13 +163,13 @@ def bisect(command: ArgumentParser) -> None:
 
 
 def report(command: ArgumentParser, needed: bool = False) -> None:
-    """Where a report goes."""
+    """The folder of a report."""
     about = "folder to write the report to"
     command.add_argument("--out", type=Path, required=needed, metavar="FOLDER", help=about)
 
 
 def reduce(command: ArgumentParser) -> None:
-    """Where a report goes, and how long it may be looked for."""
+    """The folder of a report, and limits of the search."""
     report(command, needed=True)
     add = command.add_argument
     add("--tries", type=positive, default=MOST, metavar="N", help="how many pieces to try at most")
@@ -195,7 +195,7 @@ def strategy(command: ArgumentParser) -> None:
 
 
 def by_hand(command: ArgumentParser) -> None:
-    """The cut, with what is forced by hand."""
+    """The cut, with choices by hand."""
     strategy(command)
     for name, does in (("--save", "save"), ("--recompute", "recompute")):
         about = f"{does} this node of the joint graph, or those of a pattern such as 'layer.*.mlp "
@@ -209,7 +209,7 @@ def by_hand(command: ArgumentParser) -> None:
 
 
 def captures(command: ArgumentParser) -> None:
-    """The cut, what its work costs, and what is measured of it."""
+    """The cut, the costs of its work, and measurements of it."""
     by_hand(command)
     add = command.add_argument
     about = "price of recomputing: from a roofline, or as measured for the forward's kernels here"
@@ -221,7 +221,7 @@ def captures(command: ArgumentParser) -> None:
 
 
 def check(command: ArgumentParser) -> None:
-    """What is said of each step."""
+    """The parts of each step's row."""
     values(command)
     add = command.add_argument
     add("--check", **_SWITCH, help="compare with PyTorch after each step")
@@ -249,7 +249,7 @@ def check(command: ArgumentParser) -> None:
 
 
 def accuracy(command: ArgumentParser) -> None:
-    """What the accuracy report holds."""
+    """The parts of the accuracy report."""
     tolerance(command)
     target(command)
     strategy(command)
@@ -276,7 +276,7 @@ def time(command: ArgumentParser) -> None:
 
 
 def baselines(command: ArgumentParser) -> None:
-    """How it is timed, beside what, in which variants, and where runs are kept."""
+    """How to time, beside what, in which variants, and the file of earlier runs."""
     time(command)
     add = command.add_argument
     about = "also time this beside PyTorch eager; it compiles first, which takes a while; "
@@ -292,13 +292,13 @@ def baselines(command: ArgumentParser) -> None:
 
 
 def tasks(command: ArgumentParser) -> None:
-    """What kernels are built for, and with which threads they run."""
+    """The kernels' target and threads."""
     target(command)
     threads(command)
 
 
 def tune(command: ArgumentParser) -> None:
-    """What is tuned, and for how long."""
+    """The tasks to tune, and the number of trials."""
     tasks(command)
     add, about = command.add_argument, "keys or names of tasks, separated by commas; default: all"
     add("--tasks", metavar="KEYS", help=about)
@@ -308,7 +308,7 @@ def tune(command: ArgumentParser) -> None:
 
 
 def profile(command: ArgumentParser) -> None:
-    """Which kernels are told of, and a file that shows all on a line of time."""
+    """The kernels to list, and a file with a timeline of all."""
     about = "write one run's kernels as a trace for chrome://tracing or Perfetto"
     command.add_argument("--trace", type=Path, metavar="FILE", help=about)
     about = "print only the kernels that compute this operator, such as conv2d, in order, with "
@@ -317,7 +317,7 @@ def profile(command: ArgumentParser) -> None:
 
 
 def lint(command: ArgumentParser) -> None:
-    """What findings cost, and what is timed for that."""
+    """The costs of findings, and timings for them."""
     by_hand(command)
     time(command)
     about = "also time the kernels: each finding gets its time, and what the build removed by "
@@ -325,7 +325,7 @@ def lint(command: ArgumentParser) -> None:
 
 
 def building(command: ArgumentParser) -> None:
-    """What is built for, and what is kept of it."""
+    """The target of a build, and its files."""
     add = command.add_argument
     about = "TVM target; its device need not be here, such as 'cuda -arch=sm_90'"
     add("--target", metavar="T", required=True, help=about)
@@ -340,7 +340,7 @@ def output(command: ArgumentParser) -> None:
 
 
 def _by(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """For argparse, with what a ValueError says."""
+    """A type for argparse that shows a ValueError's message."""
 
     def typed(text: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""`replay`: what a session's file found, found again."""
+"""`replay`: run a session's file again."""
 
 import argparse
 import tempfile
@@ -17,7 +17,7 @@ from relascope.viz.sessions.state import pipeline_text
 
 
 def replay_options(command: argparse.ArgumentParser) -> None:
-    """Which file, and what its passes may take."""
+    """The file, and limits of its passes."""
     about = "a session file, as exported by the page"
     command.add_argument("file", type=Path, metavar="FILE", help=about)
     pass_file(command)

@@ -1,4 +1,4 @@
-"""What commands share: what their arguments say, an engine for the length of one, and files."""
+"""Shared parts of commands: their arguments' meaning, an engine for one command, and files."""
 
 import argparse
 import json
@@ -46,11 +46,9 @@ _OWN_CODE = 60.0  # s
 
 
 class Command:
-    """A command that is run: its arguments, what they say, and an engine for as long as it lasts.
-
-    Calling it asks the engine, which is connected when it is first asked, and shows progress. What
-    the arguments say is read anew each time, for commands change some.
-    """
+    """A running command: its arguments, their meaning, and an engine until it ends. Calling it asks
+    the engine, which is connected when it is first asked, and shows progress. The arguments
+    are read anew each time, for commands change some."""
 
     def __init__(self, args: argparse.Namespace, connect: Connect) -> None:
         self.args, self.connect = args, connect
@@ -75,7 +73,7 @@ class Command:
         return self._client.call(method, *arguments, on_progress=self._line)
 
     def own_code(self, method: str, *arguments: Any) -> Any:
-        """The same for code of the person's own, which may never end: no option means a minute."""
+        """The same for the person's own code, which may never end: by default a minute at most."""
         self._client.limit(replace(self.limits, seconds=self.limits.seconds or _OWN_CODE))
         try:
             return self(method, *arguments)
@@ -83,7 +81,7 @@ class Command:
             self._client.limit(self.limits)
 
     def timed(self, method: str, *arguments: Any) -> Any:
-        """The same for what takes long at an even pace: progress has the time that is left."""
+        """The same for long calls of even pace: progress shows the time left."""
         began: list[tuple[float, float]] = []
 
         def show(fraction: float, text: str) -> None:
@@ -104,18 +102,18 @@ class Command:
 
     @property
     def limits(self) -> Limits:
-        """What --limit-seconds, --limit-memory and --limit-calls say."""
+        """The limits of --limit-seconds, --limit-memory and --limit-calls."""
         names = ("seconds", "memory", "calls")
         return Limits(**{n: v for n in names if (v := getattr(self.args, f"limit_{n}", None))})
 
     @property
     def source(self) -> ModelSource:
-        """Which model, as MODEL and its options say; EngineError where they do not fit."""
+        """The model of MODEL and its options. Raises EngineError if they do not fit."""
         return _source_of(self.args)
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline of --passes, or the default one; EngineError where it cannot be read."""
+        """The pipeline of --passes, or the default one. Raises EngineError if it cannot be read."""
         args = self.args
         where = "--passes" if args.passes else "--training, --gradient"
         with refusing("usage", "{}.", where, "See: relascope passes"):
@@ -131,12 +129,12 @@ class Command:
 
     @property
     def tolerance(self) -> Tolerance:
-        """What --rtol and --atol say."""
+        """The tolerance of --rtol and --atol."""
         return Tolerance(self.args.rtol, self.args.atol)
 
     def cut(self, joint: Joint) -> Cut:
-        """The cut that --strategy and the options beside it ask for; a wish that changes nothing is
-        named on stderr. Raises EngineError of kind "usage" where the graph cannot be cut so."""
+        """The cut by --strategy and the options beside it; options without effect are named on
+        stderr. Raises EngineError of kind "usage" if the graph cannot be cut so."""
         args = self.args
         where, hint = (
             "--strategy, --budget, --peak, --save, --recompute, --offload",
@@ -150,25 +148,24 @@ class Command:
         return found
 
     def request(self) -> BuildRequest:
-        """What is built and how it is run, as the options say; the program whole."""
+        """What to build and how to run it, by the options, without a split."""
         source = self.source
         repeats = getattr(self.args, "repeats", BuildRequest.repeats)
         return BuildRequest(source, self.pipeline, self.target, self.args.threads, repeats)
 
     def cut_request(self, request: BuildRequest | None = None) -> BuildRequest:
-        """The same, or another pipeline's `request`; for training, split at the cut that the
-        options ask for."""
+        """The same, or another pipeline's `request`; for training, split at the options' cut."""
         return with_cut(self, request or self.request(), self.cut)
 
     def about(self, source: ModelSource, pipeline: Pipeline, built: bool = True) -> Document:
-        """The head of a document: which program it is of, and of what was built, its strategy."""
+        """The head of a document: its program, and for a build its strategy."""
         head: Document = {"model": source.model, "engine": self.engine, "pipeline": str(pipeline)}
         head |= {name: getattr(source, name) for name in _PIECE if source.module}
         strategy = {"strategy": self.args.strategy if source.training else None} if built else {}
         return head | strategy
 
     def written(self, document: Document) -> Document:
-        """The document, written to the file of -o as well where one is named."""
+        """The document, after writing it to the file of -o, if any."""
         if self.args.output:
             write(self.args.output, json.dumps(document, ensure_ascii=False))
         return document
@@ -182,7 +179,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self, fraction: float, text: str) -> None:
-        """Show how much is done (0 to 1) and what is being done."""
+        """Show a fraction (0 to 1) and the present work."""
         if self._stream is not None:
             line = f"{fraction:4.0%}  {text}"[:100]
             self._stream.write("\r" + line.ljust(self._width))
@@ -190,7 +187,7 @@ class ProgressLine:
             self._width = len(line)
 
     def clear(self) -> None:
-        """Leave the line empty for what is printed next."""
+        """Leave the line empty for the next output."""
         if self._stream is not None and self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
@@ -238,22 +235,20 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
 
 @cache
 def _scratch() -> Scratch:
-    """A folder for the length of the command."""
+    """A folder until the command ends."""
     return Scratch()
 
 
 def engine_of(models: Iterable[str | None]) -> str:
-    """The engine of models where none is named: Relax if one is a module that is nothing else."""
+    """The engine of models without --engine: Relax if one is a module of Relax only."""
     paths = (Path(name) for name in models if name)
     return ENGINES[any(path.is_file() and only_relax(path) for path in paths)]
 
 
 def _named(text: str) -> str:
-    """What was typed as `ModelSource.model` has it: paths of folders and of code in full.
-
-    Code is run as `FILE.py:NAME` and `MODULE:NAME` alone, which a line on standard error says.
-    Raises EngineError of kind "usage" where it is a Python file that holds no module as TVMScript.
-    """
+    """The typed text as a `ModelSource.model`: with full paths of folders and of code. Only
+    `FILE.py:NAME` and `MODULE:NAME` run code, which a line on standard error says. Raises
+    EngineError of kind "usage" where it is a Python file that holds no module as TVMScript."""
     path = Path(text)
     if (path / "config.json").is_file():
         return f"hf:{path.resolve()}"
@@ -278,7 +273,7 @@ def _named(text: str) -> str:
 
 
 def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with what --count says; ValueError where no such pass is there that counts."""
+    """The pipeline with the counts of --count. Raises ValueError if no such pass counts."""
     for text in args.count:
         name, _, count = text.partition("=")
         if not any(step.name == name for step in pipeline):
@@ -291,14 +286,14 @@ def _counted(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
 
 
 def check_folder(folder: Path, what: str, option: str) -> None:
-    """Refuse a folder (EngineError, kind "usage") that has something in it, or is a file."""
+    """Refuse a folder (EngineError, kind "usage") that is not empty, or is a file."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = f"The {what} needs a new or empty folder."
         raise EngineError("usage", message, str(folder), f"Give another {option}.")
 
 
 def write_files(files: Mapping[str, bytes], folder: Path, option: str) -> None:
-    """Write files into a folder as of `writing`; one that begins as a script does can be run."""
+    """Write files into a folder as `writing`; scripts are made executable."""
     with writing(folder, option):
         for name, content in files.items():
             path = folder / name
@@ -309,11 +304,11 @@ def write_files(files: Mapping[str, bytes], folder: Path, option: str) -> None:
 
 
 def writing(path: Path, option: str) -> AbstractContextManager[None]:
-    """Raise what cannot be written as an EngineError of kind "file" that names its option."""
+    """Raise an error of writing as an EngineError of kind "file" that names its option."""
     return refusing("file", "Cannot write: {}.", str(path), f"Give another {option}.", OSError)
 
 
 def write(path: Path, text: str | bytes, option: str = "-o", mode: Literal["w", "a"] = "w") -> None:
-    """Write a file, or add to it, as of `writing`."""
+    """Write a file, or add to it, as `writing`."""
     with writing(path, option), path.open(f"{mode}b") as file:
         file.write(text.encode("utf-8", "replace") if isinstance(text, str) else text)

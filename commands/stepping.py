@@ -45,13 +45,13 @@ def step(command: Command) -> Document:
 
 
 def _broken(step: Row) -> bool:
-    """Whether a step failed, left a broken program, or one whose numbers are wrong."""
+    """Whether a step failed, left a broken program, or one with wrong numbers."""
     wrong = (step["error"] or {}).get("verdict") == "wrong"
     return bool(step["failure"] or step["problems"] or step["check_failure"]) or wrong
 
 
 def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
-    """The pipeline as far as --stop-after says; EngineError where it has no such step."""
+    """The pipeline up to --stop-after. Raises EngineError if it has no such step."""
     if last is None:
         return pipeline
     places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == last]
@@ -65,9 +65,9 @@ def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
 
 
 def _details(command: Command, source: ModelSource, stepped: Stepped, index: int) -> Row:
-    """What options add to a step's row: its changes, with figures and counts of operators before
-    and after, and what differs in the IR's text; of one that ran that text, what is wrong with the
-    program, and its plan of memory."""
+    """The parts of a step's row that options add: its changes, with figures and counts of operators
+    before and after, and differences in the IR's text; for a step that ran, the program's
+    problems and its plan of memory."""
     args, alive, record, row = command.args, stepped.pipeline, stepped.records[index], Row()
     sides = changes.start_of(command.engine, alive, index), index
     ran = record.enabled and record.error is None
@@ -115,7 +115,7 @@ def check(command: Command) -> Document:
 
 
 def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
-    """Every stage that the options ask for, on each kind of inputs."""
+    """Every requested stage, on each kind of inputs."""
     args = command.args
     dtypes = (args.dtype,) if args.dtype else accuracy.DTYPES
     args.dtype = dtypes[0]
@@ -137,11 +137,11 @@ def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
-"""What `--fail-on` takes without a baseline, and the verdicts that it stands for."""
+"""The values of `--fail-on` without a baseline, and their verdicts."""
 
 
 def _check_gate(args: Namespace) -> None:
-    """Refuse what only a baseline gives a meaning (EngineError, kind "usage")."""
+    """Refuse options that need a baseline (EngineError, kind "usage")."""
     if given := [n for n in ("update", "markdown", "speed", "threads") if getattr(args, n)]:
         hint = "Add --baseline FILE."
         said = "This option needs a baseline."
@@ -153,7 +153,7 @@ def _check_gate(args: Namespace) -> None:
 
 
 def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> dict[int, Row]:
-    """What the program after each enabled step returns, against PyTorch, or why it is not known."""
+    """The program's results after each enabled step, against PyTorch, or why there are none."""
     target, given = command.target, command.tolerance
     rows: dict[int, Row] = {}
     known: dict[Pipeline, Row] = {}
@@ -178,7 +178,7 @@ def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> d
 
 
 def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> list[Row]:
-    """The nodes inside against PyTorch's tensors, by step; nothing of a step that did not run.
+    """The nodes inside against PyTorch's tensors, by step, without steps that did not run.
 
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
     failure of its step's comparison and of no other.

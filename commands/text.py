@@ -1,4 +1,4 @@
-"""What the commands print where a person reads it: each from the document that --json prints."""
+"""The commands' output for people, each made from the document of --json."""
 
 import shlex
 
@@ -106,7 +106,7 @@ def _tests(document: Document) -> str:
 
 
 def _one_pass(entry: Document, example: Document | None) -> str:
-    kinds = {"required": entry["required"], "for looking": entry["looking"]}
+    kinds = {"required": entry["required"], "for inspection": entry["looking"]}
     marks = [mark for mark, on in kinds.items() if on]
     facts = {
         "From": entry["origin"],
@@ -224,7 +224,7 @@ def bisect(document: Document) -> str:
 
 
 def _written(document: Document) -> str:
-    """Where a report is, if there is one."""
+    """A sentence on a report's place, if there is one."""
     if not document.get("report"):
         return ""
     run = "see README.md" if document["kind"] == OF_TEST else "run report.py"

@@ -38,7 +38,7 @@ def tune(command: Command) -> Document:
     engine: EngineInfo = command("describe")
     place = _place(command, engine, request)
     lines, began, result = len(records.read(place).trials), time.perf_counter(), None
-    with contextlib.suppress(KeyboardInterrupt):  # the records have what was found
+    with contextlib.suppress(KeyboardInterrupt):  # the results are in the records
         result = command.timed("tune", request, keys, args.trials)
     book, tasks = records.read(place), {t.key: t for t in found}
     run = book.trials[-1].run if len(book.trials) > lines else ""
@@ -70,7 +70,7 @@ def _place(command: Command, engine: EngineInfo, request: BuildRequest) -> Path:
 
 
 def _chosen(found: Sequence[TuneTask], args: argparse.Namespace) -> tuple[str, ...]:
-    """The keys of the tasks that are asked for; EngineError where a word names none."""
+    """The keys of the requested tasks. Raises EngineError if a word names none."""
     if not args.tasks:
         return tuple(t.key for t in found[: args.top])
     keys: dict[str, None] = {}

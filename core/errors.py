@@ -48,7 +48,7 @@ class EngineError(Exception):
 
 
 def lines_of(error: object) -> list[str]:
-    """The lines of an error's message, without empty ones; its type's name where it has none."""
+    """The lines of an error's message, without empty ones; its type's name if there are none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines or [type(error).__name__]
 

@@ -72,12 +72,12 @@ class TensorType:
 
     @property
     def elements(self) -> int | None:
-        """The number of elements; None where a dimension is unknown."""
+        """The number of elements; None if a dimension is unknown."""
         return _elements(self.shape)
 
     @property
     def bytes(self) -> int | None:
-        """Size in bytes; None where a dimension or the dtype's size is unknown."""
+        """Size in bytes; None if a dimension or the dtype's size is unknown."""
         size, elements = _ITEM_BYTES.get(self.dtype), self.elements
         return None if size is None or elements is None else size * elements
 
@@ -135,7 +135,7 @@ class Node:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all its results together; None where one is unknown."""
+        """Bytes of all its results together; None if one is unknown."""
         if len(self.outputs) == 1:
             return self.outputs[0].bytes
         sizes = [t.bytes for t in self.outputs]
@@ -148,7 +148,7 @@ class Node:
 
     @property
     def kernel(self) -> str:
-        """The name of the program's own kernel that it calls; "" where it calls none."""
+        """The name of the program's own kernel that it calls; "" if none."""
         own = self.attrs.get("call") in OWN_KERNELS or "writes" in self.attrs
         return self.op if own else ""
 
@@ -251,7 +251,7 @@ class Graph:
         return replace(self, nodes=tuple(nodes), inputs=inputs, outputs=outputs)
 
     def validate(self) -> None:
-        """Check the invariants of this class. Raises ValueError, which names the node, where an id
+        """Check the invariants of this class. Raises ValueError, which names the node, if an id
         occurs twice, an input or output is missing, or a node is read before it is computed."""
         seen: set[str] = set()
         for node in self.nodes:
@@ -281,8 +281,8 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, JsonValue]) -> "Graph":
-        """Read what `to_json` wrote. Raises ValueError, which names the field, where one is missing
-        or malformed."""
+        """Read what `to_json` wrote. Raises ValueError, which names the field, if one is missing or
+        malformed."""
         try:
             graph = Graph(
                 name=data["name"],
@@ -304,8 +304,7 @@ class Graph:
 def reached(
     start: Iterable[_Found], beyond: Callable[[_Found], Iterable[_Found]]
 ) -> dict[_Found, None]:
-    """Everything that can be reached from some things, these included, by `beyond`; in depth-first
-    order."""
+    """Everything reached from `start` by `beyond`, itself included, in depth-first order."""
     found: dict[_Found, None] = {}
     todo = list(start)
     while todo:

@@ -42,13 +42,11 @@ class Matched:
 
 
 def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
-    """Rename the nodes of `after` to the ids of the same nodes in `before`.
-
-    Linear in the size of both graphs. Nodes inside fused functions are matched like all others, so
-    fusing adds the groups and removes nothing. `known` maps ids of nodes of `after` to those of the
-    nodes of `before` with the same value, such as an argument that stands for it; nodes computed
-    from them can then match, too.
-    """
+    """Rename the nodes of `after` to the ids of the same nodes in `before`. Linear in the size of
+    both graphs. Nodes inside fused functions are matched like all others, so fusing adds the groups
+    and removes nothing. `known` maps ids of nodes of `after` to those of the nodes of `before` with
+    the same value, such as an argument that stands for it; nodes computed from them can then match,
+    too."""
     return _Matcher(before, after, known or {}).run()
 
 
@@ -152,10 +150,8 @@ class _Matcher:
 
 
 def flat(graph: Graph) -> Iterator[Node]:
-    """All nodes, those inside a fused function before it, without the function's arguments.
-
-    A closure is not opened: its call's arguments are unknown.
-    """
+    """All nodes, those inside a fused function before it, without the function's arguments. A
+    closure is not opened: its call's arguments are unknown."""
     for node in graph.nodes:
         if node.body is not None and node.op != _CLOSURE:
             arguments = set(node.body.inputs)
@@ -165,9 +161,7 @@ def flat(graph: Graph) -> Iterator[Node]:
 
 def makers(graph: Graph) -> dict[str, str]:
     """The node that computes a value: outside for a body's argument, inside for a function result.
-
-    Only ids that differ from that node's are in the map.
-    """
+    Only ids that differ from that node's are in the map."""
     values: dict[str, str] = {}
     for node in graph.nodes:
         if node.body is None or node.op == _CLOSURE:
@@ -190,12 +184,9 @@ def read_by(node: Node, values: Mapping[str, str]) -> tuple[str, ...]:
 def _value_hashes(
     graph: Graph, known: Mapping[str, tuple[str, str]] | None = None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Two hashes of what each node computes, all the way up.
-
-    The first distinguishes duplicates by numbers in graph order, and so their readers. The second
-    is the same for all duplicates, as after a pass that merges them. `known` hashes are by the
-    node's id.
-    """
+    """Two hashes of what each node computes, all the way up. The first distinguishes duplicates by
+    numbers in graph order, and so their readers. The second is the same for all duplicates, as
+    after a pass that merges them. `known` hashes are by the node's id."""
     counted: dict[str, str] = {}
     plain: dict[str, str] = {}
     seen: dict[str, int] = defaultdict(int)
@@ -232,7 +223,7 @@ def _keys(
     node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
 ) -> Iterator[object]:
     """The keys by which a node is recognised, the surest first; only those of its value and call
-    where it is `merged`."""
+    if it is `merged`."""
     own, kind = own_key(node), (node.kind, node.op, node.outputs)
     yield "call", own, inputs
     yield "value", value

@@ -10,9 +10,7 @@ T = TypeVar("T")
 
 class Memo(Generic[T]):
     """The last `size` values by key, least recently used dropped first; `size` may be changed.
-
-    Threads may share one: two that miss the same key at once both make its value, and one is kept.
-    """
+    Threads may share one: if two miss a key at once, both make its value, and one is kept."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -54,7 +54,7 @@ WHOLE = _words(
     "index_put scatter scatter_elements scatter_nd slice_scatter sort argsort topk unique nonzero "
     "reverse_sequence"
 )
-"""Operators that make their result as a whole, so that a reader cannot be fused with them."""
+"""Operators that make their result as a whole, so that no reader can be fused with them."""
 
 ROWWISE = {
     **dict.fromkeys(("nn.softmax", "nn.fast_softmax", "nn.log_softmax"), 12),
@@ -70,7 +70,7 @@ TRANSCENDENTAL = _words(
     "log_add_exp"
 )
 CALLED = _words("log log2 log10 log1p sin cos tan sinh cosh asin acos atan asinh acosh atanh")
-"""What TVM calls the C library for on a CPU, one element at a time."""
+"""Operators for which TVM calls the C library on a CPU, element by element."""
 SUMS = _words("add nn.bias_add subtract")
 FACTORS = _words("multiply divide")
 POINTWISE = (
@@ -87,7 +87,7 @@ POINTWISE = (
 """Operators of one FLOP or so for each element of the result."""
 
 EACH = (POINTWISE | TRANSCENDENTAL | CASTS) - {"resize2d", "image.resize2d", "nn.prelu"}
-"""Operators each of whose elements is computed from those in its place."""
+"""Operators that compute each element from those in its place."""
 
 WEIGHTED = _words("matmul nn.dense nn.batch_matmul nn.matmul nn.conv1d nn.conv2d nn.conv3d")
 """Products of a left operand with a weight, the second operand."""

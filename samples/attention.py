@@ -12,11 +12,9 @@ EAGER = "relascope_eager"
 
 
 def wide(tensor: torch.Tensor) -> torch.dtype:
-    """float32, or float64 where the tensor has it.
-
-    Some of transformers' models compute softmax and norms in float32 whatever their dtype. That is
-    the same for float32, but of float64 it would leave nothing to compare.
-    """
+    """float32, or float64 if that is the tensor's. Some of transformers' models compute softmax and
+    norms in float32 whatever their dtype. That is the same for float32, but of float64 it would
+    leave nothing to compare."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 

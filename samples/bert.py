@@ -9,10 +9,8 @@ from relascope.samples.weights import stir
 
 
 def make(batch: int, tokens: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The model, input_ids and attention_mask, both int64 (batch, tokens).
-
-    It returns the last hidden states (batch, tokens, 768) and the pooled state (batch, 768).
-    """
+    """The model, input_ids and attention_mask, both int64 (batch, tokens). It returns the last
+    hidden states (batch, tokens, 768) and the pooled state (batch, 768)."""
     settings = config()
     settings.return_dict = False
     settings.use_cache = False

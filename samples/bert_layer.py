@@ -17,10 +17,8 @@ def config() -> BertConfig:
 
 
 def layer_inputs(batch: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs of a layer: hidden_states (batch, tokens, 768) and attention_mask.
-
-    The mask is additive, (batch, 1, 1, tokens), and hides the last quarter of the tokens.
-    """
+    """Inputs of a layer: hidden_states (batch, tokens, 768) and attention_mask. The mask is
+    additive, (batch, 1, 1, tokens), and hides the last quarter of the tokens."""
     mask = torch.zeros(batch, 1, 1, tokens)
     mask[..., tokens - tokens // 4 :] = -10_000.0
     return torch.randn(batch, tokens, 768), mask

@@ -59,12 +59,9 @@ def config() -> LlamaConfig:
 
 
 def make(batch: int, tokens: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """The layer and its inputs.
-
-    hidden_states (batch, tokens, 768), attention_mask (see `causal_mask`), and the cosines and
-    sines of the rotary embedding, (batch, tokens, 64) each, which LlamaModel computes once for all
-    layers.
-    """
+    """The layer and its inputs. hidden_states (batch, tokens, 768), attention_mask (see
+    `causal_mask`), and the cosines and sines of the rotary embedding, (batch, tokens, 64) each,
+    which LlamaModel computes once for all layers."""
     settings = config()
     module = Block(settings)
     stir(module)

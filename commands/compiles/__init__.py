@@ -1,1 +1,1 @@
-"""Commands for one's own compiles: recorded, and looked at."""
+"""Commands for the person's own compiles: to record and to inspect them."""

@@ -44,7 +44,7 @@ class _Second:
         self._command = command
 
     def add_argument(self, name: str, **how: Any) -> None:
-        """As of a parser; what is not given for B is as it is for A."""
+        """Like a parser's; options not given for B are A's."""
         if not name.startswith("-"):
             about = "what to compare it with: anything that A can be"
             self._command.add_argument("other", metavar="B", help=about)
@@ -58,7 +58,7 @@ class _Second:
 
 
 def diff_options(command: argparse.ArgumentParser) -> None:
-    """Which two, and what is said of them."""
+    """The two sides, and the parts of their comparison."""
     add = command.add_argument
     add("--engine", choices=ENGINES, default=ENGINES[0], help="the TVM to use")
     for group in (options.model, options.gradient, options.passes, options.time):
@@ -86,7 +86,7 @@ def diff(command: Command) -> Document:
     first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
     over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
     second = argparse.Namespace(**{**vars(first), "model": args.other, **over})
-    connect = cache(command.connect)  # both sides ask one engine where they are of one IR
+    connect = cache(command.connect)  # one engine for sides of one IR
     a, b = Command(first, connect), Command(second, connect)
     if args.page:
         _open_page(args, a, b)
@@ -122,7 +122,7 @@ def both_engines(command: Command) -> Document:
 
 
 def _operators(a: ComparedRun, b: ComparedRun) -> Document:
-    """What each PyTorch operator of a model became in two IRs; nothing where there is one IR."""
+    """The operators of two IRs for each PyTorch operator of a model; none for one IR."""
     graphs = [g for run in (a, b) if (g := run.graph(len(run.steps) - 1)) is not None]
     if a.ir == b.ir or len(graphs) < 2:
         return {}
@@ -134,7 +134,7 @@ def _operators(a: ComparedRun, b: ComparedRun) -> Document:
 
 
 def _open_page(args: argparse.Namespace, first: Command, second: Command) -> NoReturn:
-    """Keep both as sessions, and become the page's server on the first."""
+    """Save both as sessions, and become the page's server on the first."""
     about = "B of relascope diff"
     other = _kept_session(second, lambda session: session, about)
     choices: dict[str, bool | str] = {"keep_against": "session", "keep_against_session": other}
@@ -180,7 +180,7 @@ Request = Callable[[], BuildRequest]
 
 
 def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request | None]:
-    """One side, and how it is built; None of a recording, which is not."""
+    """One side, and its build; None for a recording."""
     args = side.args
     path, label, session = Path(args.model), args.model, None
     if _is_session(path):
@@ -226,7 +226,7 @@ def _times(sides: list[tuple[Command, Request | None]]) -> Document:
             found[at].append(one.timed("time", request_of))
     sides_of = zip("ab", found, asked, strict=True)
     rows = [_times_of(name, made.target, results) for name, results, (_, made) in sides_of]
-    # Other work only ever makes runs longer, eager's too: the best round counts.
+    # Other work can only make runs longer, eager's too, so the best round counts.
     was, now = (min(r["of_rounds_ms"]) for r in rows)
     ratio = now / was if was else None
     notes = list(dict.fromkeys(n for results in found for r in results for n in r.notes))
@@ -234,7 +234,7 @@ def _times(sides: list[tuple[Command, Request | None]]) -> Document:
 
 
 def _times_of(side: str, target: str, results: list[TimeResult]) -> Document:
-    """One side's rounds of the last phase that is timed."""
+    """One side's rounds of the last timed phase."""
     last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]
     own = [r for result in results for r in result.rows]
     own = [r for r in own if r.max_abs_error is not None and r.phase == last.phase]

@@ -1,4 +1,4 @@
-"""`record` and `open`: the passes of one's own compile, written down, looked at and run."""
+"""`record` and `open`: record, inspect and run the passes of the person's own compile."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ from relascope.viz.sessions import store
 
 
 def record_options(add_to: argparse.ArgumentParser) -> None:
-    """Which file, what of each pass, and the program."""
+    """The file, the parts of each pass to record, and the program."""
     add = add_to.add_argument
     add("-o", "--output", type=Path, default=Path("run.rsc"), help="file to write")
     add("--level", choices=LEVELS, default="text", help="what to keep of each pass")
@@ -45,7 +45,7 @@ def record_options(add_to: argparse.ArgumentParser) -> None:
 
 
 def open_options(add_to: argparse.ArgumentParser) -> None:
-    """Which file, and what of it."""
+    """The file, and the parts of it to show."""
     add = add_to.add_argument
     add("file", type=Path, metavar="FILE", help="a recording; on the page, also a model file")
     add("--print", action="store_true", help="print the passes instead of opening the page")
@@ -143,7 +143,7 @@ def _write_module(found: Recording, step: int | None, path: Path) -> None:
 
 
 def number_options(add_to: argparse.ArgumentParser) -> None:
-    """What is asked of the modules, and on which inputs."""
+    """The questions about the modules, and their inputs."""
     add = add_to.add_argument
     add("--errors", action="store_true", help="run the module after each pass, and compare")
     add("--bisect", action="store_true", help="find the first pass that makes the numbers wrong")
@@ -157,8 +157,8 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
 
 
 def numbers(command: Command, recording: Recording) -> Document:
-    """Run a recording's modules and compare them, or look for the pass that breaks them;
-    EngineError, kind "file", where they cannot be run."""
+    """Run a recording's modules and compare them, or search for the pass that breaks them. Raises
+    EngineError, kind "file", if they cannot be run."""
     args = command.args
     if args.reduce:
         check_folder(args.reduce, "report", "--reduce")
@@ -195,7 +195,7 @@ def _about(recording: Recording, part: Part) -> Document:
 def _searched(
     command: Command, held: RecordedNumbers, found: tuple[Part, ...], best: str
 ) -> Document:
-    """Of the first part that is bad, which pass makes it so; else that none does in any part."""
+    """The pass that breaks the first bad part, or a document that no pass breaks any part."""
     args = command.args
     test = own_test(args, errors=args.errors)
     searches = held.search(command, args.engine, found, best, command.tolerance, test)

@@ -1,1 +1,1 @@
-"""The commands of a gate: what a compile is held to, and many models at once."""
+"""The commands of a gate: comparisons with earlier compiles, and many models at once."""

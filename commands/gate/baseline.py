@@ -11,8 +11,8 @@ from relascope.engine.registry import ENGINES
 from relascope.viz.rows.gate import baseline as rows
 from relascope.viz.rows.gate import comment
 
-_CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can be to blame for
-_TYPED = ("input", "pin")  # what a file's sources are made with
+_CRASHES = ("pass", "engine", "operator")  # kinds of errors that a compile can cause
+_TYPED = ("input", "pin")  # options of a file's sources
 
 
 def baseline(command: Command) -> Document:
@@ -61,7 +61,7 @@ def check_baseline(command: Command) -> Document:
 
 
 def _taken(command: Command, then: Document | None = None) -> Document:
-    """What the model compiles to now; what seems slower than it was is timed again."""
+    """The present compile of the model; apparently slower programs are timed again."""
     args, about = command.args, (command.source, command.pipeline, _target(command, then))
     how = args.speed, args.threads, command.tolerance
     document = jobs.take(command, args.engine, *about, *how)
@@ -78,7 +78,7 @@ def _taken(command: Command, then: Document | None = None) -> Document:
 
 
 def _target(command: Command, then: Document | None) -> str:
-    """The target that is named, else the baseline's where that runs here, else the best one."""
+    """The target of --target, else the baseline's if it runs here, else the best one."""
     if not command.args.target and then is not None:
         known: str = then["made"]["target"]
         try:
@@ -91,7 +91,7 @@ def _target(command: Command, then: Document | None) -> str:
 
 
 def _as_then(command: Command, then: Document) -> None:
-    """Take what the command line leaves open from the baseline; refuse what is said otherwise."""
+    """Take options that were not given from the baseline; refuse others that differ from it."""
     args = command.args
     if args.engine not in (ENGINES[0], then["engine"]):
         _differs("engine", then["engine"], args.engine, "--engine")

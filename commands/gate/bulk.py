@@ -29,7 +29,7 @@ _BAD = {
     "rounding": "rounds",
     "slow": "slows",
 }
-"""What a pass does to a model of this outcome."""
+"""A culprit's effect, by outcome."""
 
 
 def bulk(command: Command) -> Document:
@@ -53,10 +53,8 @@ def document_of(rows: Sequence[Row], fail_on: Sequence[str]) -> Row:
 
 
 def culprits(rows: Iterable[Row]) -> list[Row]:
-    """One row a pass, what breaks most models first; `models` are named once each.
-
-    Of several suspects none is sure, so each of them counts as `suspected`.
-    """
+    """A row for each pass, the worst first; `models` are named once each. If there are several
+    suspects, none is certain, so each counts as `suspected`."""
     found: dict[str, dict[str, set[str]]] = {}
     for row in rows:
         if row["outcome"] not in _BAD:
@@ -78,10 +76,8 @@ def culprits(rows: Iterable[Row]) -> list[Row]:
 
 
 def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
-    """The lines of tasks, in their order, and how many were known from an earlier run.
-
-    Each is found by one of as many engines as --workers says, and added to -o at once.
-    """
+    """The lines of tasks, in their order, and how many were known from an earlier run. They are
+    found by --workers engines, and each is added to -o at once."""
     args = command.args
     known = _known(args.output)
     found = [known[t.key] for t in tasks if t.key in known]
@@ -101,7 +97,7 @@ def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
 
 
 def _tasks(command: Command) -> Iterator[Task]:
-    """Every model with every pipeline; EngineError, kind "usage" or "file", where one is none."""
+    """Each model with every pipeline. Raises EngineError, kind "usage" or "file", if one is not."""
     args = command.args
     test = own_test(args, slow=args.slow)
     for model in _models(args.models):
@@ -115,7 +111,7 @@ def _tasks(command: Command) -> Iterator[Task]:
 
 
 def digest_of(paths: Iterable[str | Path]) -> str:
-    """Of the files among some paths, so that what was changed is found anew."""
+    """A digest of the files among some paths, so that changed ones are run again."""
     found = hashlib.sha256()
     for path in map(Path, paths):
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
@@ -141,7 +137,7 @@ def _models(given: list[str]) -> Iterator[str]:
 
 
 def _pipelines(given: list[str]) -> list[str]:
-    """Pipelines as texts; @FILE has one a line."""
+    """Pipelines as texts; @FILE has one in each line."""
     found: list[str] = []
     for text in given or ["default"]:
         if not text.startswith("@"):
@@ -155,7 +151,7 @@ def _pipelines(given: list[str]) -> list[str]:
 
 
 def _known(path: Path | None) -> dict[str, Row]:
-    """Lines of an earlier run, by their keys; one that was torn off when it was killed is none."""
+    """Lines of an earlier run, by their keys, without one cut off when the run was killed."""
     if path is None or not path.exists():
         return {}
     known: dict[str, Row] = {}
@@ -169,7 +165,7 @@ def _known(path: Path | None) -> dict[str, Row]:
 
 
 def _add(path: Path | None, row: Row) -> None:
-    """Add a line, below one that was torn off."""
+    """Add a line, below one that may be cut off."""
     if path is None:
         return
     with writing(path, "-o"), path.open("a+b") as file:
@@ -186,7 +182,7 @@ def pipelines(command: Command) -> Document:
     Lines are written to -o as they are found; the same command goes on where it was stopped.
     """
     args, source = command.args, command.source
-    with command:  # what follows has engines of its own
+    with command:  # the workers have their own engines
         theirs: TvmPipelines = command("pipelines", args.target or "")
         target = command.target
         against = command("load", source, True).against
@@ -211,7 +207,7 @@ def pipelines(command: Command) -> Document:
 def in_threads(
     tasks: Sequence[Task], connect: Connect, limits: Limits, workers: int
 ) -> Iterator[tuple[Task, Row]]:
-    """Each task with its line, as they are found, by as many engines as there are workers."""
+    """Each task with its line, as they are found, by as many engines as workers."""
     engines: list[EngineClient] = []
 
     def one(task: Task) -> Row:

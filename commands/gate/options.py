@@ -11,7 +11,7 @@ from relascope.viz.rows.gate.baseline import KINDS
 
 
 def baseline(command: ArgumentParser) -> None:
-    """What is measured for a baseline, and where it goes."""
+    """The measurements of a baseline, and its file."""
     options.values(command)
     options.tolerance(command)
     options.target(command)
@@ -21,7 +21,7 @@ def baseline(command: ArgumentParser) -> None:
 
 
 def conditions(command: ArgumentParser) -> None:
-    """What makes `check` fail, and what it is held to."""
+    """What makes `check` fail, and its baseline."""
     add = command.add_argument
     about = "exit with status 3 on any of these: "
     about += f"{', '.join(KINDS)} (with commas); default: all with --baseline, else wrong and error"
@@ -51,7 +51,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def bulk(command: ArgumentParser) -> None:
-    """Which models and pipelines, who works, and where lines go."""
+    """The models and pipelines, the workers, and the file of lines."""
     add = command.add_argument
     about = "samples, names and files, as MODEL elsewhere; a folder stands for all model files in "
     add("models", nargs="+", metavar="MODEL", help=about + "it, and `samples` all samples")
@@ -81,7 +81,7 @@ def bulk(command: ArgumentParser) -> None:
 
 
 def coverage(command: ArgumentParser) -> None:
-    """What fails, who works, and where lines go."""
+    """What fails, the workers, and the file of lines."""
     about = "exit with status 3 if a pipeline of TVM's, or ours, does not match"
     command.add_argument("--fail", action="store_true", help=about)
     _workers(command)

@@ -226,9 +226,9 @@ class Programs:
     def written(
         self, source: ModelSource, pipeline: Pipeline, run: int = 0, *, progress: Progress
     ) -> ModuleFiles:
-        """The program at the pipeline's end, or what its passes for looking show, as files:
+        """The program at the pipeline's end, or what its passes for inspection show, as files:
         "module", or "before" without steps. A `run` other than 0 runs the passes again. Raises
-        EngineError where a step failed, or the values are too large to send."""
+        EngineError if a step failed, or the values are too large to send."""
         if run:
             self._states, self._unbuilt = Memo(_STATES), Memo(_UNBUILT)
         state = self.end(source, pipeline, part(progress, 0.0, 0.8))
