@@ -7,7 +7,7 @@ from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
 
-HALF = 0.5  # the budget where none is given: a fraction of the bytes of everything that crosses
+HALF = 0.5  # the default budget, as a fraction of the bytes of everything that crosses
 
 
 def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
@@ -47,12 +47,9 @@ def _too_low(joint: Joint, wish: Wish, allowed: int, least: FrontierPoint) -> Va
 
 
 def budget_bytes(joint: Joint, wish: Wish) -> int:
-    """A wish's budget in bytes.
-
-    A float is a fraction of what everything that crosses takes, masks included; an int is bytes;
-    None is `HALF`, or the fewest possible bytes if more. Raises ValueError where it is negative or
-    not a number.
-    """
+    """A wish's budget in bytes. A float is a fraction of everything that crosses, with masks; an
+    int is bytes; None is `HALF`, or the fewest possible bytes if more. Raises ValueError if the
+    budget is negative or not a number."""
     given = HALF if wish.budget is None else wish.budget
     if not given >= 0:
         raise ValueError(f"a budget must be 0 or more, not {given}")
@@ -64,7 +61,7 @@ def budget_bytes(joint: Joint, wish: Wish) -> int:
 
 def parse_budget(text: str) -> float | int:
     """A budget as people write it: `0.5` and `50%` are fractions; `400000`, `1.5MiB` are bytes.
-    Raises ValueError where it is none of these, or a fraction above 1."""
+    Raises ValueError if it is none of these, or a fraction above 1."""
     match = re.fullmatch(r"(\d+(\.\d+)?)\s*(%|B|KiB|MiB|GiB)?", text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a budget; write 0.5, 50%, 400000 or 1.5MiB")
@@ -80,7 +77,7 @@ def parse_budget(text: str) -> float | int:
 
 
 def _by_price(joint: Joint, prices: Prices, allowed: int, wish: Wish) -> FrontierPoint:
-    """The best cut within the budget of those that one price for all time makes best."""
+    """The best cut within the budget among those that one price of time makes optimal."""
     above, within = prices.most(), prices.least()
     if above.bytes <= allowed:
         return above

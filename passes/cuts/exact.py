@@ -1,4 +1,4 @@
-"""The cheapest cut within a limit of the whole: a mixed-integer program, solved by HiGHS.
+"""The cheapest cut within a limit: a mixed-integer program, solved by HiGHS.
 
 Only saving is integer; recomputing is then a closure, whose linear program has integral solutions
 (Jain et al., "Checkmate", MLSys 2020, for one recomputation of each value). There is no time limit,
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from scipy.sparse import coo_matrix
 
 Prices = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""For each value what saving it takes, and what making it again takes."""
+"""For each value the price of saving it, and of recomputing it."""
 
-GAP = 5e-3  # how far the cost may be above the least, as a share, when the solver may stop
-NODES = 20  # of the search tree, after which the solver stops with the best it has
+GAP = 5e-3  # the share above the least cost within which the solver may stop
+NODES = 20  # of the search tree; then the solver stops with its best answer
 
 LARGE = 6_000
-"""Values and edges of a graph for whose program the solver takes minutes; there prices decide."""
+"""Values and edges beyond which the solver would take minutes; prices decide instead."""
 
-_TIE = 1e-6  # of all that is limited, beside all cost: decides between answers of equal cost only
+_TIE = 1e-6  # the limited share in the cost, which decides only between answers of equal cost
 
 
 def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answer | None:
-    """The cheapest answer that the solver finds with at most `most` of what is limited; None where
-    it finds none, and of a graph that is `LARGE`."""
+    """The cheapest answer that the solver finds with at most `most` of `limited`; None if it finds
+    none, and for a graph beyond `LARGE`."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
     count = len(given.ids)
@@ -53,7 +53,7 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
             price / whole + _TIE * weight / (weight.sum() or 1.0),
             constraints=LinearConstraint(matrix, low, high),
             integrality=np.concatenate([np.ones(count), given.held > 0]),
-            # What is too much by itself is out at once, which the solver likes.
+            # A value beyond the limit by itself is excluded here, which makes the solver faster.
             bounds=Bounds(np.zeros(2 * count), (able & (weight <= most)).astype(float)),
             options={"mip_rel_gap": GAP, "node_limit": NODES},
         )
@@ -69,7 +69,7 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Send to stderr what HiGHS prints unasked, which would stand in a command's JSON."""
+    """Send HiGHS's own output to stderr, for it would corrupt a command's JSON."""
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
@@ -83,7 +83,7 @@ def _apart() -> Iterator[None]:
 def _rows(
     given: CutProblem, weight: NDArray[np.float64]
 ) -> "tuple[coo_matrix, NDArray[np.float64]]":
-    """Needed values are there; what is read to compute another is there; what is limited, last."""
+    """The constraints: needed values and operands of recomputed ones are present, and the limit."""
     from scipy.sparse import coo_matrix
 
     count = len(given.ids)

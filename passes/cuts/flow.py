@@ -1,8 +1,9 @@
 """The cheapest cut of a `CutProblem`, as a minimum cut of a flow network.
 
 A value is two vertices, its making and its presence, joined by an edge that costs its saved bytes;
-the source feeds the making with its price of recomputation. A minimum cut solves such a project
-selection exactly (Picard, "Maximal closure of a graph", 1976), by SciPy's `maximum_flow`.
+the source feeds the making with its price of recomputation. A minimum cut, by SciPy's
+`maximum_flow`, solves such a project selection exactly (Picard, "Maximal closure of a graph",
+1976).
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from relascope.passes.cuts.problem import CutProblem
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix  # slow to import, so it is when something is cut
+    from scipy.sparse import csr_matrix  # slow to import
 
 _INFINITE = 2**30
 _SOURCE, _SINK = 0, 1
@@ -22,27 +23,24 @@ _SOURCE, _SINK = 0, 1
 
 @dataclass(frozen=True)
 class Answer:
-    """Of each value of a problem, in its order: whether it is saved, whether computed again."""
+    """For each value of a problem, in its order: whether it is saved, whether recomputed."""
 
     saved: NDArray[np.bool_]
     again: NDArray[np.bool_]
 
     def named(self, given: CutProblem) -> frozenset[str]:
-        """Ids of the captures: of what is saved, and of masks that are drawn again."""
+        """Ids of the captures: saved values, and masks that are drawn again."""
         first = len(given.ids) - given.masks
         kept = np.concatenate([self.saved[:first], self.again[first:]])
         return frozenset(given.ids[k] for k in np.flatnonzero(kept))
 
 
 def cheapest(given: CutProblem, price: float) -> Answer:
-    """The answer with the least bytes plus `price` (bytes a second) times the seconds of what it
-    makes again and of the traffic of what it saves; of equal ones, that which recomputes fewest
-    values.
-
-    Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in 2**30 of the
-    least, times the number of values saved and recomputed. Raises ValueError where a wish leaves a
-    value that can neither be saved nor computed again.
-    """
+    """The answer with the least bytes plus `price` (bytes a second) times the seconds of its
+    recomputation and of the traffic of its saved values; of equal answers, the one that recomputes
+    fewest values. Prices are scaled to SciPy's 32-bit capacities: the cost is within one part in
+    2**30 of the least, times the number of values saved and recomputed. Raises ValueError if a wish
+    leaves a value that can be neither saved nor recomputed."""
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True
@@ -72,7 +70,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
 
 
 def saving(given: CutProblem) -> Answer:
-    """The answer that saves all that is needed, or what it is computed from where it cannot be."""
+    """The answer that saves all needed values, or the operands of those that cannot be saved."""
     again = np.zeros(len(given.ids), dtype=np.bool_)
     there = given.needed.copy()
     fresh = there & np.isinf(given.save)
@@ -86,7 +84,7 @@ def saving(given: CutProblem) -> Answer:
 
 
 def _vertices(given: CutProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two vertices of each value; what can never be chosen is merged away."""
+    """The two vertices of each value; choices that are impossible are merged away."""
     count = len(given.ids)
     making = 2 + 2 * np.arange(count)
     making[np.isinf(given.redo)] = _SOURCE
@@ -113,7 +111,7 @@ def _network(
 
 
 def _sink_side(network: "csr_matrix") -> NDArray[np.bool_]:
-    """Which vertices still reach the sink once the flow is at its most."""
+    """The vertices that still reach the sink under the maximum flow."""
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     flow = maximum_flow(network, _SOURCE, _SINK).flow

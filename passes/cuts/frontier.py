@@ -15,15 +15,15 @@ from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish, problem
 
 SAME = 1e-6
-"""By what share a third cut must be cheaper than two known ones to be one of the frontier."""
+"""The share by which a third cut must be cheaper than two known ones to be on the frontier."""
 
-MOST = 64  # how many minimum cuts may be asked for; the widest gaps are looked into first
+MOST = 64  # minimum cuts; the widest gaps are searched first
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One cut on the frontier: the bytes that it keeps (`Joint.kept`), and the seconds of what it
-    computes again and of the traffic of what it saves (`Joint.extra_seconds`)."""
+    """One cut on the frontier: the bytes that it keeps (`Joint.kept`), and the seconds of its
+    recomputation and of the traffic of its saved values (`Joint.extra_seconds`)."""
 
     bytes: int
     seconds: float
@@ -84,7 +84,7 @@ def frontier(joint: Joint, wish: Wish | None = None, most: int = MOST) -> Fronti
     first, last = prices.most(), prices.least()
     points = {p.saved: p for p in (first, last)}
     gaps: list[tuple[float, int, FrontierPoint, FrontierPoint]] = []
-    order = itertools.count()  # of gaps as wide as one another
+    order = itertools.count()  # among gaps of equal width
 
     def look(left: FrontierPoint, right: FrontierPoint) -> None:
         width = (left.bytes - right.bytes) * (right.seconds - left.seconds)

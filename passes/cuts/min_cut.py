@@ -18,22 +18,20 @@ PRICE = 0.01
 """Bytes worth keeping to save one byte of memory traffic, or the arithmetic of that time."""
 
 SHARE = 0.05
-"""How much longer a step may be at most for what is computed again, as a share of the forward's
-time: the work again, less the memory traffic of what need not be saved."""
+"""Limit of the time that recomputation adds to a step, less the memory traffic that it spares, as a
+share of the forward's time."""
 
 _TIE = 1e3
-"""Bytes that a second is worth: it only decides between cuts of equal bytes."""
+"""Bytes for a second: this only decides between cuts of equal bytes."""
 
-_STEPS = 32  # of looking for the two cuts on both sides of the limit; some five are taken
+_STEPS = 32  # of the search for the two cuts on both sides of the limit; it takes about five
 
 
 def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE) -> frozenset[str]:
-    """What to save so that bytes plus `price` times the time that recomputing takes are least.
-
-    That may make a step longer by at most `share` of the forward's estimated time: of the cuts that
-    do, the best is taken that the solver finds, or that lies between the two which a higher price
-    makes best, just within that limit and just beyond it. Recomputation by wish may exceed it.
-    """
+    """What to save for the least bytes plus `price` times the time of recomputation, which may add
+    at most `share` of the forward's estimated time to a step. It is the best cut that the solver
+    finds, or that lies between the two that a higher price makes best, just within the limit and
+    just beyond it. Recomputation by wish may exceed the limit."""
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}.union(joint.masks)
     given = problem(joint, banned, wish)
     within = saving(given)
@@ -69,16 +67,14 @@ def _cost(given: CutProblem, answer: Answer, unit: float = 0.0) -> float:
 
 
 def _taken(given: CutProblem, answer: Answer) -> float:
-    """Seconds of an answer: of what is computed again, and of the traffic of what is saved."""
+    """Seconds of an answer: of recomputation, and of the traffic of saved values."""
     return float(given.redo[answer.again].sum() + given.carry[answer.saved].sum())
 
 
 def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Answer:
-    """The parts in which two answers differ, each as in the one or the other.
-
-    Recomputing needs only what it reads, so connected parts are independent. Those that save most
-    bytes for their seconds go first, up to `limit`.
-    """
+    """A mixture of two answers: each part in which they differ is as in one of them. Recomputation
+    needs only what it reads, so connected parts are independent; those that save most bytes for
+    their seconds go first, up to `limit`."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components  # slow to import
 
@@ -104,7 +100,7 @@ def _filled(given: CutProblem, best: Answer, other: Answer, limit: float) -> Ans
 
 
 def recompute_pointwise(joint: Joint, wish: Wish) -> frozenset[str]:
-    """The fewest bytes that need no more than pointwise operators and views computed again."""
+    """The fewest bytes for which only pointwise operators and views are recomputed."""
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n) or is_reduction(n)}
     banned.update(joint.masks)
     given = problem(joint, banned, wish)

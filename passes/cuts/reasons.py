@@ -9,7 +9,7 @@ from relascope.passes.cost import is_product, is_random, is_view
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish
 
-MOST = 32  # how many nodes a search for one reason may look at, so that all reasons stay linear
+MOST = 32  # nodes that a search for one reason may visit, so that all reasons stay linear
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Recomputation:
 
 @dataclass(frozen=True)
 class Standing:
-    """What becomes of one node under a cut. `kind` is "captured", "recomputed", "given" (inputs,
+    """The state of one node under a cut. `kind` is "captured", "recomputed", "given" (inputs,
     parameters, constants), "too far" (the backward needs it, but has nearer captures), "not
     needed", "tuple" or "backward"; `forced` is "save" or "recompute" if the user chose so, else "";
     `can_save` and `can_recompute` say whether the user may."""
@@ -51,7 +51,7 @@ class Reasons:
         self._next = self._towards_backward(self._again)
 
     def _towards_backward(self, again: Collection[str]) -> dict[str, str]:
-        """For each node that the backward has, the reader nearest to one of the backward's own."""
+        """For each node of the backward, the reader nearest to one of the backward's own nodes."""
         joint, far, found = self._joint, dict[str, int](), dict[str, str]()
         for node in reversed(joint.graph.nodes):
             if node.id not in joint.forward:
@@ -65,14 +65,14 @@ class Reasons:
         return found
 
     def path(self, node_id: str) -> tuple[str, ...]:
-        """Ids from a node through recomputed nodes to the first of the backward's own."""
+        """Ids from a node through recomputed nodes to the first of the backward's own nodes."""
         path = [node_id]
         while path[-1] in self._next and (path[-1] in self._joint.forward):
             path.append(self._next[path[-1]])
         return tuple(path)
 
     def instead(self, node_id: str) -> Recomputation:
-        """What would be computed if a node were not saved."""
+        """The recomputation if a node were not saved."""
         joint, by_id = self._joint, self._joint.graph.by_id
         todo, seen, sources = deque([node_id]), dict[str, None](), dict[str, None]()
         while todo and len(seen) < MOST:
@@ -103,7 +103,7 @@ class Reasons:
         return f"{need}; otherwise {self._cost(instead)}"
 
     def spared(self, node_id: str) -> tuple[str, tuple[str, ...]]:
-        """Why a node is not saved, and the ids of what it comes from."""
+        """Why a node is not saved, and the ids of its sources."""
         reason, sources = self._instead(node_id)
         return (f"by hand: {reason}" if node_id in self._wish.recompute else reason), sources
 
@@ -117,7 +117,7 @@ class Reasons:
         return f"recomputable from {_few(names)} by {self._work(working, made)}", made.sources
 
     def standing(self, node_id: str) -> Standing:
-        """What becomes of any node of the joint graph."""
+        """The standing of any node of the joint graph."""
         joint, node = self._joint, self._joint.graph.by_id[node_id]
         if node_id not in joint.forward:
             return Standing("backward", "The backward computes it.")
@@ -147,7 +147,7 @@ class Reasons:
         return "not needed", "Not needed: nothing in the backward depends on it."
 
     def _captures_after(self, node_id: str) -> list[str]:
-        """Captures that stand between a node and the backward, in graph order."""
+        """Captures between a node and the backward, in graph order."""
         joint, saved = self._joint, {*self._saved} - {node_id}
 
         def readers(ident: str) -> Iterable[str]:

@@ -146,7 +146,7 @@ def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, c
     select(gradient, "d0")
     cards.press(gradient, "recompute")
     strategy(gradient, "keep_all")
-    assert "waits for another strategy" in words(gradient)
+    assert "choices by hand have no effect now" in words(gradient)
     assert cards.able == {"save": False, "recompute": False}
     assert "leaves no choice" in cards.text
     assert "<b>2</b> captures" in words(gradient)

@@ -1,4 +1,4 @@
-"""Tab "Gradient & cut": the joint graph, what crosses from forward to backward, and the split."""
+"""Tab "Gradient & cut": the joint graph, the tensors from forward to backward, and the split."""
 
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ def show(screen: Screen) -> None:
     if not screen.training:
         _invite()
         return
-    # What can be chosen stands there while the engine works: a click on what goes away is lost.
+    # Choices stay on the page while the engine works: a click on an element that goes away is lost.
     pane, picture = beside("cut", "Cut")
     with pane:
         cut_choice.strategy(screen)
@@ -50,7 +50,7 @@ def show(screen: Screen) -> None:
         return
     selected = selected_of(captures.VIEW)
     node_id = selected if selected in joint.by_id else None
-    # First the graph, which is what is waited for; then the rest.
+    # First the graph, which the reader waits for, then the rest.
     with picture, boundary(screen.cache, picture=True):
         opened = screen.derive(lambda: overview(coloured), "overview")
         if view == _VIEWS[0]:
@@ -107,7 +107,7 @@ def _invite() -> None:
 
 
 def _two_gradients(screen: Screen) -> None:
-    """TVM's gradient beside PyTorch's, where the IR has two; compared when it is asked for."""
+    """TVM's gradient beside PyTorch's, if the IR has both; compared on request."""
     ways = gradients(screen.ir)
     if len(ways) < 2:
         return

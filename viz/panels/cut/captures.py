@@ -1,4 +1,4 @@
-"""In the tab of the gradient: why each tensor is saved or not, and forcing one by hand."""
+"""Part of the gradient's tab: why each tensor is saved or not, and forcing one by hand."""
 
 import streamlit as st
 
@@ -19,8 +19,8 @@ VIEW = "joint_view"
 
 
 def show(cut: Cut, document: Row, node_id: str | None) -> None:
-    """Draw the tables with the row of the chosen node, the bytes of each capture, and what is held
-    over the step; a click there tells of what is held at that node instead of the peak."""
+    """Draw the tables with the chosen node's row, the bytes of each capture, and the memory over
+    the step; a click there lists the tensors held at that node instead of those at the peak."""
     from relascope.viz import charts  # pandas, not with the page
 
     sections = tables.cut_sections(document)
@@ -55,7 +55,7 @@ def _table(key: str, section: Section, node_id: str | None) -> None:
 
 
 def act(screen: Screen, node_id: str, action: str) -> None:
-    """Force a tensor, or all of its equals, as a button on its card says."""
+    """Force a tensor, or all of its equals, by a button on its card."""
     way = action.removesuffix(_ALL)
     cut_choice.force(
         screen, [node_id] if way == action else cut_choice.joint_of(screen).alike[node_id], way
@@ -68,18 +68,17 @@ HINT = (
 )
 _DONE = {cut_choice.SAVE: "saved", cut_choice.RECOMPUTE: "computed again"}
 _ALL = "_all"
-"""After the name of an action: in all equal layers."""
+"""Suffix of an action's name: in all equal layers."""
 
 
 def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
-    """List what is forced by hand, each with a button to take it back, and what `cut` made idle."""
+    """List the choices by hand, each with a button to undo it, and those without effect."""
     forced = cut_choice.forced_by_hand(screen)
     if not forced:
         return
     rule = cut_choice.chosen(screen).rule
     if not rule.adapts:
-        waits = "so what is forced by hand waits for another strategy"
-        st.info(f"*{rule.title}* leaves no choice, {waits}.")
+        st.info(f"*{rule.title}* leaves no choice, so choices by hand have no effect now.")
     alike, groups = cut_choice.joint_of(screen).alike, dict[tuple[str, ...], list[str]]()
     for node_id, way in forced.items():
         groups.setdefault((way, *alike.get(node_id, (node_id,))), []).append(node_id)
@@ -100,7 +99,7 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
 
 
 def highlight(cut: Cut, node_id: str | None) -> dict[str, str]:
-    """Styles of the joint graph's nodes: what is computed again, and what hangs on the chosen."""
+    """Styles of the joint graph's nodes: recomputed ones, and those related to the chosen one."""
     joint, styles = cut.joint, dict.fromkeys(cut.recomputed, "again")
     if node_id is None or not joint.may_be_captured(node_id):
         return styles
@@ -115,7 +114,7 @@ def highlight(cut: Cut, node_id: str | None) -> dict[str, str]:
 
 
 def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
-    """What becomes of the chosen node and why, with the buttons that force it."""
+    """The chosen node's standing and reason, with buttons to force it."""
     if node_id is None:
         return None
     graph, choice = cut.joint.graph, cut_choice.chosen(screen)
@@ -136,7 +135,7 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
     if not (standing.can_save or standing.can_recompute):
         return Card(node_id, lines)
     if not choice.rule.adapts:
-        lines.append(f"{choice.rule.title} leaves no choice: take another strategy to force it.")
+        lines.append(f"{choice.rule.title} leaves no choice: choose another strategy to force it.")
     ways = (
         (cut_choice.SAVE, "Save it", standing.can_save),
         (cut_choice.RECOMPUTE, "Compute it again", standing.can_recompute),
