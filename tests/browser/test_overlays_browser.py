@@ -56,7 +56,7 @@ def test_the_search_knows_fields_sizes_and_paths_and_overlays_colour_and_count(v
     # Overlays colour, count, and fill a table that follows.
     find(seen, "")
     page = seen.page
-    colours = page.get_by_role("combobox", name="What the colours say")
+    colours = page.get_by_role("combobox", name="Colour by")
     colours.select_option("bytes")
     seen.wait("d.box.style.every(s => s.startsWith('heat'))")
     largest = "d.node.bytes.indexOf(Math.max(...d.node.bytes))"
@@ -179,7 +179,7 @@ def test_roles_are_an_overlay_beside_every_other_and_closed_groups_say_what_is_c
     assert f"{captured} saved for the backward" in seen.page.locator(".side").inner_text()
     seen.ask("v.select(null)")
     page = seen.page
-    colours = page.get_by_role("combobox", name="What the colours say")
+    colours = page.get_by_role("combobox", name="Colour by")
     assert colours.locator("option").all_inner_texts()[:2] == ["Forward & backward", "Operators"]
     seen.ask("v.toggleAll(true)")
     captured = seen.ask("d.node.id.filter((_, n) => d.node.role[n] === 'captured')")

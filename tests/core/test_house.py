@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3612,
-    "commands": 3375,
-    "core": 1319,
+    "commands": 3366,
+    "core": 1307,
     "engine": 41412,
-    "passes": 11242,
+    "passes": 11233,
     "recorder": 1460,
-    "samples": 570,
-    "viz": 25099,
+    "samples": 553,
+    "viz": 25098,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -79,7 +79,7 @@ def _log(form: str, low: float, high: float) -> dict[str, Any]:
 
 
 def _dots(kernels: Sequence[Row]) -> list[Row]:
-    """The kernels that compute something and of which it is known how much."""
+    """The kernels whose FLOPs are known and not zero."""
     known = [k for k in kernels if k["intensity"] and k["flops_per_second"]]
     titles = "index; intensity; rate: flops_per_second; sort; kernel: name; phase"
     written = "computes: operators; achieves: flops_per_second; and moves: bytes_per_second"
@@ -115,7 +115,7 @@ def _roofs(
     low: float,
     high: float,
 ) -> tuple[list[Row], list[Row]]:
-    """Corners of the roofs, and what is written on them."""
+    """Corners of the roofs, and their labels."""
     corners: list[Row] = []
     labels: list[Row] = []
 

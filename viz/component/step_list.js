@@ -192,7 +192,7 @@ export default function listSteps(component) {
         element("div", { class: "summary" }, said)),
       element("div", { class: "figures" }, counts(row), span("time", row.time)),
       row.fixed ? null
-        : button("out", `Take ${row.title} out`, () => { list.focus(); remove(index); }));
+        : button("out", `Remove ${row.title}`, () => { list.focus(); remove(index); }));
       if (!row.fixed) item.lastChild.innerHTML = CROSS;
       item.addEventListener("click", () => { list.focus({ preventScroll: true }); select(index); });
       drag(item, index);

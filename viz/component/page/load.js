@@ -20,7 +20,7 @@ export function dataOf(text) {
     if (!end.test(text.slice(-22))) throw new Refused(`This ${what} is truncated.`);
     const at = text.lastIndexOf(PAGE);
     if (at < 0) {
-      throw new Refused(`This ${what} has no page in it. The command that puts one in: ${command}`);
+      throw new Refused(`This ${what} has no page in it. The command that adds one: ${command}`);
     }
     text = `{${text.slice(at, text.indexOf("}}", at) + 2)}`; // never in names and base64
   }
@@ -40,7 +40,7 @@ export function dataOf(text) {
   const data = found?.page ?? found;
   if (data?.relascope_page === undefined) throw new Refused("This JSON is not a page of relascope's.");
   if (data.relascope_page !== VERSION) {
-    throw new Refused(`This file is of version ${data.relascope_page}; this viewer reads ${VERSION}. `
+    throw new Refused(`This file has version ${data.relascope_page}; this viewer reads ${VERSION}. `
       + "Open it with the viewer of the relascope that wrote it.");
   }
   return data;

@@ -24,7 +24,7 @@ export function passage({ title, words, code }) {
 // Shown in place of a damaged part.
 export function damaged(error, what = "part of the file") {
   const known = error instanceof Refused;
-  const text = known ? error.message : `This ${what} is damaged, or of another version.`;
+  const text = known ? error.message : `This ${what} is damaged, or from another version.`;
   return sentence({ text, warning: true });
 }
 

@@ -79,7 +79,7 @@ export function captureCard(show) {
     element("h3", {}, title, element("span", { class: `sort ${sort.replace(" ", "-")}`,
       title: MEANT[sort] }, sort)),
     element("p", { class: "show-what" }, element("b", {}, bytes === null ? "unknown size"
-      : bytes ? sizeText(bytes) : "no bytes of its own"), ` ${type}`),
+      : bytes ? sizeText(bytes) : "no memory of its own"), ` ${type}`),
     n !== undefined && strings[node.scope[n]]
       ? element("p", { class: "show-what" }, element("code", {}, strings[node.scope[n]])) : null,
     element("p", {}, element("b", {}, "Why: "), `${reason}.`),
