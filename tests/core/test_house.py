@@ -38,7 +38,7 @@ LINES = {
     "commands": 3366,
     "core": 1307,
     "engine": 41412,
-    "passes": 11233,
+    "passes": 11234,
     "recorder": 1460,
     "samples": 553,
     "viz": 25098,

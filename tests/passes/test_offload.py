@@ -67,6 +67,9 @@ def test_a_copy_takes_as_long_as_it_was_measured():
     graph = replace(graph_of(CHEAP, "y", gradients="dx"), ir="relax")
     low = cut(graph, "peak")
     assert low.recomputed and low.peak_bytes < peak(joint := low.joint, joint.crossings)
+    large = f"{CHEAP} :64x64"
+    wide = Joint(replace(graph_of(large, "y", gradients="dx"), ir="relax"))
+    assert cut(wide, "peak").recomputed and not cut(wide, "peak", offload=True).recomputed
     for rate in 1e-3, 1e30:
         found = cut(Joint(graph, copied=rate), "peak", low.peak_bytes, offload=True)
         assert found.peak_bytes <= low.peak_bytes

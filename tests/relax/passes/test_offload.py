@@ -149,3 +149,13 @@ def test_a_gpu_is_refused_until_it_was_tried():
     session, request, _ = moved_mlp("cuda -arch=sm_90")
     with refused("target", "estimated only"):
         session.compile(request, progress=silent)
+
+
+def test_a_kernel_writes_over_what_is_on_the_host_by_then():
+    model, program = trained(nn.Sequential(nn.Linear(16, 16), nn.GELU()), torch.randn(4096, 16))
+    graph, exprs = to_graph(whole := joint(program))
+    ids = cut(graph, "min_cut", offload=True).ids
+    parts = split(whole, graph, exprs, marked(ids, movable(Joint(graph), ids)))
+    assert parts.cut.offloaded
+    built = runtime.step(whole, parts, BuildOptions(OURS))
+    assert built.functions[0].own_memory(values_of(model, whole)).peak < 2 * 4096 * 16 * 4
