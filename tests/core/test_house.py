@@ -41,7 +41,7 @@ LINES = {
     "passes": 11234,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25098,
+    "viz": 25105,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -76,6 +76,7 @@ def strategy(page, name):
 
 def test_the_minimum_cut_is_first_and_others_are_chosen_priced_and_measured(gradient):
     assert gradient.selectbox(key="keep_strategy").value == "min_cut"
+    assert gradient.toggle(key="keep_offload").disabled  # in Relay
     assert "of its estimated time" in words(gradient)
     gradient.segmented_control(key="keep_prices").set_value("measured")
     assert "of its measured time" in words(settle(gradient.run()))

@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import refused
+from graphs import graph_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz.rows import timings
-from relascope.viz.sessions import address, facts, state
+from relascope.viz.sessions import address, facts, results, state
 
 NEW = state.Session(model=state.ModelChoice(batch=1, tokens=14))
 FULL = state.Session(
@@ -163,3 +165,15 @@ def test_a_timing_is_shown_from_its_result_whatever_its_document_says(document):
     timing = state.Timing("mlp", request, result, {"when": "now", **document})
     shown = timings.run_sections(timing.run, timing.title)
     assert ["2", "threads"] in shown[0]["items"] and ["now", ""] in shown[0]["items"]
+
+
+def test_the_rate_of_copies_to_the_host_is_kept_with_a_cut_that_has_them():
+    chain = graph_of("x; g; a exp x; y exp a; d multiply g a; dx multiply d a", "y", gradients="dx")
+    joint = Joint(replace(chain, ir="relax"), copied=5e9)
+    facts = results.cut_facts(cut(joint, save=["host:a"]))
+    assert facts["captures"] == ["host:a"]
+    assert results._noted({"cut": facts})[0] == (None, 5e9)
+    assert "copied" not in results.cut_facts(cut(joint, save=["a"]))
+    for rate in (0.0, -1.0, "fast"):
+        with refused("session"):
+            results._noted({"cut": {"copied": rate}})

@@ -70,6 +70,7 @@ def cut_facts(cut: cuts.Cut) -> Results:
         "bytes": cut.bytes,
         "recomputed": len(cut.recomputed),
         "measured": plain(cut.joint.measured),
+        **({"copied": cut.joint.copied} if cut.offloaded else {}),
     }
 
 
@@ -168,7 +169,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
         now["graphs"] = {i: part(partial(graph_of, ask, source, alive, int(i))) for i in indices}
 
     def cut() -> cuts.Cut:
-        return cut_with(joint_of(ask, source, pipeline, kept), session.cut)
+        return cut_with(joint_of(ask, source, pipeline, *kept), session.cut)
 
     def here(name: str) -> str:
         engine = ask("describe")
@@ -212,9 +213,11 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
     return now
 
 
-def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]:
-    """The kernels' times, the graphs' indices, and the target of old results. Raises EngineError if
-    they are malformed."""
+def _noted(
+    then: Results,
+) -> tuple[tuple[MeasuredKernels | None, float | None], tuple[str, ...], str]:
+    """The times of kernels and the rate of copies, the graphs' indices, and the target of old
+    results. Raises EngineError if they are malformed."""
     with refusing("session", "The session's results cannot be read: {}."):
         parts = {
             n: state.read(dict[str, Any], then.get(n) or {}, n) for n in ("graphs", "cut", "errors")
@@ -224,7 +227,11 @@ def _noted(then: Results) -> tuple[MeasuredKernels | None, tuple[str, ...], str]
             raise ValueError(f"there is no step {strange[0][:40]!r}")
         kernels = tuple[tuple[tuple[str, ...], float], ...] | None
         times = state.read(kernels, parts["cut"].get("measured"), "what kernels took")
-        return times, indices, state.read(str, parts["errors"].get("target", ""), "the target")
+        rate = state.read(float | None, parts["cut"].get("copied"), "the rate of copies")
+        if rate is not None and not rate > 0:
+            raise ValueError(f"copies cannot move {rate} bytes a second")
+        target = state.read(str, parts["errors"].get("target", ""), "the target")
+        return (times, rate), indices, target
 
 
 def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> Results:
