@@ -248,7 +248,7 @@ def engine_of(models: Iterable[str | None]) -> str:
 def _named(text: str) -> str:
     """The typed text as a `ModelSource.model`: with full paths of folders and of code. Only
     `FILE.py:NAME` and `MODULE:NAME` run code, which a line on standard error says. Raises
-    EngineError of kind "usage" where it is a Python file that holds no module as TVMScript."""
+    EngineError of kind "usage" if it is a Python file that holds no module as TVMScript."""
     path = Path(text)
     if (path / "config.json").is_file():
         return f"hf:{path.resolve()}"

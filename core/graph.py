@@ -109,7 +109,7 @@ class Node:
         op: the operator of a call ("nn.dense"); for a function, its fused operators; else "".
         name: the variable's name of an input or parameter; else "".
         attrs: the operator's attributes as JSON values, in the operator's own order. A constant
-            has "digest" (a hash of its bytes) and, where it is small, "value" (its text).
+            has "digest" (a hash of its bytes) and, if it is small, "value" (its text).
         inputs: ids of the nodes it reads, in argument order, or a Literal for a folded constant.
         outputs: one type per result; a tuple has one per field.
         scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.

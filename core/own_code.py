@@ -22,7 +22,7 @@ _HINT = "For example: def width(graph): return {node.id: len(node.inputs) for no
 
 
 def text_of(file: str) -> str:
-    """A file's text. Raises ValueError where it cannot be opened, or is not text."""
+    """A file's text. Raises ValueError if it cannot be opened, or is not text."""
     try:
         return Path(file).read_text(encoding="utf-8")
     except OSError as wrong:
@@ -32,7 +32,7 @@ def text_of(file: str) -> str:
 
 
 def parsed(file: str, text: str) -> ast.Module:
-    """A file's text, parsed and not run. Raises ValueError where it is not Python."""
+    """A file's text, parsed and not run. Raises ValueError if it is not Python."""
     try:
         return ast.parse(text, Path(file).name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as wrong:
@@ -75,7 +75,7 @@ def run_overlays(graph: Graph, file: str, text: str) -> dict[str, NodeValues]:
 
 def node_values(graph: Graph, function: Callable[[Graph], Any], file: str = "") -> NodeValues:
     """The values that a function of a file gives the graph's nodes; None is no value. Raises
-    EngineError of kind "usage" where it raises, or returns anything except numbers and texts by ids
+    EngineError of kind "usage" if it raises, or returns anything except numbers and texts by ids
     of the graph."""
     name = getattr(function, "__name__", type(function).__name__)
     where = ", ".join(filter(None, (file, name)))

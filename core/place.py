@@ -32,7 +32,7 @@ def check_python() -> None:
 
 def user_folder(variable: str, usual: str) -> Path:
     """The user's folder `relascope` in the one that a variable names, or in the usual one in the
-    home. Raises RuntimeError where there is neither."""
+    home. Raises RuntimeError if there is neither."""
     named = os.environ.get(variable, "")
     return (Path(named) if os.path.isabs(named) else Path.home() / usual) / "relascope"
 

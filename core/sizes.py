@@ -21,7 +21,7 @@ def names_in(size: str) -> dict[str, None]:
 
 
 def size_of(size: str, known: Mapping[str, int]) -> int:
-    """A size, computed from known ones. Raises ValueError where it is not arithmetic of whole
+    """A size, computed from known ones. Raises ValueError if it is not arithmetic of whole
     numbers, divides by 0, or has an unknown name."""
 
     def value(node: ast.expr) -> int:

@@ -247,7 +247,7 @@ def _works(node: Node) -> bool:
 @dataclass(eq=False)
 class Work:
     """What it costs to compute the nodes of a graph. `graph` has types; `assumed` is the machine
-    whose rates turn work into seconds where none was measured. `kernels` are ids of the nodes that
+    whose rates turn work into seconds if none was measured. `kernels` are ids of the nodes that
     a compiler fused into each, which decides what is written to memory, guessed by operators' names
     for others; `measured` is what those took, which is then their nodes' price."""
 

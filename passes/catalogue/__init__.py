@@ -33,7 +33,7 @@ def names(ir: str) -> list[str]:
 
 
 def info(ir: str, step: Step | str) -> PassInfo:
-    """The catalogue's entry for a step. Raises KeyError where no pass of this IR has that name."""
+    """The catalogue's entry for a step. Raises KeyError if no pass of this IR has that name."""
     if isinstance(step, Step) and step.name == recorded.NAME:
         return recorded.entry(ir, step)
     name = step if isinstance(step, str) else step.name
@@ -44,7 +44,7 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
     """Read a pipeline's text, and check every pass and parameter against the catalogue. Raises
-    ValueError where a step is malformed, its pass is unknown, or its parameters are wrong, and
+    ValueError if a step is malformed, its pass is unknown, or its parameters are wrong, and
     names the step."""
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:

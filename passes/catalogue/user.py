@@ -37,7 +37,7 @@ def name_files(files: Sequence[str]) -> None:
 
 
 def enter_named() -> None:
-    """Enter the passes of all named files into the catalogue. Raises ValueError where a file cannot
+    """Enter the passes of all named files into the catalogue. Raises ValueError if a file cannot
     be read as passes, and says why."""
     named = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     for file in (f for n in named for f in _files(n)):
@@ -60,7 +60,7 @@ def _files(named: str) -> list[str]:
 
 
 def read(file: str) -> tuple[PassInfo, ...]:
-    """The passes in a file, found without running it. Raises ValueError where it cannot be opened,
+    """The passes in a file, found without running it. Raises ValueError if it cannot be opened,
     is no Python, or has no pass; the message says which."""
     tree = parsed(file, text_of(file))
     irs = tuple(_irs(tree)) or IRS

@@ -13,9 +13,9 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     A cut's `saved` has a row for each capture, then for each mask: id and bytes, why it is saved,
     its `sort`, which is "chosen", "forced" (it cannot be recomputed) or "by hand", the ids on the
     `path` to the backward, the nodes recomputed if it is not saved (`instead`), whether these are
-    the `whole`, their estimated time as a share of the forward's, and the steps from which and to
-    which it is held, None for the end. `held` has the bytes saved or recomputed at each step at
-    which they change, `peak` the most of them, `step` the peak of a whole training step. Steps are
+    the `whole`, their estimated time as a share of the forward's, and the first and last step
+    that hold it, None for the end. `held` has the bytes saved or recomputed at each step that
+    changes them, `peak` the most of them, `step` the peak of a whole training step. Steps are
     counted through forward and backward. The `line` is the frontier for the wish of the chosen cut,
     if its strategy respects one; `chosen` is the cut on the screen, on the frontier or not.
     """

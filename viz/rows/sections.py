@@ -61,7 +61,7 @@ def text(parts: Iterable[Section | str]) -> str:
 
 
 def text_table(rows: Iterable[Row], columns: str = "") -> str:
-    """Rows for a terminal; arguments as of `table`."""
+    """Rows for a terminal; arguments as for `table`."""
     return _text(table("", rows, columns))
 
 

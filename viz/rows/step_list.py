@@ -131,7 +131,7 @@ def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
 
 
 def step_differs(row: Row, first: Row | None) -> bool:
-    """Whether two runs differ in a step; arguments as of `steps_beside`."""
+    """Whether two runs differ in a step; arguments as for `steps_beside`."""
     failed = bool(row["a_failure"]) != bool(row["b_failure"])
     return bool(row["only"] or row["slower"] or failed or _is_first(row, first))
 

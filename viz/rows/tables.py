@@ -563,7 +563,7 @@ def error_text(inside: Inside, ident: str) -> str:
 def accuracy_document(
     model: str, ir: str, target: str, rows: Sequence[accuracy.AccuracyRow], against: str
 ) -> Row:
-    """The document of `check MODEL`; `against` is as of `accuracy.verdict`."""
+    """The document of `check MODEL`; `against` is as for `accuracy.verdict`."""
     return {
         "model": model,
         "engine": ir,

@@ -253,7 +253,7 @@ def _complete(name: str) -> None:
 
 
 def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The gradient of an operator without one, where none is wanted."""
+    """The gradient of an operator without one: none for any argument."""
     return [relax.op.grad.no_grad(a) for a in call.args]
 
 

@@ -194,7 +194,7 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
     if chart is not None:
         st.altair_chart(chart, key="tune_curve")
     else:
-        st.caption("The first measurements take a moment to start, in a process of their own.")
+        st.caption("The first measurements take a moment to start, in their own process.")
 
 
 def _outcome(cache: RequestCache, run: _TuningRun) -> None:
