@@ -8,13 +8,18 @@ from relascope.engine.limits import of_page
 from relascope.engine.places import most_of_page
 from relascope.engine.relay.tvm.find import available
 from relascope.passes.catalogue.user import VARIABLE, enter_named
-from relascope.viz import component, gate
-from relascope.viz.panels import code, cut, graph, presenting, steps, time, tour
+from relascope.viz import gate
+from relascope.viz.component import views as component
+from relascope.viz.panels import code, graph, presenting, tour
 from relascope.viz.panels.compared import against
-from relascope.viz.panels.shell import frame, keeping, opening, session_list, sidebar
+from relascope.viz.panels.cut import tab as cut
+from relascope.viz.panels.shell import frame, keeping, session_list, sidebar
 from relascope.viz.panels.shell.holding import keeping_widget_values
+from relascope.viz.panels.shell.opening import zone as opening
 from relascope.viz.panels.shell.tab_engines import cache_of_session, settled
-from relascope.viz.panels.steps import recorded
+from relascope.viz.panels.steps import tab as steps
+from relascope.viz.panels.steps.recorded import tab as recorded
+from relascope.viz.panels.time import tab as time
 from relascope.viz.sessions.state import TABS
 
 _SHOWN = (graph.show, steps.show, cut.show, time.show, against.of_screen, code.show)

@@ -24,7 +24,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import source_from_file
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import load_model
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))

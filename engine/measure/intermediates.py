@@ -27,7 +27,7 @@ from relascope.engine.building.options import Function
 from relascope.engine.measure.compare import Built, comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.reference import Reference
 from relascope.passes.cuts.split_program import SplitProgram

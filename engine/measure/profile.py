@@ -21,7 +21,7 @@ from relascope.engine.measure.memory import waited, waiting
 from relascope.engine.measure.timing import timed
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.turns import alone
 from relascope.passes.cost import known_flops, reads, storages
 

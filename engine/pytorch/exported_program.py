@@ -20,7 +20,7 @@ from relascope.core.place import variables
 from relascope.engine.files import exported
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.protocol.results import OpenSize
-from relascope.engine.pytorch.inputs import Input, rows_of_program, tensor_type, with_rows
+from relascope.engine.pytorch.inputs.tensors import Input, rows_of_program, tensor_type, with_rows
 
 _TENSORS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1"}
 """Keeps torch from falling back to unpickling objects, which may run code."""

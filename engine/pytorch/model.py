@@ -34,12 +34,11 @@ from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_digest
-from relascope.engine.pytorch import named
 from relascope.engine.pytorch.draws import filled
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import Flattener, FlatTrace, TraceCall, line_in, runs_alone
 from relascope.engine.pytorch.in_place import without_writes
-from relascope.engine.pytorch.inputs import (
+from relascope.engine.pytorch.inputs.tensors import (
     Input,
     assigned,
     described,
@@ -52,6 +51,7 @@ from relascope.engine.pytorch.inputs import (
     types_of,
     with_rows,
 )
+from relascope.engine.pytorch.named import models as named
 from relascope.engine.pytorch.nested import apart, flat_tensors, leaves, nesting
 from relascope.engine.pytorch.pairs import NOTE, as_pairs, leaf, take_pairs
 from relascope.engine.pytorch.watch import Watch, line_of, written_out

@@ -22,7 +22,7 @@ from relascope.engine.protocol.results import ModuleRow
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import LATER, Flattener, TraceCall, body
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
 from relascope.engine.pytorch.nested import Arguments, given, opened, taking, unlike
 

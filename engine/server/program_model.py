@@ -22,7 +22,7 @@ from relascope.core.sizes import names_in, size_of
 from relascope.engine.protocol.results import IMPORTED, Branches, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
-from relascope.engine.pytorch.inputs import Input, described, input_tensors, types_of
+from relascope.engine.pytorch.inputs.tensors import Input, described, input_tensors, types_of
 from relascope.engine.pytorch.model import Model, saved_in
 
 Arrays = Mapping[str, np.ndarray]

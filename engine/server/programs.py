@@ -39,8 +39,8 @@ from relascope.engine.protocol.results import (
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
 from relascope.engine.pytorch import submodules
-from relascope.engine.pytorch.inputs import rows_of_trace, tensor_type
 from relascope.engine.pytorch.inputs.sets import inputs_of
+from relascope.engine.pytorch.inputs.tensors import rows_of_trace, tensor_type
 from relascope.engine.pytorch.model import Model, Opened, checked_path, guarded, open_model
 from relascope.engine.server.backend import Backend, Program
 from relascope.engine.server.imported import changes

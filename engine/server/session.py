@@ -12,7 +12,7 @@ from relascope.engine.limits import limited
 from relascope.engine.protocol.results import ExampleRun, NamedModel, PassExample
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.pytorch import named
+from relascope.engine.pytorch.named import models as named
 from relascope.engine.server.backend import Backend
 from relascope.engine.server.builds import Builds
 from relascope.engine.server.examples import run_example

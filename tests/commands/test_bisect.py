@@ -25,7 +25,7 @@ from relascope.passes import catalogue
 from relascope.passes.catalogue import PassInfo, default_pipeline, names, user
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.passes.search.bisect import IMPORT, Culprits, Verdict, half_way, kept_on, search
-from relascope.viz.panels import steps as steps_panel
+from relascope.viz.panels.steps import tab as steps_panel
 
 GOOD, BAD, DARK = Verdict
 

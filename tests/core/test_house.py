@@ -79,6 +79,16 @@ def test_a_class_has_a_name_of_its_own():
     assert {name for name, count in names.items() if count > 1} == set(TWINS)
 
 
+DOORS = {"passes/catalogue", "relascope", "samples"}
+"""Packages that others use by what their `__init__.py` defines."""
+
+
+def test_code_of_weight_stands_in_files_that_have_names():
+    texts = {p: (ROOT / p).read_text(encoding="utf-8") for p in files() if p.name == "__init__.py"}
+    long = {str(p.parent) for p, t in texts.items() if len(t.splitlines()) > 40}
+    assert {f for f in long if not f.startswith("tests/")} == DOORS
+
+
 def test_all_colours_stand_in_the_palette():
     code = [p for p in files() if p.suffix in (".py", ".js", ".css") and p.parts[0] == "viz"]
     texts = {str(p): (ROOT / p).read_text(encoding="utf-8") for p in code}

@@ -13,8 +13,8 @@ from relascope.commands.shared import _named
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.protocol.source import ModelSource, by_name, linkable
-from relascope.engine.pytorch import named
 from relascope.engine.pytorch.model import load_model
+from relascope.engine.pytorch.named import models as named
 
 SMALL = {
     "hidden_size": 16,

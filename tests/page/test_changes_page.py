@@ -7,7 +7,7 @@ import pytest
 from graphs import fused
 from page import INFERENCE, open_tab, put, settle, words
 from page_session import forward_graph
-from relascope.viz import component
+from relascope.viz.component import views as component
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.labels import title
 from relascope.viz.panels.shell import table

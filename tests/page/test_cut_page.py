@@ -7,9 +7,10 @@ import page_session
 from joints import chain
 from page import open_tab, press, settle, training, words
 from relascope.passes.cuts.cut import Joint, cut
-from relascope.viz import charts, component
-from relascope.viz.panels import cut as cut_tab
+from relascope.viz.charts import charts
+from relascope.viz.component import views as component
 from relascope.viz.panels.cut import captures
+from relascope.viz.panels.cut import tab as cut_tab
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.rows import columns, tables
 

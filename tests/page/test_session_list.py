@@ -110,7 +110,7 @@ def test_a_replay_file_has_its_page_where_that_takes_little(dialog, monkeypatch,
 
 
 def recent():
-    from relascope.viz.panels.shell.opening import recent
+    from relascope.viz.panels.shell.opening.zone import recent
 
     recent()
 

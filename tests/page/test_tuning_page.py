@@ -11,7 +11,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Rival
 from relascope.engine.protocol.tuning import RECORDS, Trial, TuneTask
-from relascope.viz.charts import best_so_far
+from relascope.viz.charts.charts import best_so_far
 from relascope.viz.rows import tuning as tuned
 
 

@@ -4,7 +4,7 @@ import json
 import re
 
 from graphs import graph_of
-from relascope.viz import charts
+from relascope.viz.charts import charts
 from relascope.viz.drawing.palette import FAULT
 from relascope.viz.handed_on.sheet import drawn
 from relascope.viz.rows import sections

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from relascope.viz.charts import CHOSEN, QUIET, columns, tips
+from relascope.viz.charts.charts import CHOSEN, QUIET, columns, tips
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed

@@ -18,7 +18,7 @@ from typing import Any
 
 from relascope.core.version import __version__
 from relascope.core.visible import visible
-from relascope.viz import charts
+from relascope.viz.charts import charts
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.palette import CATEGORIES
 from relascope.viz.rows import sections

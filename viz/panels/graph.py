@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from relascope.engine.protocol.results import ModelInfo
-from relascope.viz.component import graph_view
+from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import focus_on
 from relascope.viz.drawing.modules import fold_constants, module_in
 from relascope.viz.panels import handing_on

@@ -20,7 +20,7 @@ from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import TensorType
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.arguments import Reading, in_common

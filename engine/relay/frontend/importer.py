@@ -23,7 +23,7 @@ from tvm.relay.frontend import pytorch as tvm_frontend
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.session import Progress
 from relascope.engine.pytorch.in_place import check_in_place
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import BFLOAT16, note_values, trace_to_fx

@@ -11,7 +11,7 @@ from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.pytorch.inputs import tensor_type
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.unlike import REWRITE, by_values
 

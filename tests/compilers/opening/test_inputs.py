@@ -29,7 +29,7 @@ from relascope.engine.protocol.source import (
     with_tensors,
 )
 from relascope.engine.pytorch.exported_program import Exported
-from relascope.engine.pytorch.inputs import assigned
+from relascope.engine.pytorch.inputs.tensors import assigned
 from relascope.engine.pytorch.model import load_model, open_model
 from relascope.passes.catalogue import default_pipeline
 from traces import save as save_model

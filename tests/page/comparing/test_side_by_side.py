@@ -8,7 +8,7 @@ import pytest
 import page_session
 from page import open_tab, put, settle, whole_page, words
 from relascope.core.errors import EngineError
-from relascope.viz.panels import compared
+from relascope.viz.panels.compared import comparison as compared
 from relascope.viz.panels.shell import settings
 
 

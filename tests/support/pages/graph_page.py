@@ -4,7 +4,7 @@ plan of memory in which two tensors overlap, and the node that was chosen."""
 import streamlit as st
 
 from graphs import GRAPHS, graph_of
-from relascope.viz.component import define, graph_view, selected_of, toggled
+from relascope.viz.component.views import define, graph_view, selected_of, toggled
 from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.steps import changes
 from relascope.viz.rows.memory import memory_document

@@ -5,7 +5,7 @@ import streamlit as st
 from graphs import Builder
 from pages.hostile_names import HOSTILE
 from relascope.core.graph import Kind
-from relascope.viz.component import define, graph_view
+from relascope.viz.component.views import define, graph_view
 from relascope.viz.panels.shell.frame import plain_text
 
 LONG = "".join(HOSTILE) * 40

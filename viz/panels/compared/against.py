@@ -19,7 +19,7 @@ from relascope.recorder.reading import read
 from relascope.samples import SAMPLES
 from relascope.viz.compare.runs import ComparedRun
 from relascope.viz.compare.sides import of_model, of_recording
-from relascope.viz.panels import compared
+from relascope.viz.panels.compared import comparison as compared
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, waiting
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting

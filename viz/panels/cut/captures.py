@@ -4,7 +4,7 @@ import streamlit as st
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
-from relascope.viz.component import picking
+from relascope.viz.component.views import picking
 from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
@@ -21,7 +21,7 @@ VIEW = "joint_view"
 def show(cut: Cut, document: Row, node_id: str | None) -> None:
     """Draw the tables with the chosen node's row, the bytes of each capture, and the memory over
     the step; a click there lists the tensors held at that node instead of those at the peak."""
-    from relascope.viz import charts  # pandas, not with the page
+    from relascope.viz.charts import charts  # pandas, not with the page
 
     sections = tables.cut_sections(document)
     *listed, at_peak = (s for s in sections if s["kind"] == "table")

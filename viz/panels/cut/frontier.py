@@ -11,7 +11,7 @@ from relascope.engine.jobs import cut as cutting
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.cuts import cut as cuts
-from relascope.viz import charts
+from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
 from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of, request_of
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text

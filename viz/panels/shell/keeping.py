@@ -14,7 +14,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.engine.protocol.source import ModelSource, by_name
 from relascope.samples import SAMPLES
-from relascope.viz.component import select, selected_of, toggle, toggled
+from relascope.viz.component.views import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.cut_choice import RECOMPUTE, SAVE, forced_ids
 from relascope.viz.panels.shell.frame import plain_text

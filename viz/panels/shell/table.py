@@ -86,7 +86,7 @@ def clicked(key: str, selection: str) -> Row | None:
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
     """Draw sections, except empty tables; `key` begins charts' keys, `options` are `table`'s."""
-    from relascope.viz import charts  # pandas, as above
+    from relascope.viz.charts import charts  # pandas, as above
 
     for at, section in enumerate(sections):
         kind = section["kind"]

@@ -17,7 +17,7 @@ from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.component import graph_view
+from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on.fault import with_page
 from relascope.viz.panels.shell import noting

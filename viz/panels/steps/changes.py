@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.graph import Graph, Kind
 from relascope.viz.compare import text
 from relascope.viz.compare.changes import start_of
-from relascope.viz.component import picking, select, selected_of
+from relascope.viz.component.views import picking, select, selected_of
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
@@ -137,7 +137,7 @@ _MEMORY = "memory_chart"
 
 def memory(document: Row, place: str, view: str) -> None:
     """The memory plan after a step: storages over its steps. A click goes to the node."""
-    from relascope.viz import charts  # pandas, not with the page
+    from relascope.viz.charts import charts  # pandas, not with the page
 
     *said, chart, tensors = memory_sections(document)
     heading(chart["title"])

@@ -12,7 +12,7 @@ from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import IMPORTED, PYTORCH
 from relascope.passes.catalogue import last_built
-from relascope.viz.component import graph_view, picking
+from relascope.viz.component.views import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.request_cache import Waiting

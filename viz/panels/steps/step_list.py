@@ -15,7 +15,7 @@ import streamlit as st
 
 from relascope.passes.catalogue import names
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.viz import component
+from relascope.viz.component import views as component
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.step_list import StepListRow

@@ -8,7 +8,7 @@ import streamlit as st
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.source import kinds_of_inputs, own_inputs
-from relascope.viz.component import graph_view
+from relascope.viz.component.views import graph_view
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section
 from relascope.viz.panels.shell.screen import Screen

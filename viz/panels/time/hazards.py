@@ -8,7 +8,7 @@ from relascope.engine.protocol.profile import Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.passes.lint import LINTERS
 from relascope.passes.lint.remedies import with_remedy
-from relascope.viz.component import graph_view
+from relascope.viz.component.views import graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen

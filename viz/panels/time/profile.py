@@ -7,7 +7,7 @@ import streamlit as st
 from relascope.engine.protocol.profile import Peaks, Profile
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.charts.roofline import CHOICE, roofline
-from relascope.viz.component import graph_view
+from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.handed_on.chrome_trace import trace_json
 from relascope.viz.panels.shell import noting

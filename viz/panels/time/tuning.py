@@ -19,7 +19,7 @@ from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
-from relascope.viz.charts import best_so_far
+from relascope.viz.charts.charts import best_so_far
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting

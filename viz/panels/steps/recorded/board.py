@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.viz.compare.changes import coloured
-from relascope.viz.component import View, graph_view, small
+from relascope.viz.component.views import View, graph_view, small
 from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping, sidebar

@@ -1,0 +1,350 @@
+"""Charts, as Altair specifications that take their colours from the page's theme."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
+from relascope.engine.protocol.tuning import Trial
+from relascope.passes.cuts.cut import STRATEGIES
+from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, LINES, POINTS, QUIET, between
+from relascope.viz.rows import Row, timings
+from relascope.viz.rows.formats import net_text, size
+from relascope.viz.rows.sections import Section
+
+CLICKED = "clicked"  # the name of the selection in `frontier`
+_CLIPS = {  # of the shapes, for a legend
+    "circle": "circle(45%)",
+    "square": "inset(12%)",
+    "triangle-up": "polygon(50% 6%, 100% 92%, 0 92%)",
+    "cross": "polygon(35% 5%, 65% 5%, 65% 35%, 95% 35%, 95% 65%, 65% 65%, 65% 95%, 35% 95%,"
+    " 35% 65%, 5% 65%, 5% 35%, 35% 35%)",
+    "diamond": "polygon(50% 0, 92% 50%, 50% 100%, 8% 50%)",
+}
+_LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
+_STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
+_MOST_BARS, _MOST_STEPS = 20, 1000
+_LEFT: Row = {"align": "right", "dx": -6}  # of a rule, where words stand
+_RIGHT: Row = {"align": "left", "dx": 6}
+_HELD = {"captured": CAPTURED, "computed again": between("again"), "written on the way": QUIET}
+
+
+def columns(most: int) -> alt.ExprRef:
+    """Of a legend: as many as the width of the chart has room for."""
+    return alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
+
+
+def _of(rows: Sequence[Row]) -> alt.Chart:
+    return alt.Chart(pd.DataFrame(rows))
+
+
+def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
+    """Bytes of each capture as bars, the largest first; what is past `_MOST_BARS` is one bar."""
+    ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
+    held = [(f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:_MOST_BARS], 1)]
+    if rest := ordered[_MOST_BARS:]:  # names repeat, bars must not
+        held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest)))
+    bars = _of([{"capture": n, "bytes": b, "size": size(b)} for n, b in held])
+    x = alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4))
+    axis = alt.Axis(labelLimit=220, labelOverlap=False)
+    y = alt.Y("capture:N", sort=[name for name, _ in held], title=None, axis=axis)
+    bars = bars.mark_bar(height={"band": 0.72}, color=CAPTURED)
+    bars = bars.encode(x=x, y=y, tooltip=tips("capture:N", "size:N; bytes"))
+    return bars.properties(height=alt.Step(17))
+
+
+def frontier(
+    document: Row,
+    rivals: Row | None,
+    choice: tuple[str, int | None, float],
+    clickable: bool = False,
+) -> alt.LayerChart:
+    """Bytes kept against time added: the hull and the strategies of a
+    `viz.rows.tables.frontier_document`, PyTorch's of a `torch_saved_document` (None while it is not
+    known), and the choice: title, bytes and net share of the chosen cut. If `clickable`, `CLICKED`
+    tells the "strategy" and "bytes" of a point that is clicked, and the legend is left to
+    `frontier_legend`, which a narrow page can break."""
+    points = document["frontier"]
+    title, held, share = choice
+    here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "net_share": share}]
+    marks, here, cuts = (
+        [{**row, "size": size(row["bytes"]), "net": net_text(row["net_share"])} for row in rows]
+        for rows in (_marks(document, rivals), here, points)
+    )
+    names = [m["what"] for m in marks]
+    most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
+    x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
+    y = alt.Y("net_share:Q", title="time added", axis=alt.Axis(format="+.0%", tickCount=6))
+    sizes = "size:N; kept", "net:N; time added"
+    named = tips("what:N; what", *sizes)
+    below = alt.Legend(
+        title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
+    )
+    legend = None if clickable else below
+    looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
+    colours, shapes = (alt.Scale(domain=names, range=[*of]) for of in zip(*looks, strict=True))
+    color = alt.Color("what:N", scale=colours, legend=legend)
+    shape = alt.Shape("what:N", scale=shapes, legend=legend)
+    line = _of(cuts).encode(x=x, y=y)
+    large = _of(marks[::-1]).encode(x=x, y=y)  # the first, which is the default, on top
+    ring = _of(here).encode(x=x, y=y, tooltip=named)
+    layers = [
+        line.mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8).encode(order="bytes:Q"),
+        line.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
+            tooltip=tips(*sizes, "captures:Q; captures")
+        ),
+        large.mark_point(filled=True, size=90, opacity=0.9).encode(
+            color=color, shape=shape, tooltip=named
+        ),
+        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1),
+    ]
+    if rivals and rivals["pytorch_min_cut_bytes"] is not None:
+        layers += _rule(rivals["pytorch_min_cut_bytes"], most, "PyTorch's min-cut", 8)
+        layers += _rule(rivals["pytorch_best_bytes"], most, f"PyTorch's at {BEST_BUDGET}", 38)
+    if clickable:  # what is clicked is larger than what is seen
+        of_line = [{**c, "what": "", "strategy": ""} for c in cuts]
+        spots = _of([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
+        clicked = alt.selection_point(name=CLICKED, fields=["strategy", "bytes"], empty=False)
+        spots = spots.mark_point(filled=True, size=260, opacity=0, cursor="pointer")
+        layers.append(spots.encode(x=x, y=y, tooltip=named).add_params(clicked))
+    return alt.layer(*layers).properties(height=290, width="container")
+
+
+def frontier_legend(document: Row, rivals: Row | None) -> str:
+    """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
+    marks = _marks(document, rivals)
+    entries = "".join(
+        f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
+        f"{escape(mark['what'])}</span>"
+        for mark, (colour, shape) in zip(marks, itertools.cycle(_LOOKS), strict=False)
+    )
+    return f"<div class='rs-legend'>{entries}</div>"
+
+
+def _marks(document: Row, rivals: Row | None) -> list[Row]:
+    """The strategies and PyTorch eager as large points of the frontier's chart."""
+    marks = [
+        {"what": STRATEGIES[s["strategy"]].title}
+        | {field: s[field] for field in ("strategy", "bytes", "net_share")}
+        for s in document["strategies"]
+    ]
+    if rivals:
+        eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}
+        marks.append({"what": "PyTorch eager", **eager})
+    return marks
+
+
+def tips(*told: str) -> list[alt.Tooltip]:
+    """The tooltip of a mark: fields, each with a title and a format where they are wanted."""
+    parts = [[*one.split("; "), "", ""][:3] for one in told]
+    return [
+        alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)
+        for field, title, form in parts
+    ]
+
+
+def _bytes_axis(most: int) -> alt.Axis:
+    """At most six round numbers of KiB or MiB."""
+    step = 1024
+    while most / step > 5:
+        step *= 2
+    unit, name = (2**20, "MiB") if step >= 2**18 else (2**10, "KiB")
+    digits = ".2~f" if step < unit else ".0f"
+    return alt.Axis(
+        values=list(range(0, most + 1, step)),
+        labelExpr=f"datum.value ? format(datum.value / {unit}, '{digits}') + ' {name}' : '0'",
+        labelOverlap=False,
+    )
+
+
+def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
+    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes, with its name
+    `down` pixels from the top."""
+    named = {"what": what, "label": what.replace(" ", "\n", 1)}
+    base = _of([{"bytes": held, "size": size(held), **named}]).encode(x="bytes:Q")
+    told = tips("what:N; what", "size:N; kept")
+    where: Row = _LEFT if held > 0.5 * most else _RIGHT
+    text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
+    return [
+        base.mark_rule(color=QUIET, strokeDash=[5, 4], strokeWidth=1.5).encode(tooltip=told),
+        text.encode(text="label:N"),
+    ]
+
+
+def live_bytes_chart(held: Row) -> alt.LayerChart:
+    """What is held at each node of a step of training; `held` is of `cut_document`. `CLICKED` tells
+    the "node" that is nearest to a click, its number through both phases."""
+    turn, starts = held["forward"] + 1, {"forward": 0, "backward": held["forward"]}
+    changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in held["changes"]]
+    if not (changes and changes[0]["node"] == 0):
+        nothing = {"phase": "forward", "node": 0, "bytes": 0, "captured": 0, "again": 0}
+        changes.insert(0, nothing)
+    every = -(-len(changes) // _MOST_STEPS)  # of so many, the one at which most is held
+    pieces = (changes[k : k + every] for k in range(0, len(changes), every))
+    steps = [max(piece, key=lambda s: s["bytes"]) for piece in pieces]
+    end = {**changes[-1], "node": turn + held["backward"]}  # the last is as wide as the others
+    rows = []
+    for step in (*steps, end):
+        kept, again = step["captured"], step["again"]
+        parts = enumerate((kept, again, step["bytes"] - kept - again))
+        rows += [
+            {"node": step["node"], "what": [*_HELD][k], "order": k, "bytes": b} for k, b in parts
+        ]
+    x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
+    y = alt.Y("bytes:Q", title=None, stack=True, axis=alt.Axis(format="~s", tickCount=4))
+    colours = alt.Scale(domain=[*_HELD], range=[*_HELD.values()])
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(3), offset=4)
+    alone = alt.selection_point(fields=["what"], bind="legend")
+    area = _of(rows).mark_area(interpolate="step-after", opacity=0.6)
+    area = area.add_params(alone).transform_filter(alone)
+    area = area.encode(
+        x=x, y=y, color=alt.Color("what:N", scale=colours, legend=legend), order="order:O"
+    )
+    rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
+    sides = [
+        _of([{"node": turn, "word": word}])
+        .mark_text(color=QUIET, **where, y=6, fontSize=11)
+        .encode(x="node:Q", text="word:N")
+        for word, where in (("forward", _LEFT), ("backward", _RIGHT))
+    ]
+    told = tips("phase:N", "node:Q", "size:N; held")
+    spots = _of([{**s, "size": size(s["bytes"])} for s in steps])
+    click = alt.selection_point(name=CLICKED, fields=["node"], nearest=True, empty=False)
+    spots = spots.mark_point(opacity=0, cursor="pointer").add_params(click)
+    spots = spots.encode(x=x, y=alt.value(130), tooltip=told)
+    return alt.layer(area, rule, *sides, spots).properties(height=260, width="container")
+
+
+def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
+    """Every run as a tick, the quartiles as a bar and the median as a point, one line a row."""
+
+    def line(row: TimeRow) -> str:
+        return f"{row.what}, {timings.PHASES.get(row.phase, row.phase)}"
+
+    y = alt.Y("row:N", title=None, sort=[*map(line, rows)], axis=alt.Axis(labelLimit=300))
+    color = alt.Color("what:N", legend=None, sort=list(dict.fromkeys(r.what for r in rows)))
+    middle = _of(
+        [
+            {"row": line(r), "what": r.what, "median": r.median_ms, "q1": r.q1_ms, "q3": r.q3_ms}
+            for r in rows
+        ]
+    ).encode(y=y, color=color)
+    samples = [{"row": line(r), "what": r.what, "ms": ms} for r in rows for ms in r.samples_ms]
+    runs = alt.Chart(pd.DataFrame(samples, columns=["row", "what", "ms"]))
+    x = alt.X("ms:Q", title="milliseconds", axis=alt.Axis(grid=True, tickCount=8))
+    ticks = runs.mark_tick(opacity=0.4, thickness=1, size=16)
+    ticks = ticks.encode(x=x, y=y, color=color, tooltip=tips("ms:Q; ; .3f"))
+    box = middle.mark_bar(height=8, opacity=0.5).encode(x=alt.X("q1:Q"), x2="q3:Q")
+    told = tips(
+        "row:N; row",
+        "median:Q; median, ms; .3f",
+        "q1:Q; lower quartile, ms; .3f",
+        "q3:Q; upper quartile, ms; .3f",
+    )
+    median = alt.X("median:Q", scale=alt.Scale(zero=True))
+    point = middle.mark_point(filled=True, size=70, opacity=1).encode(x=median, tooltip=told)
+    return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")
+
+
+def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
+    """The storages of a plan of memory (a `memory_document`) over its steps: each tensor a bar,
+    faults in red; if `clickable`, `CLICKED` tells the "id" of a bar's node."""
+    tensors = [{**t, "size": size(t["bytes"])} for t in document["tensors"]]
+    lanes: dict[int, list[int]] = {}  # of a storage, the step to which each is taken
+    for tensor in sorted(tensors, key=lambda t: t["from"]):
+        ends = lanes.setdefault(tensor["storage"], [])
+        free = (lane for lane, step in enumerate(ends) if step < tensor["from"])
+        tensor["lane"] = next(free, len(ends))
+        ends[tensor["lane"] : tensor["lane"] + 1] = [tensor["to"]]
+    bytes_of = {s["storage"]: s["bytes"] for s in document["storages"]}
+    large = sorted(lanes, key=lambda k: (-len(lanes[k]), -(bytes_of[k] or 0)))
+    place = {storage: row for row, storage in enumerate(sorted(large[:_STORAGES]))}
+
+    def boxes(pieces: Sequence[Row]) -> alt.Chart:
+        made = []
+        for piece in (p for p in pieces if p["storage"] in place):
+            high = 0.84 / len(lanes[piece["storage"]])
+            top = place[piece["storage"]] + 0.08 + high * piece["lane"]
+            left, right = piece["from"] - 0.44, piece["to"] + 0.44
+            corners = {"left": left, "right": right, "top": top, "bottom": top + high - 0.04}
+            made.append({**piece, **corners})
+        return _of(made)
+
+    labels = [f"{k}: {size(bytes_of[k])}" for k in place]
+    end = len(document["steps"]) + 1
+    steps, rows = [0.5, end + 0.5], [len(labels), 0]
+    x = alt.X("left:Q", title="step", axis=_whole_steps()).scale(domain=steps, nice=False)
+    axis = alt.Axis(
+        values=[row + 0.5 for row in range(len(labels))],
+        labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
+        labelOverlap=False,
+        labelLimit=140,
+        ticks=False,
+        domain=False,
+        grid=False,
+    )
+    y = alt.Y("top:Q", title=None, axis=axis, scale=alt.Scale(domain=rows, nice=False))
+    told = "type:N; tensor", "size:N", "written by:N", "from:Q; from step", "to:Q; to step"
+    corners = {"x": x, "x2": "right", "y": y, "y2": "bottom"}
+    whole = boxes(tensors).mark_rect(color=CAPTURED, opacity=0.75, cornerRadius=2)
+    whole = whole.encode(**corners, tooltip=tips(*told, "last used by:N"))
+    layers = [whole]
+    if red := [{**tensors[at], **f} for f in document["faults"] for at in f["tensors"]]:
+        layers.append(boxes(red).mark_rect(color=FAULT).encode(**corners))
+    if clickable:
+        click = alt.selection_point(name=CLICKED, fields=["id"], empty=False)
+        layers.append(whole.mark_rect(opacity=0, cursor="pointer").add_params(click))
+    return alt.layer(*layers).properties(height=66 + 20 * len(labels), width="container")
+
+
+def _whole_steps() -> alt.Axis:
+    return alt.Axis(format="d", tickMinStep=1, tickCount=8, grid=False)
+
+
+def drawn(section: Section) -> Any:
+    """The chart of a section of `viz.rows.sections.chart`."""
+    return _CHARTS[section["name"]](*section["data"])
+
+
+_CHARTS: dict[str, Callable[..., Any]] = {
+    c.__name__: c for c in (capture_bytes, frontier, live_bytes_chart, storages, times)
+}
+
+
+_MOST_NAMED = len(LINES)  # kernels; a legend of more says nothing
+
+
+def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
+    """A run's measurements, and the least so far as steps, by kernel; None before the first."""
+    rows = [
+        {"kernel": names.get(t.task, t.task), "trial": t.trial, "ms": t.ms, "best": t.best_ms}
+        for t in trials
+        if t.best_ms is not None
+    ]
+    if not rows:
+        return None
+    order = list(dict.fromkeys(r["kernel"] for r in rows))
+    strokes: Row = {"symbolType": "stroke", "symbolOpacity": 1}
+    legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=300, **strokes)
+    color = alt.Color(
+        "kernel:N",
+        scale=alt.Scale(domain=order, range=list(LINES)),
+        legend=legend if len(order) <= _MOST_NAMED else None,
+    )
+    trials_ = alt.Scale(zero=False, nice=False)
+    x = alt.X("trial:Q", title="trial", scale=trials_, axis=_whole_steps())
+    scale = alt.Scale(type="log", nice=False, padding=10)
+    axis = alt.Axis(tickCount=5, format="~g")
+    y = alt.Y("best:Q", title="milliseconds of a call", scale=scale, axis=axis)
+    figures = "ms:Q; this trial, ms; .4f", "best:Q; best so far, ms; .4f"
+    base = _of(rows).encode(x=x, color=color, tooltip=tips("kernel:N", "trial:Q", *figures))
+    points = base.transform_filter("isValid(datum.ms)")
+    points = points.mark_point(filled=True, size=22, opacity=0.35)
+    points = points.encode(y=alt.Y("ms:Q", scale=scale))
+    steps = base.mark_line(interpolate="step-after", strokeWidth=2).encode(y=y)
+    return alt.layer(points, steps).properties(height=260, width="container")

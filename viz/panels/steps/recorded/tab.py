@@ -1,0 +1,110 @@
+"""The page for a recording of a compile: its passes and their times, without an engine."""
+
+from collections.abc import Callable, Sequence
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+
+from relascope.core.errors import EngineError
+from relascope.viz.panels.compared import against
+from relascope.viz.panels.shell import keeping, session_list, sidebar
+from relascope.viz.panels.shell.frame import heading, looked_at, plain_text, show_error
+from relascope.viz.panels.shell.holding import put
+from relascope.viz.panels.shell.opening import zone as opening
+from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.steps.recorded import board
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording, opened
+from relascope.viz.rows import recording as passes_of
+from relascope.viz.rows.recording import gaps, runs_table, times_sections
+from relascope.viz.sessions.state import RECORDED_TABS
+
+_OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
+_MOST = 200  # characters of a line of the sidebar
+
+
+def show(path: str, unread: Sequence[str]) -> None:
+    """Draw the page for a file; `unread` are sentences on parts of the address not shown."""
+    with st.sidebar:
+        sidebar.head()
+        sidebar.of_recording()
+        facts = st.container()
+        session_list.button()
+        opening.recent()
+    for sentence in unread:
+        st.warning(plain_text(sentence))
+    try:
+        recording = opened(path)
+    except EngineError as error:
+        show_error(error)
+        return
+    looked_at(f"{Path(path).name} · TVM {str(recording.recording.about.get('tvm'))[:40]}")
+    about = passes_of.about(recording.recording, recording.document).items()
+    lines = [f"{name}: {value}" for name, value in about if value]
+    said = "<br>".join(escape(line[:_MOST]) for line in lines)
+    facts.html(f"<div class='rs-status'>{said}</div>")
+    tabs = st.tabs(list(RECORDED_TABS), key=keeping.RECORDED_TAB, on_change="rerun")
+    for tab, draw in zip(tabs, _SHOWN, strict=True):
+        if tab.open:
+            with tab:
+                for said in gaps(recording.document):
+                    st.warning(plain_text(said))
+                draw(recording)
+    keeping.keep_recorded(path, recording.digest)
+
+
+def _times(opened: OpenedRecording) -> None:
+    """How long each pass took, how often it ran, and in which functions."""
+    if not opened.rows:
+        return
+    inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")
+    facts, totals = times_sections(opened.document)
+    show_sections([facts], "recorded_times")
+    if not inside:
+        st.caption("No time was recorded.")
+        return
+
+    def choose(row: int | None) -> None:
+        name = None if row is None else opened.document["totals"][row]["pass"]
+        st.session_state[_OF] = opened.digest, name
+
+    table(
+        totals["rows"],
+        key=f"recorded_totals_{opened.digest}",
+        bars=("share",),
+        help={
+            "own ms": "Without the passes that ran inside it, so that the times add up.",
+            "longest ms": "The longest of its runs.",
+        },
+        wide={"pass": "medium", "in which functions": "large"},
+        on_pick=choose,
+        height=380,
+    )
+    digest, name = st.session_state.get(_OF, ("", None))
+    runs = [r for r in opened.rows if r["pass"] == name and digest == opened.digest]
+    if not runs:
+        st.caption("Click a row's box to see the runs of a pass.")
+        return
+    runs.sort(key=lambda r: -(r["own_seconds"] or 0.0))
+    heading(f"Runs of {name}, the longest first")
+
+    def go(row: int | None) -> None:
+        if row is not None:
+            board.choose(runs[row]["number"])
+            put(keeping.RECORDED_TAB, "Passes")
+
+    table(
+        runs_table(runs)["rows"],
+        key=f"recorded_runs_{digest}_{name}",
+        wide={"in which functions": "large"},
+        on_pick=go,
+        height="auto" if len(runs) < 9 else 320,
+    )
+    st.caption(plain_text("Click a row's box to go to that run."))
+
+
+_SHOWN: tuple[Callable[[OpenedRecording], None], ...] = (
+    board.show,
+    _times,
+    lambda opened: against.of_recording_at(opened.path, opened.digest, opened.derive),
+)

@@ -1,0 +1,209 @@
+"""Tab "Passes": the pipeline on the left, the graph after the chosen step on the right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from relascope.core.errors import EngineError
+from relascope.engine.jobs import step
+from relascope.engine.protocol.results import ModelInfo
+from relascope.passes.catalogue import info, names
+from relascope.viz.compare.changes import coloured, start_of
+from relascope.viz.component.views import beside, graph_view, select, selected_of
+from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.handed_on.steps import steps_of, steps_tab
+from relascope.viz.panels import handing_on
+from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.frame import begin, boundary, show_error
+from relascope.viz.panels.shell.request_cache import Waiting
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
+from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
+from relascope.viz.rows.memory import memory_document
+from relascope.viz.rows.step_list import StepChange, rows
+
+_HIDE = "keep_hide_idle"
+_ONLY_TO = "keep_only_to_chosen"
+_VIEW = "step_view"
+_FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
+
+
+@dataclass
+class _StepState:
+    """What is known so far of the chosen step; the screen `alive`, whose pipeline lacks steps that
+    end the engine's process; and the `problem` to show in place of the graph."""
+
+    index: int
+    alive: Screen
+    model: ModelInfo | None = None
+    stepped: step.Stepped | None = None
+    change: StepChange | None = None
+    problem: Exception | None = None
+
+
+@st.fragment
+def show(screen: Screen) -> None:
+    """Draw the tab alone: a click on a step leaves the page around it unchanged."""
+    begin()
+    screen = current(screen)
+    with boundary(screen.cache, "steps"):
+        _draw(screen)
+    keeping.keep(screen)
+
+
+def _draw(screen: Screen) -> None:
+    """Controls stay while the engine works, because a click on one that disappears would be
+    lost."""
+    known = _known(screen)
+    left, right = beside("steps", "Steps")
+    with left.container(key="steps_head"):
+        row = errors.choose(screen)
+        _walk(known, row)
+        keep = changes.keeps_layout(row)
+    # The graph first: it is drawn in the order sent, and a click waits for it.
+    with right, boundary(screen.cache, picture=True):
+        _after(screen, known, keep)
+    found = bisect.search(screen)
+    with left:
+        theirs = editing.chooser(screen, partial(take, screen))
+        editing.parameters(screen, chosen(screen), partial(now, screen), partial(take, screen))
+        _list(screen, known, {} if found is None else found.blamed)
+        editing.pipeline_text(screen, theirs, partial(take, screen))
+        bisect.show(screen, found)
+        tries = tvm_pipelines.button(screen)
+        editing.example(screen, chosen(screen))
+        if known.stepped is not None:
+            handing_on.button(
+                known.alive,
+                "steps",
+                {"chosen step's": known.alive.graph_after(known.index)} if known.change else {},
+                partial(_page, screen, known.stepped),
+                "all steps",
+            )
+    if tries is not None:
+        tvm_pipelines.show(tries, partial(take, screen))
+    if known.change is not None:
+        with boundary(screen.cache, "changes"):
+            _changes(known, known.change)
+
+
+def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
+    steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
+    steps_tab(file, steps, screen.view(open_alone=None), chosen(screen) + 1)
+
+
+def _known(screen: Screen) -> _StepState:
+    known = _StepState(chosen(screen), screen)
+    pipeline = screen.pipeline
+    if st.session_state.get(_ONLY_TO):
+        pipeline = pipeline.upto(known.index)
+    try:
+        known.model = screen.cache.ask("load", screen.source)
+        known.stepped = step.step(screen.cache.ask, screen.source, pipeline)
+        known.alive = replace(screen, pipeline=known.stepped.pipeline)
+        known.change = _change_of(known.alive, known.model, known.index)
+    except (Waiting, EngineError) as problem:
+        known.problem = problem
+    return known
+
+
+def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
+    records = known.stepped.records if known.stepped else None
+    imported = len(known.model.graph) if known.model else None
+    listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
+    at, idle = chosen(screen) + 1, sum(r.idle for r in listed)
+    if st.session_state.get(_HIDE):
+        listed = [replace(r, hidden=r.idle and i != at) for i, r in enumerate(listed)]
+    passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
+    step_list(listed, at, passes, StepList(screen))
+    below = st.container(horizontal=True)
+    if idle:
+        steps = "the step" if idle == 1 else f"the {idle} steps"
+        below.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
+    below.toggle(
+        "Run only up to the chosen step",
+        key=_ONLY_TO,
+        help="Passes after the chosen step are not run on this tab, in case they take long or "
+        "crash.",
+    )
+
+
+def _after(screen: Screen, known: _StepState, keep: bool) -> None:
+    """The graph after the chosen step, with added and changed nodes in colour; with `keep`, nodes
+    drawn before stay in place."""
+    if known.problem is not None:
+        raise known.problem
+    index, alive, change = known.index, known.alive, known.change
+    assert known.model
+    assert known.stepped
+    assert change
+    matched = change.matched
+    for record in known.stepped.records[index : index + 1] if index >= 0 else ():
+        if record.printed:
+            st.code(record.printed, language=None)
+        if record.error is not None:
+            show_error(record.error)
+    places = change.successors if keep else None
+    if errors.shows_errors():
+        errors.show(alive, index, places)
+        return
+    fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
+    fused = matched.graph  # gives the colours of kernels, also right before fusion
+    for after in known.stepped.records[index + 1 :][:1]:
+        if after.pass_name in _FUSING and after.enabled and after.error is None:
+            fused = alive.graph_after(index + 1)
+    look = screen.view(
+        overlays=changes.kernels(fused),
+        overlay="kernel" if fuses else "",
+        **coloured(matched),
+        keep_places=places,
+        among=(known.model.graph,),
+    )
+    graph_view(changes.picture(change, _VIEW), look, key=_VIEW)
+
+
+def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
+    start = start_of(screen.ir, screen.pipeline, index)
+    before, graph = (
+        model.graph if step < 0 else screen.graph_after(step) for step in (start, index)
+    )
+    at = screen.upto(index)
+    place = f"{screen.source} {at.pipeline}"
+    return at.derive(lambda: StepChange.between(before, graph, place), "change")
+
+
+def _changes(known: _StepState, change: StepChange) -> None:
+    graph = change.matched.graph
+    plan = known.alive.upto(known.index).derive(lambda: memory_document(graph), "memory")
+    if errors.shows_errors():
+        errors.nodes(known.alive, known.index)
+    elif plan is not None:
+        changes.memory(plan, change.place, _VIEW)
+    if known.index >= 0 and not errors.shows_errors():
+        draw_text = partial(changes.show_text, known.alive, known.index)
+        changes.show(change, _VIEW, "What this step changed", draw_text)
+
+
+def _walk(known: _StepState, row: DeltaGenerator) -> None:
+    """A button that walks over the nodes that the step touched, from the selected one on."""
+    marked: list[str] = []
+    after, selected = "", selected_of(_VIEW)
+    if known.change is not None:
+        matched = known.change.matched
+        touched = matched.added | matched.changed
+        nodes = [n.id for n in matched.graph]
+        marked = [i for i in nodes if i in touched]
+        behind = nodes[nodes.index(selected) + 1 :] if selected in nodes else ()
+        after = next((i for i in behind if i in touched), marked[0] if marked else "")
+    here = f" {marked.index(selected) + 1} of {len(marked)}" if selected in marked else ""
+    row.button(
+        f"Next change{here}",
+        key="next_change",
+        disabled=not marked,
+        on_click=select,
+        args=(_VIEW, after),
+        help="Go to the next node that this step added or changed.",
+    )
