@@ -319,7 +319,7 @@ class _Mode:
         effects.check(self.live.program.updates)
         self.replaced = tuple(effects.new)
         self.verified: set[frozenset[str] | None] = set()
-        self.room = BufferPool()  # of the masks
+        self.pool = BufferPool()  # of the masks
         self.name = type(module).__name__
         self.inputs, self.pairs = model.input_names, model.pairs
         self.reached: list[set[str]] | None = None
@@ -359,7 +359,7 @@ class _Mode:
             tensors = {n: as_pairs(t) for n, t in tensors.items()}
         step = self.live.step(wanted) if wanted else None
         again = step.drawn_again if step else ()
-        masks = draw_masks(self.live.masks, None, device, self.room, again)
+        masks = draw_masks(self.live.masks, None, device, self.pool, again)
         if step:
             for name in self.live.program.updates:
                 if name in step.read_by_backward:  # the backward reads what was there before
@@ -367,7 +367,7 @@ class _Mode:
             self.reached = self._reached() if self.reached is None else self.reached
             kept = [found & set(wanted) for found in self.reached]
             names = tuple(n if any(n in k for k in kept) else None for n in tensors)
-            redraw = partial(drawn_again, again, device=device, room=self.room)
+            redraw = partial(drawn_again, again, device=device, pool=self.pool)
             about = step, self.name, self._update, names, tuple(tensors), masks, redraw
             results = _TvmFunction.apply(*about, [*map(bool, kept)], *tensors.values())
         else:

@@ -37,7 +37,7 @@ class Turns:
             self.tell("")
 
     def enter(self, kind: int, why: str) -> None:
-        """Enter the room after all who came earlier."""
+        """Enter after all who came earlier."""
         self.take(_GATE, fcntl.LOCK_EX, why)
         self.take(_ROOM, kind, why)
         fcntl.lockf(self.file, fcntl.LOCK_UN, 1, _GATE)

@@ -142,8 +142,8 @@ def _registry(tvm: Any) -> Any:
 
 
 def _register(tvm: Any, name: str, function: Any) -> None:
-    room = _registry(tvm)
-    register = getattr(room, "register_global_func", None) or room.register_func
+    registry = _registry(tvm)
+    register = getattr(registry, "register_global_func", None) or registry.register_func
     register(name, function, override=True)
 
 

@@ -42,7 +42,7 @@ def draw_masks(
     masks: Iterable[Mask],
     seed: int | None,
     device: torch.device | str = "cpu",
-    room: BufferPool | None = None,
+    pool: BufferPool | None = None,
     again: Collection[Mask] = (),
 ) -> dict[str, torch.Tensor]:
     """Draw dropout masks as PyTorch draws them in a forward pass under the same seed.
@@ -50,7 +50,7 @@ def draw_masks(
     Args:
         seed: as `ModelSource.seed`; None draws from the current state of PyTorch's generator.
         device: to draw on: PyTorch draws other numbers on a GPU than on the CPU.
-        room: masks of earlier calls, to reuse their memory; None allocates.
+        pool: masks of earlier calls, to reuse their memory; None allocates.
         again: those of the masks that `drawn_again` will draw a second time.
 
     Returns:
@@ -58,13 +58,13 @@ def draw_masks(
         on ones; for other random operators, their results. By `Mask.state` of those in `again`, the
         generator's state before they were drawn.
     """
-    device, room, drawn = torch.device(device), room or BufferPool(), dict[str, torch.Tensor]()
+    device, pool, drawn = torch.device(device), pool or BufferPool(), dict[str, torch.Tensor]()
     named = {m.name for m in again}
     with nullcontext() if seed is None else seeded(seed):
         for mask in masks:
             if mask.name in named:
                 drawn[mask.state] = generator_states(device)[-1]
-            drawn[mask.name] = _mask(mask, device, room)
+            drawn[mask.name] = _mask(mask, device, pool)
     return drawn
 
 
@@ -72,7 +72,7 @@ def drawn_again(
     masks: Collection[Mask],
     values: Mapping[str, torch.Tensor],
     device: torch.device | str = "cpu",
-    room: BufferPool | None = None,
+    pool: BufferPool | None = None,
 ) -> dict[str, torch.Tensor]:
     """Draw masks a second time, from their states, which `values` has by name. PyTorch's generators
     keep their states."""
@@ -84,11 +84,11 @@ def drawn_again(
         for mask in masks:
             state = values[mask.state]
             torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)
-            found[mask.name] = _mask(mask, device, room or BufferPool())
+            found[mask.name] = _mask(mask, device, pool or BufferPool())
     return found
 
 
-def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
+def _mask(mask: Mask, device: torch.device, pool: BufferPool) -> torch.Tensor:
     if mask.draw:
         return filled(mask, device)
     if mask.bits:
@@ -96,12 +96,12 @@ def _mask(mask: Mask, device: torch.device, room: BufferPool) -> torch.Tensor:
     if mask.order:
         lying = Mask(mask.name, mask.rate, tuple(mask.shape[a] for a in mask.order), mask.dtype)
         places = [mask.order.index(axis) for axis in range(len(mask.order))]
-        return _mask(lying, device, room).permute(places).contiguous()
+        return _mask(lying, device, pool).permute(places).contiguous()
     held = getattr(torch, mask.input_dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does, without a pass over ones
-        made = room.again(mask.name)
+        made = pool.again(mask.name)
         if made is None:
-            made = room.fresh(mask.name, mask.shape, held, device)
+            made = pool.fresh(mask.name, mask.shape, held, device)
         kernel = DRAWING.kernel() if made.numel() > _FEW else None
         if kernel is not None:
             return mersenne_twister.draw(kernel, made, 1 - mask.rate)

@@ -39,7 +39,7 @@ class Built:
     capture_bytes: int | None
     seconds: float
     kept: bool = False
-    room: BufferPool = field(default_factory=BufferPool, compare=False)
+    pool: BufferPool = field(default_factory=BufferPool, compare=False)
     """The memory of the masks."""
 
     @property
@@ -53,7 +53,7 @@ class Built:
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
         """Dropout masks, drawn as PyTorch draws them on the model's device."""
-        about = seed, self.model.device, self.room, self.step.drawn_again
+        about = seed, self.model.device, self.pool, self.step.drawn_again
         return draw_masks(self.program.masks, *about)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
@@ -62,7 +62,7 @@ class Built:
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the names of their tensors."""
-        drawn = drawn_again(self.step.drawn_again, masks, self.model.device, self.room)
+        drawn = drawn_again(self.step.drawn_again, masks, self.model.device, self.pool)
         return self.step.backward({**self.values, **masks, **captures, **drawn})
 
 
@@ -187,9 +187,9 @@ def measure(
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
             own = built.step.own_memory({**built.values, **built.masks(None)}, backward)
             with built.step.counting() as in_torchs:
-                most = torch_peak(runs[one.what], model.device) + built.room.nbytes
+                most = torch_peak(runs[one.what], model.device) + built.pool.nbytes
             peak = None if own is None else most + (0 if in_torchs else own.peak)
-            kept = None if own is None else own.kept + built.room.nbytes
+            kept = None if own is None else own.kept + built.pool.nbytes
             known: dict[str, Any] = {"target": one.target, "kept_bytes": kept}
             known |= {"build_seconds": built.seconds, "capture_bytes": built.capture_bytes}
             taken = measured[one.what]
@@ -225,7 +225,7 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
         _outputs, captures = built.forward(spent)  # as PyTorch holds outputs during its backward
         for mask in built.step.drawn_again:
             del spent[mask.name]
-        about = spent, built.model.device, built.room
+        about = spent, built.model.device, built.pool
         spent |= captures | drawn_again(built.step.drawn_again, *about)
         del captures
         return built.step.backward(built.values, spent)

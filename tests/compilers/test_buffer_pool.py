@@ -15,26 +15,26 @@ CPU = torch.device("cpu")
 
 
 def test_memory_is_given_again_when_nobody_has_it_and_else_replaced():
-    room = BufferPool()
-    assert room.again("a") is None
-    first = room.fresh("a", (500, 100), torch.float32, CPU)
+    pool = BufferPool()
+    assert pool.again("a") is None
+    first = pool.fresh("a", (500, 100), torch.float32, CPU)
     address, view = first.data_ptr(), first[3:]
-    assert room.again("a") is None
+    assert pool.again("a") is None
     del first
-    assert room.again("a") is None  # a view is somebody, too
+    assert pool.again("a") is None  # a view is somebody, too
     del view
-    again = room.again("a")
+    again = pool.again("a")
     assert (again.data_ptr(), again.shape) == (address, (500, 100))
-    assert room.nbytes == 200_000
-    room = BufferPool()
-    held, other = (room.fresh("a", (50_000,), torch.float64, CPU).fill_(n) for n in (1, 2))
+    assert pool.nbytes == 200_000
+    pool = BufferPool()
+    held, other = (pool.fresh("a", (50_000,), torch.float64, CPU).fill_(n) for n in (1, 2))
     assert held.eq(1).all() and other.eq(2).all()
-    assert room.nbytes == 400_000
+    assert pool.nbytes == 400_000
 
 
 @pytest.mark.parametrize("known", [False, True])
 def test_two_threads_never_get_the_same_memory(known, monkeypatch):
-    room, lend, met = BufferPool(), BufferPool._lend, threading.Barrier(2)
+    pool, lend, met = BufferPool(), BufferPool._lend, threading.Barrier(2)
 
     def both(pool, key):
         with suppress(threading.BrokenBarrierError):
@@ -42,8 +42,8 @@ def test_two_threads_never_get_the_same_memory(known, monkeypatch):
         return lend(pool, key)
 
     def taken(_):
-        found = room.again("a") if known else None
-        return room.fresh("a", (50_000,), torch.float64, CPU) if found is None else found
+        found = pool.again("a") if known else None
+        return pool.fresh("a", (50_000,), torch.float64, CPU) if found is None else found
 
     if known:
         taken(None)
@@ -55,21 +55,21 @@ def test_two_threads_never_get_the_same_memory(known, monkeypatch):
 
 @pytest.mark.parametrize(("count", "dtype"), [(100, torch.float32), (100_000, torch.bfloat16)])
 def test_what_is_small_or_unknown_to_numpy_is_not_kept(count, dtype):
-    room = BufferPool()
-    assert room.fresh("a", (count,), dtype, CPU).dtype == dtype
-    assert (room.again("a"), room.nbytes) == (None, 0)
+    pool = BufferPool()
+    assert pool.fresh("a", (count,), dtype, CPU).dtype == dtype
+    assert (pool.again("a"), pool.nbytes) == (None, 0)
 
 
 def test_masks_take_the_memory_of_earlier_ones():
     masks = [Mask(name=name, rate=0.1, shape=(600, 300), dtype="float32") for name in "ab"]
-    room = BufferPool()
-    first = draw_masks(masks, 0, CPU, room)
+    pool = BufferPool()
+    first = draw_masks(masks, 0, CPU, pool)
     kept = {n: (m.data_ptr(), m.clone()) for n, m in first.items()}
-    second = draw_masks(masks, 1, CPU, room)  # while somebody has the first
+    second = draw_masks(masks, 1, CPU, pool)  # while somebody has the first
     assert all(torch.equal(first[n], kept[n][1]) for n in "ab")
     assert not torch.equal(first["a"], second["a"])
     addresses = {m.data_ptr() for m in second.values()}
     del first, second
-    third = draw_masks(masks, 0, CPU, room)
+    third = draw_masks(masks, 0, CPU, pool)
     assert {m.data_ptr() for m in third.values()} == addresses
     assert all(torch.equal(third[n], kept[n][1]) for n in "ab")

@@ -83,8 +83,8 @@ def _names(library: str) -> list[str]:
     if library == "timm":
         return list(_imported("timm").list_models())
     models = _imported("torchvision")
-    rooms = (models, models.segmentation, models.video)
-    return sorted(name for room in rooms for name in models.list_models(module=room))
+    kinds = (models, models.segmentation, models.video)
+    return sorted(name for kind in kinds for name in models.list_models(module=kind))
 
 
 def _made(library: str, name: str) -> nn.Module:
