@@ -37,11 +37,11 @@ LINES = {
     "bench": 3612,
     "commands": 3366,
     "core": 1307,
-    "engine": 41412,
+    "engine": 41414,
     "passes": 11234,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25105,
+    "viz": 25119,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
