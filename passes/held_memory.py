@@ -1,136 +1,192 @@
 """The order of kernels that holds the least memory."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import chain
+from typing import Generic, TypeVar
 
-Steps = Mapping[int, Collection[int]]
+import numpy as np
+from numpy.typing import NDArray
+
+Name = TypeVar("Name", bound=Hashable)
+Steps = Mapping[Name, Collection[Name]]
 
 
 @dataclass(frozen=True)
-class KernelLives:
-    """The kernels of a function, by number, and the storages that they use. They run in `order`,
-    each after its `sources`. `read` are the storages that each reads, with or without its own, and
-    `made` those that it writes first; `sizes` are bytes of each storage, 0 for one to ignore.
-    `kept` are held to the end, and `given` exist before all kernels. `over` are storages that a
-    kernel may overwrite with its result, element by element, if it is their last reader."""
+class KernelLives(Generic[Name]):
+    """The kernels of a function, by name, and the storages that they use. They run in `order`, each
+    after those of its `sources` that are in it. `read` are the storages that each reads, with or
+    without its own, and `made` those that it writes first; `sizes` are bytes of each storage, 0 for
+    one to ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are
+    storages that a kernel may overwrite with its result, element by element, if it is their last
+    reader and they are not given."""
 
-    order: Sequence[int]
-    sources: Steps
-    read: Steps
-    made: Steps
-    sizes: Mapping[int, int]
-    kept: Collection[int]
-    given: Collection[int] = ()
-    over: Steps = field(default_factory=dict)
+    order: Sequence[Name]
+    sources: Steps[Name]
+    read: Steps[Name]
+    made: Steps[Name]
+    sizes: Mapping[Name, int]
+    kept: Collection[Name]
+    given: Collection[Name] = ()
+    over: Steps[Name] = field(default_factory=dict)
 
     @cached_property
-    def least_held(self) -> list[int]:
+    def least_held(self) -> list[Name]:
         """An order with a lower peak, or else their own order. A compiler orders kernels depth
         first: a backward begins with everything that it recomputes, and ends with the gradients of
         weights, whose operands are held until then. Here, from the end, each recomputation moves to
         its reader; then, from the start, kernels that free as much as they take come first."""
-        sizes, read, made = self.sizes, self.read, self.made
-        after: dict[int, set[int]] = {node: set() for node in self.order}
-        users: dict[int, list[int]] = {}  # of each storage
+        sizes, read = self.sizes, self.read
+        after: dict[Name, list[Name]] = {node: [] for node in self.order}
+        users: dict[Name, list[Name]] = {}  # of each storage
+        missing = dict[Name, int]()
+        made = dict[Name, int]()
         for node in self.order:
-            for source in self.sources[node]:
-                after[source].add(node)
+            inside = [s for s in self.sources[node] if s in after]
+            missing[node] = len(inside)
+            for source in inside:
+                after[source].append(node)
             for storage in read[node]:
-                users.setdefault(storage, []).append(node)
+                if storage in users:
+                    users[storage].append(node)
+                else:
+                    users[storage] = [node]
+            made[node] = sum([sizes[s] for s in self.made[node]])
         alive = {*self.kept}
 
-        def grows_before(node: int) -> int:
-            more = sum(sizes[s] for s in read[node] if s not in alive)
-            return more - sum(sizes[s] for s in made[node])
-
-        def taken_before(node: int) -> Iterable[int]:
-            alive.difference_update(made[node])
+        def begun(node: Name) -> Iterable[Name]:
+            alive.difference_update(self.made[node])
             new = [s for s in read[node] if s not in alive]
             alive.update(new)
-            return (user for s in new for user in users[s])
+            return new
 
-        backwards = self.order[::-1]
-        late = _listed(backwards, after, self.sources, grows_before, taken_before)[::-1]
-        left = Counter(storage for node in self.order for storage in read[node])
+        grows = {n: sum([sizes[s] for s in read[n] if s not in alive]) - made[n] for n in made}
+        backwards, waiting = self.order[::-1], {node: len(after[node]) for node in self.order}
+        late = self._listed(backwards, waiting, self.sources, grows, users, begun)[::-1]
+        left = {s: len(nodes) for s, nodes in users.items() if s not in self.kept}
 
-        def grows(node: int) -> int:
-            ended = (s for s in read[node] if left[s] == 1 and s not in self.kept)
-            return sum(sizes[s] for s in made[node]) - sum(sizes[s] for s in ended)
+        def one_left(node: Name) -> Iterator[Name]:
+            for storage in read[node]:
+                if storage in left:
+                    left[storage] -= 1
+                    if left[storage] == 1:
+                        yield storage
 
-        def taken(node: int) -> Iterable[int]:
-            left.subtract(read[node])
-            return (user for s in read[node] if left[s] == 1 for user in users[s])
-
-        early = _listed(late, self.sources, after, grows, taken)
+        grows = {n: made[n] - sum([sizes[s] for s in read[n] if left.get(s) == 1]) for n in made}
+        early = self._listed(late, missing, after, grows, users, one_left)
         return [*min(self.order, late, early, key=self.peak)]
 
-    def peak(self, order: Sequence[int]) -> int:
-        """The most bytes held at one time if the kernels run in an order."""
-        last = {s: n for n in order for s in (*self.read[n], *self.made[n])}
-        ended = Counter[int]()
-        for storage in last.keys() - self.kept:
-            ended[last[storage]] += self.sizes[storage]
-        now = most = sum(self.sizes[s] for s in self.given)
-        for node in order:
-            now += sum([self.sizes[s] for s in self.made[node]])
-            again = self._ending(node, last)
-            most = max(most, now - self.sizes[again[0]] if again else now)
-            now -= ended[node]
-        return most
+    def _listed(
+        self,
+        order: Sequence[Name],
+        missing: dict[Name, int],
+        after: Steps[Name],
+        grows: dict[Name, int],
+        users: Steps[Name],
+        taken: Callable[[Name], Iterable[Name]],
+    ) -> list[Name]:
+        """Nodes in an order, except that nodes that do not grow the held memory come first, those
+        that shrink it most before others. `missing` counts what each node waits for, and `grows`
+        the bytes that it adds. `taken`, called with each node, gives the storages that their
+        `users` count no longer."""
+        place = {node: index for index, node in enumerate(order)}
+        ready: set[Name] = set()
+        first: list[int] = []
+        least: list[tuple[int, int]] = []
 
-    def overwritten(self, order: Sequence[int]) -> set[int]:
+        def start(nodes: Iterable[Name]) -> None:
+            for node in nodes:
+                if not missing[node]:
+                    ready.add(node)
+                    heappush(first, place[node])
+                    if grows[node] <= 0:
+                        heappush(least, (grows[node], place[node]))
+
+        start(order)
+        found: list[Name] = []
+        while ready:
+            while least and (order[least[0][1]] not in ready):  # since then taken
+                heappop(least)
+            while order[first[0]] not in ready:
+                heappop(first)
+            chosen = order[least[0][1] if least else first[0]]
+            ready.remove(chosen)
+            found.append(chosen)
+            for storage in taken(chosen):
+                for node in users[storage] if self.sizes[storage] else ():
+                    grows[node] -= self.sizes[storage]
+                    if node in ready and grows[node] <= 0:
+                        heappush(least, (grows[node], place[node]))
+            inside = [node for node in after[chosen] if node in missing]
+            for node in inside:
+                missing[node] -= 1
+            start(inside)
+        return found
+
+    def peak(self, order: Sequence[Name]) -> int:
+        """The most bytes held at one time if the kernels run in an order."""
+        uses, count = self._uses, len(order)
+        at = np.empty(count, dtype=np.int64)  # by place in `self.order`
+        at[[self._places[n] for n in order]] = np.arange(count)
+        last = np.full(len(uses.sizes), -1)
+        for nodes, storages in (uses.read, uses.made):
+            np.maximum.at(last, storages, at[nodes])
+        change = np.zeros(count + 1, dtype=np.int64)
+        ended = uses.free & (last >= 0)
+        np.subtract.at(change, last[ended] + 1, uses.sizes[ended])
+        np.add.at(change, at[uses.made[0]], uses.sizes[uses.made[1]])
+        held = np.cumsum(change[:-1])
+        nodes, storages = uses.over
+        over = last[storages] == at[nodes]
+        held[at[nodes[over]]] -= uses.sizes[storages[over]]  # of one, where it could be several
+        return sum(self.sizes[s] for s in self.given) + int(held.max(initial=0))
+
+    def overwritten(self, order: Sequence[Name]) -> set[Name]:
         """The storages that their last reader overwrites if the kernels run in an order."""
         last = {s: n for n in order for s in self.read[n]}
-        return {s for n in self.over for s in self._ending(n, last)[:1]}
+        able = ([s for s in self._able(n) if last[s] == n] for n in order)
+        return {s for storages in able for s in storages[:1]}
 
-    def _ending(self, node: int, last: Mapping[int, int]) -> list[int]:
-        """The storages that a kernel may overwrite, because nothing reads them later."""
-        able = self.over.get(node, ())
-        return [s for s in able if last[s] == node and s not in self.kept] if able else []
+    def _able(self, node: Name) -> list[Name]:
+        """The storages that a kernel may overwrite if nothing reads them later."""
+        if node not in self.over:
+            return []
+        out, able, sizes = self._unwritten, self.over[node], self.sizes
+        return [s for s in self.read[node] if s in able and s not in out and sizes[s]]
+
+    @cached_property
+    def _unwritten(self) -> set[Name]:
+        return {*self.kept, *self.given}
+
+    @cached_property
+    def _places(self) -> dict[Name, int]:
+        return {node: index for index, node in enumerate(self.order)}
+
+    @cached_property
+    def _uses(self) -> "_Uses":
+        place = {storage: index for index, storage in enumerate(self.sizes)}
+
+        def pairs(of: Callable[[Name], Collection[Name]]) -> NDArray[np.int64]:
+            storages = [*map(of, self.order)]
+            nodes = np.repeat(np.arange(len(storages)), [*map(len, storages)])
+            found = [*map(place.__getitem__, chain.from_iterable(storages))]
+            return np.array([nodes, found], dtype=np.int64)
+
+        sizes = np.array([*self.sizes.values()], dtype=np.int64)
+        free = np.array([s not in self.kept for s in self.sizes], dtype=np.bool_)
+        read, made = self.read.__getitem__, self.made.__getitem__
+        return _Uses(sizes, free, *map(pairs, (read, made, self._able)))
 
 
-def _listed(
-    order: Sequence[int],
-    before: Mapping[int, Collection[int]],
-    after: Mapping[int, Collection[int]],
-    grows: Callable[[int], int],
-    taken: Callable[[int], Iterable[int]],
-) -> list[int]:
-    """Nodes in an order, except that nodes that do not grow the held memory come first, those that
-    shrink it most before others. `taken` is called with each node, and returns the nodes for which
-    `grows` may have changed."""
-    place = {node: index for index, node in enumerate(order)}
-    missing = {node: len(before[node]) for node in order}
-    ready: dict[int, int] = {}  # by how much each grows
-    least: list[tuple[int, int]] = []
-    first: list[int] = []
-    found: list[int] = []
+@dataclass(frozen=True)
+class _Uses:
+    """Storages and who uses them in flat arrays: bytes of each, and whether it is given up; then
+    pairs of kernel and storage, by their places in `KernelLives.order` and `KernelLives.sizes`."""
 
-    def enter(node: int) -> None:
-        ready[node] = grows(node)
-        heappush(least, (ready[node], place[node]))
-
-    def start(nodes: Iterable[int]) -> None:
-        for node in nodes:
-            enter(node)
-            heappush(first, place[node])
-
-    start(node for node in order if not missing[node])
-    while ready:
-        while ready.get(order[least[0][1]]) != least[0][0]:  # since then taken, or changed
-            heappop(least)
-        while order[first[0]] not in ready:
-            heappop(first)
-        chosen = order[least[0][1] if least[0][0] <= 0 else first[0]]
-        del ready[chosen]
-        found.append(chosen)
-        for node in taken(chosen):
-            if node in ready:
-                enter(node)
-        for node in after[chosen]:
-            missing[node] -= 1
-        start(node for node in after[chosen] if not missing[node])
-    return found
+    sizes: NDArray[np.int64]
+    free: NDArray[np.bool_]
+    read: NDArray[np.int64]
+    made: NDArray[np.int64]
+    over: NDArray[np.int64]

@@ -8,7 +8,7 @@ from math import fsum
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, TensorType, reached
-from relascope.core.operators import BROADCASTS, EACH
+from relascope.core.operators import BROADCASTS, EACH, FOLDS
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
@@ -175,6 +175,44 @@ class Joint:
                 found[node.id] = frozenset(bases - other)
         return found
 
+    @cached_property
+    def joins(self) -> dict[str, frozenset[str]]:
+        """By such an operator its readers whose kernel it may be in: operators on as many elements,
+        and reductions."""
+        by_id, found = self.graph.by_id, dict[str, frozenset[str]]()
+        for node_id in self.elementwise.keys() - {*self.gradients}:
+            shape = by_id[node_id].outputs[0].shape
+            readers = (by_id[r] for r in self.graph.readers[node_id])
+            found[node_id] = frozenset(
+                r.id
+                for r in readers
+                if r.op in FOLDS or (r.id in self.elementwise and r.outputs[0].shape == shape)
+            )
+        return found
+
+    @cached_property
+    def made(self) -> dict[str, tuple[str, ...]]:
+        """By node the storage that it writes, if it has its own."""
+        return {i: of if of == (i,) else () for i, of in self.storages.items()}
+
+    @cached_property
+    def reads(self) -> dict[str, tuple[str, ...]]:
+        """By node the storages that it reads."""
+        edges, storages = self.graph.edges, self.storages
+        return {i: tuple({b: None for e in edges[i] for b in storages[e]}) for i in edges}
+
+    @cached_property
+    def own_forward(self) -> list[str]:
+        """Ids of what the forward computes, in graph order, but of constants alone."""
+        edges = self.graph.edges
+        return [i for i in edges if edges[i] and i in self.forward and i not in self.free]
+
+    @cached_property
+    def own_backward(self) -> list[str]:
+        """Ids of what the backward alone computes, in graph order, but of constants alone."""
+        edges = self.graph.edges
+        return [i for i in edges if edges[i] and i not in self.forward and i not in self.free]
+
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.
 
@@ -194,9 +232,11 @@ class Joint:
 
     def masks_read(self, again: Iterable[str] = ()) -> tuple[str, ...]:
         """Ids of the masks that the backward reads, where it computes some nodes again."""
-        inside, readers = frozenset(again), self.graph.readers
-        own = inside | (self.graph.by_id.keys() - self.forward)
-        return tuple(m for m in self.masks if not own.isdisjoint(readers[m]))
+        readers = {m: self.graph.readers[m] for m in self.masks}
+        inside = frozenset(again) if readers else ()
+        return tuple(
+            m for m, by in readers.items() if any(r in inside or r not in self.forward for r in by)
+        )
 
     def bytes_of(self, captured: Collection[str]) -> int:
         """Bytes of all that is kept: the total of a cut."""
@@ -264,11 +304,16 @@ class Joint:
     def computed_again(self, captured: Collection[str]) -> tuple[str, ...]:
         """Ids of the forward's nodes that the backward must compute given `captured`, in graph
         order, without constants, inputs and parameters."""
-        return self.behind(self._read_by_backward, captured)
+        return self.behind(self._read_by_backward, frozenset(captured))
 
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
         """Some nodes and what they are computed from, in graph order, up to what is free or in
         `stop`."""
-        edges, free = self.graph.edges, self.free
-        seen = reached(ids, lambda i: () if i in stop or i in free else edges[i])
-        return tuple(i for i in edges if i in seen and i not in stop and i not in free)
+        edges, free, found = self.graph.edges, self.free, set[str]()
+        todo = [*ids]
+        while todo:
+            current = todo.pop()
+            if not (current in found or current in stop or current in free):
+                found.add(current)
+                todo += edges[current]
+        return tuple(filter(found.__contains__, edges))

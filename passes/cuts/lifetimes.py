@@ -15,10 +15,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from relascope.core.graph import Role
-from relascope.core.operators import FOLDS
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.held_memory import KernelLives
 
@@ -59,51 +58,45 @@ class _Phase:
         copied: Collection[str],
         back: bool,
     ) -> None:
-        storages, came = joint.storages, frozenset(copied if back else ())
-        edges = {**joint.graph.edges, **dict.fromkeys(came, ())} if came else joint.graph.edges
-        place = {node_id: index for index, node_id in enumerate(ids)}
-        writes = {i for i in ids if (storages[i] == (i,) and i not in given) or i in came}
-        made = {i: {place[i]} if i in writes else set() for i in ids}
-        number = {b: place[i] for i in ids if made[i] for b in storages[i]}
-        number |= {b: -1 - k for k, b in enumerate(given)}
-        self.ids, self.number, self.given = ids, number, given
-        read = {i: {number[b] for e in edges[i] for b in storages[e] if b in number} for i in ids}
-        sizes = {n: given[b] if n < 0 else joint.work.bytes[ids[n]] for b, n in number.items()}
-        own, by_id = number.keys() - results, joint.graph.by_id
-        each = (joint.elementwise.keys() & ids) - came
-        over = {i: {number[b] for b in joint.elementwise[i] & own} for i in each}
-        other = {i: read[i] - over.get(i, set()) for i in ids}
-        for node_id, reader in _fused(joint, ids, own.difference(copied)):
-            sizes[place[node_id]] = 0
-            read[reader] |= read[node_id]
-            other[reader] |= other[node_id]
-            if reader in over and by_id[node_id].outputs == by_id[reader].outputs:
-                over[reader] |= over[node_id]
-        self.lives = KernelLives(
-            order=range(len(ids)),
-            sources={place[i]: {place[e] for e in edges[i] if e in place} for i in ids},
-            read={place[i]: read[i] for i in ids},
-            made={place[i]: made[i] for i in ids},
-            sizes=sizes,
-            kept={number[b] for b in results if b in number},
-            given={number[b] for b in given},
-            over={place[i]: {n for n in over[i] - other[i] if n >= 0 and sizes[n]} for i in over},
-        )
+        inside, by_id = frozenset(ids), joint.graph.by_id
+        came = dict.fromkeys(copied if back else (), ())
+        made = {i: () if i in given else joint.made[i] for i in ids}
+        made.update({i: joint.storages[i] for i in came})
+        self.ids, self.given = ids, given
+        self.bases = [*(b for of in made.values() for b in of), *given]
+        read, over = {**joint.reads, **came}, {**joint.elementwise}
+        sizes = dict.fromkeys(chain.from_iterable(map(read.__getitem__, ids)), 0)
+        sizes.update({b: joint.work.bytes[i] for i, of in made.items() for b in of})
+        sizes.update(given)
+        other = dict[str, frozenset[str]]()
+        for node_id, reader in _fused(joint, ids, inside, results, copied):
+            if made[node_id]:
+                sizes[node_id] = 0
+            if reader in over:
+                for each in (node_id, reader):
+                    other.setdefault(each, frozenset(joint.reads[each]) - over[each])
+                other[reader] |= other[node_id]
+                if by_id[node_id].outputs == by_id[reader].outputs:
+                    over[reader] |= over[node_id]
+            read[reader] = tuple(dict.fromkeys(read[reader] + read[node_id]))
+        over.update({i: over[i] - other[i] for i in other})
+        sources = {**joint.graph.edges, **came} if came else joint.graph.edges
+        self.lives = KernelLives(ids, sources, read, made, sizes, results, given.keys(), over)
 
     @cached_property
-    def overwritten(self) -> set[int]:
+    def overwritten(self) -> set[str]:
         """Storages that their last reader writes over."""
         return self.lives.overwritten(self.lives.least_held)
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
         """By storage the number of the node that writes it, or `before` which the phase begins, and
         those of its readers."""
-        found = {number: (before, list[int]()) for number in self.number.values()}
+        found = {base: (before, list[int]()) for base in self.bases}
         for step, node in enumerate(self.lives.least_held, before + 1):
             found.update((s, (step, [])) for s in self.lives.made[node])
-            for storage in self.lives.read[node]:
+            for storage in found.keys() & self.lives.read[node]:
                 found[storage][1].append(step)
-        return {base: found[number] for base, number in self.number.items()}
+        return found
 
 
 class Lifetimes:
@@ -115,8 +108,7 @@ class Lifetimes:
     ) -> None:
         self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
-        nodes = (n.id for n in joint.graph.nodes if n.edges and n.id not in joint.free)
-        ahead = [i for i in nodes if i in joint.forward]
+        ahead = joint.own_forward
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
         given = kept | {b: joint.work.bytes[b] for b in results}
@@ -139,7 +131,7 @@ class Lifetimes:
     @cached_property
     def order(self) -> list[str]:
         """Ids of the nodes, as they are executed."""
-        return [p.ids[k] for p in (self._forward, self._backward) for k in p.lives.least_held]
+        return self._forward.lives.least_held + self._backward.lives.least_held
 
     @cached_property
     def all(self) -> tuple[Lifetime, ...]:
@@ -152,19 +144,18 @@ class Lifetimes:
             last, early = phase, list[int]()
             if phase is ahead and base in back.given:
                 last, early, read = back, read, uses[back][base][1]
-            number = last.number[base]
-            kept = number in last.lives.kept or (number < 0 and not read)
+            kept = base in last.lives.kept or (base in last.given and not read)
             # What is written over its place is what is held then.
-            end = None if kept else max(read, default=begin) - (number in last.overwritten)
+            end = None if kept else max(read, default=begin) - (base in last.overwritten)
             role = (Role.FORWARD if phase is ahead else Role.BACKWARD).value
             if base in self._kept or base in self._away:
                 role = Role.CAPTURED.value
             elif phase is back and base in self._joint.forward and base not in back.given:
                 role = AGAIN
-            return Lifetime(base, role, last.lives.sizes[number], begin, end, (*early, *read))
+            return Lifetime(base, role, last.lives.sizes[base], begin, end, (*early, *read))
 
-        own = (b for b in back.number if b not in back.given or b not in ahead.number)
-        found = [*(lifetime(b, ahead) for b in ahead.number), *(lifetime(b, back) for b in own)]
+        own = (b for b in back.bases if b not in back.given or b not in ahead.lives.sizes)
+        found = [*(lifetime(b, ahead) for b in ahead.bases), *(lifetime(b, back) for b in own)]
         return tuple(sorted(found, key=lambda one: one.begin))
 
     def held(self, *roles: str) -> list[int]:
@@ -187,18 +178,15 @@ def peak(joint: Joint, captured: Collection[str], offloaded: Collection[str] = (
     return Lifetimes(joint, captured, offloaded).peak
 
 
-def _fused(joint: Joint, ids: list[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Operators on elements of `own` storages that are in the kernel of their one reader, the
-    second of each pair: one on as many elements, or a reduction."""
-    by_id, inside = joint.graph.by_id, set(ids)
-    for node in (by_id[i] for i in ids if i in joint.elementwise and i in own):
-        readers = [r for r in joint.graph.readers[node.id] if r in inside]
-        if len(readers) != 1 or node.id in joint.gradients:
-            continue
-        reader = by_id[readers[0]]
-        same = reader.id in joint.elementwise and reader.outputs[0].shape == node.outputs[0].shape
-        if same or reader.op in FOLDS:
-            yield node.id, reader.id
+def _fused(
+    joint: Joint, ids: list[str], inside: Collection[str], *out: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Of some nodes operators on elements that are in the kernel of their one reader `inside`, the
+    second of each pair, but those in `out`."""
+    for node_id in (i for i in ids if i in joint.joins and not any(i in o for o in out)):
+        readers = [r for r in joint.graph.readers[node_id] if r in inside]
+        if len(readers) == 1 and readers[0] in joint.joins[node_id]:
+            yield node_id, readers[0]
 
 
 def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
@@ -210,13 +198,11 @@ def backward_order(
 ) -> list[str]:
     """The backward's nodes in graph order; what is computed again, or copied from the host, comes
     right before it is first read."""
-    again, free, edges = {*recomputed, *copied}, joint.free, joint.graph.edges
+    again, edges = {*recomputed, *copied}, joint.graph.edges
     order: list[str] = []
     seen: set[str] = set()
-    for node in joint.graph.nodes:
-        if node.id in joint.forward or not node.edges or node.id in free:
-            continue
-        todo = [(node.id, False)]
+    for node_id in joint.own_backward:
+        todo = [(e, False) for e in reversed(edges[node_id]) if e in again]
         while todo:  # depth first, sources before what reads them
             current, ready = todo.pop()
             if ready:
@@ -226,4 +212,5 @@ def backward_order(
                 todo.append((current, True))
                 read = () if current in copied else reversed(edges[current])
                 todo += [(e, False) for e in read if e in again]
+        order.append(node_id)
     return order
