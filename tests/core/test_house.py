@@ -38,7 +38,7 @@ LINES = {
     "commands": 3366,
     "core": 1307,
     "engine": 41414,
-    "passes": 11234,
+    "passes": 11322,
     "recorder": 1460,
     "samples": 553,
     "viz": 25119,

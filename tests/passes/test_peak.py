@@ -76,6 +76,17 @@ def test_layers_are_computed_again_one_by_one(layers, share):
     assert found.peak_bytes < share * before
 
 
+def test_fewer_bytes_never_make_a_shorter_step_but_may_make_a_higher_peak():
+    joint = Joint(stack(4))
+    most = cut(joint, "keep_all").bytes
+    cuts = [cut(joint, "budget", most * k // 8) for k in range(9)]
+    assert all(found.bytes <= found.budget for found in cuts)
+    taken = [joint.extra_seconds(found.ids) for found in cuts]
+    assert taken == sorted(taken, reverse=True) and len({*taken}) > 5
+    peaks = [found.peak_bytes for found in cuts]
+    assert peaks != sorted(peaks)
+
+
 def test_a_limit_is_no_negative_number():
     with pytest.raises(ValueError, match="0 or more"):
         cut(graph_of(CHAIN, "y", gradients="dx"), "peak", -1)
