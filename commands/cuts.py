@@ -9,7 +9,7 @@ from relascope.engine.jobs.cut import forward_times, joint_of, measure
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
@@ -65,7 +65,7 @@ def both_gradients(command: Command) -> Document:
 
 
 def _torch_saved(command: Command, source: ModelSource) -> TorchSaved | None:
-    """PyTorch's own captures; None for a program that did not come from it."""
+    """What PyTorch keeps, with --frontier in every budget; None of a program without it."""
     if command("load", source).against != PYTORCH:
         return None
-    return command("torch_saved", source)
+    return command("torch_saved", source, BUDGETS[command.args.frontier])

@@ -103,6 +103,30 @@ BEST_BUDGET = 0.8
 matrix products as well."""
 
 
+BUDGETS = (1.0, BEST_BUDGET), tuple(k / 10 for k in range(10, -1, -1))
+"""The budgets that PyTorch's partitioner is asked for: quick, and the whole range."""
+
+
+@dataclass(frozen=True)
+class TorchCut:
+    """A cut of PyTorch's partitioner within a share `budget` of what it keeps by default.
+
+    Args:
+        bytes: what it saves.
+        net_share: estimated time added, as of `passes.cuts.joint.Joint.net_share`, on PyTorch's own
+            joint graph; None where ours is another.
+        peak_bytes: estimated peak of a step of that graph; None where ours is another.
+        drawn_anew: how many random tensors the backward draws once more, from other seeds than the
+            forward: the gradients are then of other masks.
+    """
+
+    budget: float
+    bytes: int
+    net_share: float | None
+    peak_bytes: int | None
+    drawn_anew: int
+
+
 @dataclass(frozen=True)
 class TorchSaved:
     """What PyTorch keeps from the forward for the backward of the same module.
@@ -111,11 +135,14 @@ class TorchSaved:
     count as they are stored: by autograd on a CPU in the activations' dtype, by the partitioner in
     a byte an element.
 
-    `eager_bytes` is what autograd saves, `min_cut_bytes` what torch.compile's min-cut partitioner
-    saves by default, None if it fails (`note` says why), and `best_bytes` the same at
-    `BEST_BUDGET`."""
+    `eager_bytes` is what autograd saves, `cuts` are those of torch.compile's min-cut partitioner
+    within some budgets, the most first, none if it fails (`note` says why)."""
 
     eager_bytes: int
-    min_cut_bytes: int | None
-    best_bytes: int | None
+    cuts: tuple[TorchCut, ...] = ()
     note: str = ""
+
+    def within(self, budget: float) -> int | None:
+        """The bytes that the partitioner saves within a budget; 1.0 is its default. None where it
+        was not asked, or failed."""
+        return next((c.bytes for c in self.cuts if c.budget == budget), None)

@@ -23,7 +23,7 @@ from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.engine.pytorch.baselines.saved import torch_saved
 from relascope.engine.pytorch.reference import Reference, run_inside
 from relascope.engine.server.builds import Builds
@@ -108,14 +108,22 @@ class Numbers:
             found += compare_inside(half, inside, results, reference, values)
         return tuple(found)
 
-    def torch_saved(self, source: ModelSource, *, progress: Progress) -> TorchSaved:
+    def torch_saved(
+        self, source: ModelSource, budgets: tuple[float, ...] = BUDGETS[0], *, progress: Progress
+    ) -> TorchSaved:
         """Measure what PyTorch keeps for the backward of a model in training."""
-        model = self._programs.loaded(source, part(progress, 0.0, 0.5)).model
+        model = self._programs.loaded(source, part(progress, 0.0, 0.3)).model
         if isinstance(model, ProgramModel):
             raise no_pytorch(source, "so PyTorch keeps nothing for it")
-        progress(0.5, "asking PyTorch what it keeps")
-        inputs = model.own_inputs(model.inputs)
-        return self._torch_saved.get(source, lambda: torch_saved(model.module, inputs))
+        progress(0.3, "asking PyTorch what it keeps")
+
+        def tell(index: int) -> None:
+            progress(0.3 + 0.7 * index / len(budgets), f"within a budget of {budgets[index]}")
+
+        inputs, estimated = model.own_inputs(model.inputs), source.gradient == "pytorch"
+        return self._torch_saved.get(
+            (source, budgets), lambda: torch_saved(model.module, inputs, budgets, estimated, tell)
+        )
 
     def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
         """PyTorch's results of operators, by node id at the pipeline's end; a node that lost its

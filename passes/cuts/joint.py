@@ -17,7 +17,7 @@ MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 STATE = TensorType((5056,), "uint8")
 """The state of PyTorch's generator on the CPU, from which a mask is drawn again."""
 
-_DRAWN, _DRAWN_BY_PYTORCH, _FEW = 100, 500, 1 << 15
+DRAWN, _DRAWN_BY_PYTORCH, _FEW = 100, 500, 1 << 15
 """How many FLOPs take as long as drawing an element of a mask, some 1 or 5 ns: by our kernel, and
 by PyTorch, which draws masks of up to so many elements."""
 
@@ -27,12 +27,14 @@ class Joint:
     """What strategies need to know of a joint graph. Raises ValueError where it is no joint graph.
     `kernels` are ids of nodes in each of the forward's, which decides what recomputing costs; None
     guesses by operators' names. `measured` is what those took, which recomputing then costs, and
-    `copied` the bytes a second of a copy to the host, or back, if that was measured, too."""
+    `copied` the bytes a second of a copy to the host, or back, if that was measured, too. `early`
+    are ids of what the forward computes although only the backward reads it."""
 
     graph: Graph
     kernels: Kernels | None = None
     measured: MeasuredKernels | None = None
     copied: float | None = None
+    early: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.graph.forward_outputs is None:
@@ -91,7 +93,7 @@ class Joint:
             n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
         ]
         counts = [(n.bytes or 0) * (8 if n.name.endswith("_bits") else 1) for n in named]
-        flops = (n * (_DRAWN if n > _FEW else _DRAWN_BY_PYTORCH) for n in counts)
+        flops = (n * (DRAWN if n > _FEW else _DRAWN_BY_PYTORCH) for n in counts)
         taken = (self.work.machine.seconds(each, 0) for each in flops)
         return dict(zip((n.id for n in named), taken, strict=True))
 
@@ -246,7 +248,7 @@ class Joint:
     def forward(self) -> frozenset[str]:
         """Ids of what the forward computes or reads: the ancestors of its outputs, and items of
         tuples among them, which are no work of the backward."""
-        inside = self.graph.ancestors(self.outputs)
+        inside = self.graph.ancestors((*self.outputs, *self.early))
         for node in self.graph.nodes:
             if node.kind is Kind.ITEM and node.edges and node.edges[0] in inside:
                 inside.add(node.id)

@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3612,
+    "bench": 3581,
     "commands": 3366,
     "core": 1307,
-    "engine": 41414,
-    "passes": 11322,
+    "engine": 41525,
+    "passes": 11324,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25119,
+    "viz": 25258,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

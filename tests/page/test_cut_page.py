@@ -6,6 +6,7 @@ from streamlit.testing.v1 import AppTest
 import page_session
 from joints import chain
 from page import open_tab, press, settle, training, words
+from relascope.engine.protocol.times import TorchCut, TorchSaved
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz.charts import charts
 from relascope.viz.component import views as component
@@ -110,6 +111,27 @@ def test_the_minimum_cut_is_first_and_others_are_chosen_priced_and_measured(grad
     gradient.sidebar.number_input(key="keep_seed").set_value(page_session.NO_PARTITION_SEED)
     open_tab(gradient, "Gradient & cut")
     assert "cannot handle this module" in words(gradient)
+
+
+def test_the_chart_has_the_peak_of_a_step_what_was_measured_and_pytorchs_whole_range(
+    gradient, monkeypatch
+):
+    drawn = []
+    draw = charts.frontier
+    monkeypatch.setattr(charts, "frontier", lambda *a, **k: drawn.append(a) or draw(*a, **k))
+    settle(gradient.run())
+    document, rivals, _, field = drawn[-1]
+    assert field == "bytes" and len(rivals["pytorch_cuts"]) == 2 and not document["measured"]
+    assert "draws masks anew" not in words(gradient)
+    gradient.toggle(key="keep_torch_range").set_value(True)
+    gradient.segmented_control(key="keep_cut_axis").set_value("Peak of a step")
+    settle(gradient.run())
+    press(gradient, "measure")
+    document, rivals, _, field = drawn[-1]
+    assert field == "peak_bytes" and len(rivals["pytorch_cuts"]) == 11
+    assert all(p["peak_bytes"] for p in (*document["frontier"], *document["strategies"]))
+    assert document["measured"] and not gradient.exception
+    assert "Within 0.4, 0.3, 0.2, 0.1, 0 PyTorch" in words(gradient)
 
 
 def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, cards):
@@ -232,23 +254,54 @@ def test_the_chosen_tensor_lights_up_what_hangs_on_it():
 def test_the_frontiers_chart_has_every_point_and_the_rivals():
     found = cut(chain(), "min_cut")
     document = tables.frontier_document(found.joint)
-    choice = ("Minimum cut", found.bytes, found.net_share)
+    here = {"what": "chosen: Minimum cut", "bytes": found.bytes, "net_share": found.net_share}
+    here["peak_bytes"] = found.peak_bytes
 
-    def drawn(rivals):
-        spec = charts.frontier(document, rivals, choice).to_dict()
+    def drawn(rivals, field="bytes"):
+        spec = charts.frontier(document, rivals, here, field).to_dict()
         rows = [row for data in spec["datasets"].values() for row in data]
-        return spec, [r.get("what") for r in rows]
+        return rows, {r.get("what") for r in rows}
 
-    spec, names = drawn(None)
-    points = [r for d in spec["datasets"].values() for r in d if "captures" in r]
+    rows, names = drawn(None)
+    points = [r for r in rows if "captures" in r and "what" not in r]
     assert [p["bytes"] for p in points] == [p["bytes"] for p in document["frontier"]]
-    assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= set(names)
+    assert all(p["peak_bytes"] >= p["bytes"] for p in points)
+    assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= names
     assert "PyTorch eager" not in names
-    rivals = {"pytorch_eager_bytes": 512, "pytorch_min_cut_bytes": 384, "pytorch_best_bytes": 96}
-    rules = {"PyTorch's min-cut", "PyTorch's at 0.8"}
-    assert {"PyTorch eager", *rules} <= set(drawn(rivals)[1])
-    rivals["pytorch_min_cut_bytes"] = rivals["pytorch_best_bytes"] = None
-    assert rules.isdisjoint(drawn(rivals)[1])
+    cuts = [TorchCut(b, int(384 * b), None, None, 0) for b in (1.0, 0.8, 0.5)]
+    rules = {"PyTorch's min-cut", "PyTorch's at 0.8", "PyTorch's partitioner"}
+    rivals = tables.torch_saved_document(TorchSaved(512, tuple(cuts)))
+    assert {"PyTorch eager", *rules} <= drawn(rivals)[1]
+    assert rules.isdisjoint(drawn(rivals, "peak_bytes")[1])
+    assert rules.isdisjoint(drawn(tables.torch_saved_document(TorchSaved(512)))[1])
+
+
+def test_pytorchs_cuts_are_a_curve_where_their_time_is_known_and_alike_ones_a_point():
+    joint = Joint(chain())
+    document = tables.frontier_document(joint)
+    sizes = (1.0, 384, 0.0, 900, 0), (0.8, 96, 0.1, 700, 0), (0.7, 96, 0.1, 700, 0)
+    cuts = tuple(TorchCut(*c) for c in (*sizes, (0.0, 0, 0.9, 800, 2)))
+    rivals = tables.torch_saved_document(TorchSaved(512, cuts))
+    here = {"what": "chosen", "bytes": 96, "net_share": 0.1, "peak_bytes": 700}
+    for field in tables.AXES.values():
+        spec = charts.frontier(document, rivals, here, field).to_dict()
+        rows = [r for data in spec["datasets"].values() for r in data if "budgets" in r]
+        assert {r["budgets"] for r in rows} == {"1", "0.7 to 0.8", "0"}
+        hollow = [
+            {r["budgets"] for r in spec["datasets"][layer["data"]["name"]]}
+            for layer in spec["layer"]
+            if layer["mark"].get("filled") is False and "shape" in layer["encoding"]
+        ]
+        assert hollow == [{"0"}]
+        legend = charts.frontier_legend(document, rivals, field)
+        assert "PyTorch&#x27;s, by budget" in legend
+        assert ("PyTorch eager" in legend) == (field == "bytes")
+    assert "Within 0 PyTorch's backward draws masks anew" in tables.masks_line(rivals)
+    found = {**tables.cut_document(cut(joint)), **document, "rivals": rivals}
+    sections = {s.get("title"): s for s in tables.cut_sections(found)}
+    table = sections["PyTorch's partitioner, within each activation_memory_budget"]
+    assert [row["kept"] for row in table["rows"]] == ["384 B", "96 B", "96 B", "0 B"]
+    assert sections["Peak of a step against time added"]["data"][-1] == "peak_bytes"
 
 
 def held():

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,7 +12,16 @@ import pandas as pd
 from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
 from relascope.engine.protocol.tuning import Trial
 from relascope.passes.cuts.cut import STRATEGIES
-from relascope.viz.drawing.palette import CAPTURED, CHOSEN, FAULT, LINES, POINTS, QUIET, between
+from relascope.viz.drawing.palette import (
+    CAPTURED,
+    CHOSEN,
+    FAULT,
+    LINES,
+    POINTS,
+    QUIET,
+    RIVAL,
+    between,
+)
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import net_text, size
 from relascope.viz.rows.sections import Section
@@ -59,55 +68,51 @@ def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
 
 
 def frontier(
-    document: Row,
-    rivals: Row | None,
-    choice: tuple[str, int | None, float],
-    clickable: bool = False,
+    document: Row, rivals: Row | None, here: Row, field: str = "bytes", clickable: bool = False
 ) -> alt.LayerChart:
-    """Bytes kept against time added: the hull and the strategies of a
-    `viz.rows.tables.frontier_document`, PyTorch's of a `torch_saved_document` (None while it is not
-    known), and the choice: title, bytes and net share of the chosen cut. If `clickable`, `CLICKED`
-    tells the "strategy" and "bytes" of a point that is clicked, and the legend is left to
-    `frontier_legend`, which a narrow page can break."""
-    points = document["frontier"]
-    title, held, share = choice
-    here: list[Row] = [{"what": f"chosen: {title}", "bytes": held, "net_share": share}]
-    marks, here, cuts = (
-        [{**row, "size": size(row["bytes"]), "net": net_text(row["net_share"])} for row in rows]
-        for rows in (_marks(document, rivals), here, points)
-    )
-    names = [m["what"] for m in marks]
-    most = max(p["bytes"] or 0 for p in (*points, *marks, *here))
-    x = alt.X("bytes:Q", title="kept for the backward", axis=_bytes_axis(most))
+    """A `field` of each cut, the bytes that it keeps or its "peak_bytes", against time added: the
+    hull and the strategies of a `viz.rows.tables.frontier_document`, what was measured, PyTorch's
+    cuts of a `torch_saved_document` (None while it is not known), and the cut that is chosen now,
+    `here`. If `clickable`, `CLICKED` tells the "strategy" and "bytes" of a point that is clicked,
+    and the legend is left to `frontier_legend`, which a narrow page can break."""
+    of_peak, marks = field == "peak_bytes", _marks(document, rivals, field)
+    line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(rivals)))
+    rules = [] if of_peak or not rivals else [c for c in rivals["pytorch_cuts"] if not _known(c)]
+    found = [row[field] or 0 for row in (*line, *marks, *now, *theirs, *rules)]
+    most, least = max(found), min(found) if of_peak else 0
+    title = "peak of a step, estimated" if of_peak else "kept for the backward"
+    x = alt.X(f"{field}:Q", title=title, axis=_bytes_axis(most, least))
+    x = x.scale(zero=False, nice=False, padding=12) if of_peak else x
     y = alt.Y("net_share:Q", title="time added", axis=alt.Axis(format="+.0%", tickCount=6))
-    sizes = "size:N; kept", "net:N; time added"
+    sizes = "size:N; kept", "net:N; time added", *(["peak:N; peak of a step"] if of_peak else [])
     named = tips("what:N; what", *sizes)
     below = alt.Legend(
         title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
     )
     legend = None if clickable else below
-    looks = itertools.islice(itertools.cycle(_LOOKS), len(names))
+    names, looks = zip(*_looks(marks, theirs).items(), strict=True)
     colours, shapes = (alt.Scale(domain=names, range=[*of]) for of in zip(*looks, strict=True))
     color = alt.Color("what:N", scale=colours, legend=legend)
     shape = alt.Shape("what:N", scale=shapes, legend=legend)
-    line = _of(cuts).encode(x=x, y=y)
-    large = _of(marks[::-1]).encode(x=x, y=y)  # the first, which is the default, on top
-    ring = _of(here).encode(x=x, y=y, tooltip=named)
+    hull, large, ring = (_of(rows).encode(x=x, y=y) for rows in (line, marks[::-1], now))
     layers = [
-        line.mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8).encode(order="bytes:Q"),
-        line.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
+        hull.mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8).encode(order="bytes:Q"),
+        hull.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
             tooltip=tips(*sizes, "captures:Q; captures")
         ),
+        *_torch_curve(theirs, x, y, color, shape, sizes),
         large.mark_point(filled=True, size=90, opacity=0.9).encode(
             color=color, shape=shape, tooltip=named
+        ),  # the first, which is the default, on top
+        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1).encode(
+            tooltip=named
         ),
-        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1),
     ]
-    if rivals and rivals["pytorch_min_cut_bytes"] is not None:
-        layers += _rule(rivals["pytorch_min_cut_bytes"], most, "PyTorch's min-cut", 8)
-        layers += _rule(rivals["pytorch_best_bytes"], most, f"PyTorch's at {BEST_BUDGET}", 38)
+    for cut in rules:
+        down = {1.0: ("PyTorch's min-cut", 8), BEST_BUDGET: (f"PyTorch's at {BEST_BUDGET}", 38)}
+        layers += _rule(cut, most, *down.get(cut["budget"], ("", 0)))
     if clickable:  # what is clicked is larger than what is seen
-        of_line = [{**c, "what": "", "strategy": ""} for c in cuts]
+        of_line = [{**c, "what": "", "strategy": ""} for c in line]
         spots = _of([*(m for m in marks if m["strategy"]), *of_line])  # the line on top
         clicked = alt.selection_point(name=CLICKED, fields=["strategy", "bytes"], empty=False)
         spots = spots.mark_point(filled=True, size=260, opacity=0, cursor="pointer")
@@ -115,28 +120,87 @@ def frontier(
     return alt.layer(*layers).properties(height=290, width="container")
 
 
-def frontier_legend(document: Row, rivals: Row | None) -> str:
+def frontier_legend(document: Row, rivals: Row | None, field: str) -> str:
     """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
-    marks = _marks(document, rivals)
+    looks = _looks(_marks(document, rivals, field), _torch_cuts(rivals))
     entries = "".join(
         f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
-        f"{escape(mark['what'])}</span>"
-        for mark, (colour, shape) in zip(marks, itertools.cycle(_LOOKS), strict=False)
+        f"{escape(what)}</span>"
+        for what, (colour, shape) in looks.items()
     )
     return f"<div class='rs-legend'>{entries}</div>"
 
 
-def _marks(document: Row, rivals: Row | None) -> list[Row]:
-    """The strategies and PyTorch eager as large points of the frontier's chart."""
-    marks = [
-        {"what": STRATEGIES[s["strategy"]].title}
-        | {field: s[field] for field in ("strategy", "bytes", "net_share")}
-        for s in document["strategies"]
+def _looks(marks: Sequence[Row], theirs: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """The colour and the shape of the large points, by what they are."""
+    names = dict.fromkeys(m["what"] for m in marks)
+    looks = dict(zip(names, itertools.cycle(_LOOKS), strict=False))
+    looks |= {"measured": (CHOSEN, "cross")} if "measured" in names else {}
+    return looks | dict.fromkeys((c["what"] for c in theirs), (RIVAL, "circle"))
+
+
+def _told(rows: Iterable[Row]) -> list[Row]:
+    """Rows with their figures as people read them."""
+    return [
+        {
+            **row,
+            "size": size(row["bytes"]),
+            "net": net_text(row["net_share"]),
+            "peak": size(row.get("peak_bytes")),
+        }
+        for row in rows
     ]
-    if rivals:
+
+
+def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
+    """The strategies, what was measured, and PyTorch eager as large points of the frontier's chart;
+    eager's peak is not known."""
+    marks: list[Row] = [
+        {**s, "what": STRATEGIES[s["strategy"]].title} for s in document["strategies"]
+    ]
+    if rivals and field == "bytes":
         eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}
         marks.append({"what": "PyTorch eager", **eager})
-    return marks
+    for point in document.get("measured", ()):
+        share = {"net_share": point["measured_share"], "strategy": ""}
+        marks.append({**point, **share, "what": "measured"})
+    return _told(m for m in marks if m[field] is not None)
+
+
+def _known(cut: Row) -> bool:
+    return cut["net_share"] is not None
+
+
+def _torch_cuts(rivals: Row | None) -> list[Row]:
+    """PyTorch's cuts whose time is known; those that are alike as one, with all its budgets."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for cut in filter(_known, rivals["pytorch_cuts"] if rivals else ()):
+        groups.setdefault((cut["bytes"], cut["net_share"], cut["peak_bytes"]), []).append(cut)
+    found = []
+    for cuts in groups.values():
+        ends = dict.fromkeys(f"{c['budget']:g}" for c in (cuts[-1], cuts[0]))
+        found.append({**cuts[0], "what": "PyTorch's, by budget", "budgets": " to ".join(ends)})
+    return found
+
+
+def _torch_curve(
+    theirs: Sequence[Row], x: alt.X, y: alt.Y, color: alt.Color, shape: alt.Shape, sizes: Any
+) -> list[alt.Chart]:
+    """PyTorch's cuts as a line, each with its budgets; hollow where masks are drawn anew."""
+    if not theirs:
+        return []
+    told = tips("what:N; what", "budgets:N; budget", *sizes, "drawn_anew:Q; masks drawn anew")
+    line = _of(theirs).encode(x=x, y=y)
+    text = line.mark_text(color=RIVAL, fontSize=11, dx=7, dy=-8, align="left")
+    layers = [
+        line.mark_line(color=RIVAL, strokeWidth=1.5, opacity=0.8).encode(order="budget:Q"),
+        text.encode(text="budgets:N"),
+    ]
+    for anew in (False, True):
+        if some := [c for c in theirs if bool(c["drawn_anew"]) == anew]:
+            points = _of(some).mark_point(filled=not anew, size=60, opacity=1, strokeWidth=2)
+            layers.append(points.encode(x=x, y=y, color=color, shape=shape, tooltip=told))
+    return layers
 
 
 def tips(*told: str) -> list[alt.Tooltip]:
@@ -148,26 +212,30 @@ def tips(*told: str) -> list[alt.Tooltip]:
     ]
 
 
-def _bytes_axis(most: int) -> alt.Axis:
+def _bytes_axis(most: int, least: int = 0) -> alt.Axis:
     """At most six round numbers of KiB or MiB."""
     step = 1024
-    while most / step > 5:
+    while (most - least) / step > 5:
         step *= 2
-    unit, name = (2**20, "MiB") if step >= 2**18 else (2**10, "KiB")
-    digits = ".2~f" if step < unit else ".0f"
+    unit, name = (2**20, "MiB") if step >= 2**18 or least >= 2**20 else (2**10, "KiB")
+    digits = ".4~f" if step < unit else ".0f"
     return alt.Axis(
-        values=list(range(0, most + 1, step)),
+        values=list(range(-(-least // step) * step, most + 1, step)),
         labelExpr=f"datum.value ? format(datum.value / {unit}, '{digits}') + ' {name}' : '0'",
         labelOverlap=False,
     )
 
 
-def _rule(held: int, most: int, what: str, down: int) -> list[alt.Chart]:
-    """PyTorch's min-cut partitioner, whose work is not known: a line at its bytes, with its name
-    `down` pixels from the top."""
-    named = {"what": what, "label": what.replace(" ", "\n", 1)}
-    base = _of([{"bytes": held, "size": size(held), **named}]).encode(x="bytes:Q")
-    told = tips("what:N; what", "size:N; kept")
+def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
+    """A cut of PyTorch's, whose work is not known: a line at its bytes with its name `down` pixels
+    from the top, or a tick without one."""
+    held, budget = cut["bytes"], f"{cut['budget']:g}"
+    named = {"what": what or "PyTorch's partitioner", "label": what.replace(" ", "\n", 1)}
+    base = _of([{**cut, "size": size(held), "budget": budget, **named}]).encode(x="bytes:Q")
+    told = tips("what:N; what", "budget:N", "size:N; kept", "drawn_anew:Q; masks drawn anew")
+    if not what:
+        tick = base.mark_tick(color=RIVAL, thickness=2, size=12, opacity=1)
+        return [tick.encode(y=alt.value(284), tooltip=told)]
     where: Row = _LEFT if held > 0.5 * most else _RIGHT
     text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
     return [

@@ -24,7 +24,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.protocol.times import BEST_BUDGET, TorchSaved
+from relascope.engine.protocol.times import BEST_BUDGET, BUDGETS, TorchSaved
 from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Cut, Joint, cut, cut_of
@@ -47,6 +47,12 @@ SAVED = (
     "from: source; read in the backward by: reader_labels"
 )
 SPARED = "name; what; bytes; why: reason"
+AXES = {"Saved bytes": "bytes", "Peak of a step": "peak_bytes"}
+"""What the chart of cuts may have along its axis, by its title."""
+TORCH_CUTS = (
+    "budget; kept: bytes; time added?: net_share; peak, estimated?: peak_bytes; masks drawn anew: "
+    "drawn_anew"
+)
 MEASURED = (
     "cut: title; captures; kept: bytes; work again, estimated: share; work again, measured: "
     "measured_share; peak, estimated: estimated_peak_bytes; peak, measured: peak_bytes; forward: "
@@ -310,7 +316,7 @@ def cut_sections(document: Row) -> list[Section]:
     beside = rivals and (
         f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut partitioner "
         f"{size(rivals['pytorch_min_cut_bytes'])}, and with {BEST} "
-        f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}".strip()
+        f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}{masks_line(rivals)}".strip()
     )
     left, ids = "Read by the backward and not saved, and why", [r["id"] for r in spared]
     sections = [
@@ -320,44 +326,65 @@ def cut_sections(document: Row) -> list[Section]:
         table(left, spared, SPARED, ids, most=10),
         held_section(document["held"]["at_peak"]),
     ]
+    if rivals and len(rivals["pytorch_cuts"]) > len(BUDGETS[0]):
+        told = "PyTorch's partitioner, within each activation_memory_budget"
+        sections.append(table(told, rivals["pytorch_cuts"], TORCH_CUTS))
     if "frontier" in document:
-        now = title, document["bytes"], document["net_share"]
+        now = {n: document[n] for n in ("bytes", "net_share", "peak_bytes")}
+        now["what"] = f"chosen: {title}"
         note = PROVEN if document["proven"] else STOPPED
-        about = "Bytes kept against time added"
-        sections.append(chart(about, "frontier", document, rivals, now, note=note))
+        for told, x in AXES.items():
+            told = f"{told} against time added"
+            sections.append(chart(told, "frontier", document, rivals, now, x, note=note))
     held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD_NOTE)
     return [*sections, held, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:
-    """The bytes that PyTorch keeps for the same module's backward, and why a figure is missing."""
+    """What PyTorch keeps for the backward of the same module, within each budget that its
+    partitioner was asked for, and why a figure is missing."""
     return {
         "pytorch_eager_bytes": saved.eager_bytes,
-        "pytorch_min_cut_bytes": saved.min_cut_bytes,
-        "pytorch_best_bytes": saved.best_bytes,
+        "pytorch_min_cut_bytes": saved.within(1.0),
+        "pytorch_best_bytes": saved.within(BEST_BUDGET),
+        "pytorch_cuts": plain(saved.cuts),
         "note": saved.note,
     }
 
 
-def frontier_document(joint: Joint) -> Row:
-    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies'
-    cuts; `proven` says whether the frontier has every cut that is best at some price."""
+def masks_line(rivals: Row) -> str:
+    """In a sentence, what PyTorch's cuts of a `torch_saved_document` do with dropout masks."""
+    anew = [c["budget"] for c in rivals["pytorch_cuts"] if c["drawn_anew"]]
+    if not anew:
+        return ""
+    return (
+        f"Within {', '.join(f'{b:g}' for b in anew)} PyTorch's backward draws masks anew, from "
+        "other seeds: they cost no bytes, but its gradients are of other masks. Else it saves "
+        "masks, a byte an element."
+    )
+
+
+def frontier_document(joint: Joint, peaks: bool = True) -> Row:
+    """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
+    `proven` says whether the frontier has every cut that is best at some price. Of each also the
+    estimated peak of a step if `peaks`, which takes some milliseconds a cut."""
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
-        "frontier": frontier_rows(joint, reversed(line)),
+        "frontier": frontier_rows(joint, reversed(line), peaks),
         "proven": line.proven,
-        "strategies": [{"strategy": n, **_cut_row(c)} for n, c in cuts.items()],
+        "strategies": [{"strategy": n, **_cut_row(c, peaks)} for n, c in cuts.items()],
     }
 
 
-def frontier_rows(joint: Joint, points: Iterable[FrontierPoint]) -> list[Row]:
-    """One row for each cut of the frontier, as in `frontier_document`."""
-    return [_cut_row(cut_of(joint, p, Wish())) for p in points]
+def frontier_rows(joint: Joint, points: Iterable[FrontierPoint], peaks: bool) -> list[Row]:
+    """One row a cut of the frontier, as of `frontier_document`."""
+    return [_cut_row(cut_of(joint, p, Wish()), peaks) for p in points]
 
 
-def _cut_row(one: Cut) -> Row:
-    return {**fields(one, "bytes share net_share"), "captures": len(one.ids)}
+def _cut_row(one: Cut, peaks: bool) -> Row:
+    more = " peak_bytes" if peaks else ""
+    return {**fields(one, f"bytes share net_share{more}"), "captures": len(one.ids)}
 
 
 def alignment_document(alignment: Alignment) -> Row:

@@ -23,7 +23,14 @@ from relascope.engine.protocol.results import (
     StepRecord,
 )
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import CompileTimes, TimeResult, TimeRow, TorchSaved
+from relascope.engine.protocol.times import (
+    BUDGETS,
+    CompileTimes,
+    TimeResult,
+    TimeRow,
+    TorchCut,
+    TorchSaved,
+)
 from relascope.passes.pipeline import TvmPipelines
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
@@ -197,12 +204,15 @@ class PageSession(FakeTuning):
         passes = tuple((i, (taken, 2 * taken)) for i in on)
         return CompileTimes(passes, (0.2, 0.3), (0.004, 0.005), 4096)
 
-    def torch_saved(self, source, *, progress):
+    def torch_saved(self, source, budgets=BUDGETS[0], *, progress):
         if source.seed == NO_PARTITION_SEED:
-            return TorchSaved(
-                2048, None, None, "PyTorch's partitioner cannot handle this module: no."
-            )
-        return TorchSaved(2048, 1024, 512)
+            return TorchSaved(2048, (), "PyTorch's partitioner cannot handle this module: no.")
+        known = source.gradient == "pytorch"
+        cuts = (
+            TorchCut(b, int(1024 * b**3), *((1 - b, 4096) if known else (None, None)), b < 0.5)
+            for b in budgets
+        )
+        return TorchSaved(2048, tuple(cuts))
 
     def target(self, text, *, progress):
         if text == "nonsense":

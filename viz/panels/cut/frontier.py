@@ -9,51 +9,90 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import cut as cutting
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.times import TorchSaved
+from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
 from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of, request_of
-from relascope.viz.panels.shell.frame import boundary, heading, plain_text
+from relascope.viz.panels.shell.frame import boundary, heading, one_of, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, table
-from relascope.viz.rows import formats, tables
+from relascope.viz.rows import fields, formats, tables
 
 _READ = (
     "Time added is the time of recomputation, estimated or from measured kernels, less that of the "
     "writes and reads it spares, as a share of the forward's time. "
     "The line joins the cuts that are optimal at some price of time for bytes. Click a point to "
-    "choose it. Between two of its points, *Within a budget* finds the best cuts near it. The "
-    "recomputation of PyTorch's min-cut partitioner is not estimated, so only its bytes are drawn, "
-    "as dashed lines, by default and at its best; PyTorch eager recomputes nothing."
+    "choose it. Between two of its points, *Within a budget* finds the best cuts near it. Where "
+    "the gradient is PyTorch's, its partitioner's cuts are estimated on PyTorch's own graph, with "
+    "Inductor's decompositions; else only their bytes are drawn, as dashed lines and ticks. "
+    "PyTorch eager recomputes nothing."
+)
+_RANGE = (
+    "Asks PyTorch's partitioner for its cut within each `activation_memory_budget` from 1 to 0, "
+    "which takes long for a large model. Points are labelled with their budget."
 )
 
 
 def show(screen: Screen, cut: cuts.Cut) -> None:
     """Draw the chart; PyTorch's figures join it when they are here."""
     joint = joint_of(screen)
-    document = screen.derive(lambda: tables.frontier_document(joint), "frontiers", joint.measured)
+    axis = one_of("Against time added", list(tables.AXES), "keep_cut_axis", width="stretch")
+    field = tables.AXES[axis]
+    peaks = field != "bytes"
+    document = screen.derive(
+        lambda: tables.frontier_document(joint, peaks), "frontiers", joint.measured, peaks
+    )
     if cut.strategy == "frontier":  # the line that the slider moves along
         line = frontier_of(screen)
-        rows = tables.frontier_rows(joint, reversed(line))
+        rows = tables.frontier_rows(joint, reversed(line), peaks)
         document = {**document, "frontier": rows, "proven": line.proven}
-    known: TorchSaved | None = None
-    with suppress(EngineError):  # told below, where it can be tried again
-        known = screen.cache.peek("torch_saved", screen.source)
+    document = {**document, "measured": plain(_measured(screen))}
+    known = _known(screen)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
-    key = f"frontier_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"  # a choice begins a chart anew
+    here = {"what": f"chosen: {title}", **fields(cut, "bytes net_share peak_bytes")}
+    # A choice begins a chart anew.
+    key = f"frontier_{field}_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"
     st.altair_chart(
-        charts.frontier(document, rivals, (title, cut.bytes, cut.net_share), clickable=True),
+        charts.frontier(document, rivals, here, field, clickable=True),
         key=key,
         on_select=partial(_clicked, key),
         selection_mode=[charts.CLICKED],
     )
-    st.html(charts.frontier_legend(document, rivals))
+    st.html(charts.frontier_legend(document, rivals, field))
     st.caption(tables.PROVEN if document["proven"] else tables.STOPPED, help=_READ)
-    if known is not None and known.note:
-        st.caption(plain_text(known.note))
+    if known is not None:
+        if known.cuts:
+            st.toggle("PyTorch's whole range of budgets", key="keep_torch_range", help=_RANGE)
+        if said := f"{known.note}{tables.masks_line(rivals or {})}":
+            st.caption(plain_text(said))
+
+
+def _known(screen: Screen) -> TorchSaved | None:
+    """What PyTorch keeps, as far as it was asked."""
+    known: TorchSaved | None = None
+    for budgets in BUDGETS[: 1 + bool(st.session_state.get("keep_torch_range"))]:
+        with suppress(EngineError):  # told below, where it can be tried again
+            known = screen.cache.peek("torch_saved", screen.source, budgets) or known
+    return known
+
+
+def _measured(screen: Screen) -> list[cutting.Point]:
+    """What was measured of this program, as far as it is here."""
+    done: list[cutting.Point] = []
+
+    def here(*asked: Any) -> Any:
+        if (found := screen.cache.peek(*asked)) is None:
+            raise Waiting
+        return found
+
+    with suppress(EngineError, Waiting):
+        if asked := _asked(screen):
+            cutting.measure(here, request_of(screen), asked.values(), done.append)
+    return done
 
 
 def _clicked(key: str) -> None:
@@ -68,9 +107,10 @@ def _clicked(key: str) -> None:
 def ask_torch_saved(screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
     with boundary(screen.cache, "_torch_saved"):
-        if screen.cache.peek("torch_saved", screen.source) is None:
-            screen.cache.ask("torch_saved", screen.source)
-            st.rerun()
+        for budgets in BUDGETS[: 1 + bool(st.session_state.get("keep_torch_range"))]:
+            if screen.cache.peek("torch_saved", screen.source, budgets) is None:
+                screen.cache.ask("torch_saved", screen.source, budgets)
+                st.rerun()
 
 
 CHOSEN = "chosen"
@@ -99,9 +139,12 @@ def show_measured(screen: Screen) -> None:
     if not asked:
         return
     done: list[cutting.Point] = []
+    drawn = len(_measured(screen))
     with boundary(screen.cache, "_points"):
         request = request_of(screen)
         cutting.measure(screen.cache.ask, request, tuple(asked.values()), done.append)
+    if len(done) > drawn:
+        st.rerun()  # the chart has them, too
     if done:
         table(plain(done), tables.MEASURED)
         st.caption(
