@@ -136,10 +136,8 @@ class Command:
         """The cut by --strategy and the options beside it; options without effect are named on
         stderr. Raises EngineError of kind "usage" if the graph cannot be cut so."""
         args = self.args
-        where, hint = (
-            "--strategy, --budget, --peak, --save, --recompute, --offload",
-            "See: relascope captures --help",
-        )
+        where = "--strategy, --budget, --peak, --save, --recompute, --offload"
+        hint = "See: relascope captures --help"
         with refusing("usage", "The graph cannot be cut this way: {}.", where, hint):
             by_hand = args.save, args.recompute
             found = cut(joint, args.strategy, args.budget, *by_hand, args.offload)

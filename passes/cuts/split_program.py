@@ -69,8 +69,7 @@ def capture_names(cut: Cut) -> tuple[str, ...]:
 
 
 def is_capture(name: str) -> bool:
-    """Whether a backward's argument is what it is handed by the device, or an input of such a
-    name."""
+    """Whether a backward's argument is a capture on the device, or an input of such a name."""
     return name.startswith(_CAPTURE)
 
 

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3581,
-    "commands": 3366,
+    "commands": 3364,
     "core": 1307,
-    "engine": 41525,
-    "passes": 11324,
+    "engine": 41523,
+    "passes": 11323,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25258,
+    "viz": 25256,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -82,7 +82,7 @@ def calls_of(function: Any) -> Iterator[Any]:
 
 
 def given(call: Any) -> list[Any]:
-    return list(call.args[1].fields)
+    return list(getattr(call.args[1], "fields", call.args[1:]))
 
 
 def _workload(mod: Any, call: Any, symbol: str) -> Workload | None:

@@ -29,9 +29,7 @@ from relascope.engine.relax.draw import spelling
 from relascope.engine.relax.draw.to_text import own_text
 from relascope.passes.relax.ir.program import RelaxProgram
 
-_KERNEL_CALLS = tuple(
-    f"relax.call_{how}" for how in ("tir", "dps_packed", "pure_packed", "tir_inplace")
-)
+_KERNEL_CALLS = {f"relax.call_{n}" for n in ("tir", "dps_packed", "pure_packed", "tir_inplace")}
 
 
 _TEXTS: Memo[tuple[Any, str]] = Memo(2000)

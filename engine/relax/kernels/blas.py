@@ -49,7 +49,7 @@ TURNS = {_name(a, b): (a, b) for a in (False, True) for b in (False, True)}
 
 
 def symbol_of(call: Any) -> str:
-    if op_name(call) not in ("call_tir", "call_dps_packed", "call_tir_inplace"):
+    if op_name(call) not in ("call_tir", "call_dps_packed", "call_pure_packed", "call_tir_inplace"):
         return ""
     callee = call.args[0]
     return str(getattr(callee, "name_hint", "") or getattr(callee, "global_symbol", ""))

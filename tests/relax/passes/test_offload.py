@@ -7,7 +7,7 @@ from torch import nn
 from answers import refused
 from gradients import Net, bert_layer, compare, joint, to_graph, trained, values_of
 from grammar import RandomModule
-from quick import QUICK
+from quick import QUICK, small_peaks
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
@@ -21,9 +21,10 @@ from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.cuts.lifetimes import peak
-from relascope.passes.cuts.offload import marked, movable
+from relascope.passes.cuts.offload import MARK, marked, movable
 from relascope.passes.cuts.split_program import FROM_HOST, TO_HOST, is_on_host
 from relascope.passes.relax.training.split import split
+from relascope.viz.rows.profile import profile_document
 
 OURS = f"llvm {SCHEDULES}"
 
@@ -159,3 +160,15 @@ def test_a_kernel_writes_over_what_is_on_the_host_by_then():
     assert parts.cut.offloaded
     built = runtime.step(whole, parts, BuildOptions(OURS))
     assert built.functions[0].own_memory(values_of(model, whole)).peak < 2 * 4096 * 16 * 4
+
+
+def test_the_copies_are_kernels_of_a_profile():
+    session, request, _ = moved_mlp(OURS)
+    with small_peaks():
+        profile = session.profile(request, progress=silent)
+    of = default_pipeline("relax", True)
+    graph = session.graph_after(request.source, of, len(of) - 1, True, progress=silent)
+    copies = [k for k in profile_document(profile, graph)["kernels"] if "host" in k["name"]]
+    count = sum(i.startswith(MARK) for i in request.captures)
+    assert [k["name"] for k in copies] == [TO_HOST] * count + [FROM_HOST] * count
+    assert not profile.notes and all(len(k["nodes"]) == 1 for k in copies)

@@ -98,11 +98,9 @@ def _budget_slider(screen: Screen) -> None:
     whole, of_peak = choice.rule.limit(joint, Wish(1.0)) or 0, choice.strategy == "peak"
 
     def lowest() -> int:
-        return (
-            cuts.cut(joint, "peak", offload=choice.offload).peak_bytes
-            if of_peak
-            else Prices(joint, Wish()).least().bytes
-        )
+        if of_peak:
+            return cuts.cut(joint, "peak", offload=choice.offload).peak_bytes
+        return Prices(joint, Wish()).least().bytes
 
     least = screen.derive(lowest, "least", choice.strategy, choice.offload, joint.measured)
     low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
