@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.engine.cpu_kernels.buffer_pool import BufferPool
+from relascope.engine.cpu_kernels.buffer_pool import SHARED
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure.compare import comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
@@ -166,6 +166,7 @@ def remove_tvm_dispatch(module: torch.nn.Module) -> None:
     dispatch = module.__dict__.get("forward")
     if isinstance(dispatch, Dispatch):
         del module.__dict__["forward"]
+        SHARED.release()
         if dispatch.replaced is not None:
             module.__dict__["forward"] = dispatch.replaced
 
@@ -319,7 +320,6 @@ class _Mode:
         effects.check(self.live.program.updates)
         self.replaced = tuple(effects.new)
         self.verified: set[frozenset[str] | None] = set()
-        self.pool = BufferPool()  # of the masks
         self.name = type(module).__name__
         self.inputs, self.pairs = model.input_names, model.pairs
         self.reached: list[set[str]] | None = None
@@ -359,7 +359,7 @@ class _Mode:
             tensors = {n: as_pairs(t) for n, t in tensors.items()}
         step = self.live.step(wanted) if wanted else None
         again = step.drawn_again if step else ()
-        masks = draw_masks(self.live.masks, None, device, self.pool, again)
+        masks = draw_masks(self.live.masks, None, device, SHARED.pool, again)
         if step:
             for name in self.live.program.updates:
                 if name in step.read_by_backward:  # the backward reads what was there before
@@ -367,7 +367,7 @@ class _Mode:
             self.reached = self._reached() if self.reached is None else self.reached
             kept = [found & set(wanted) for found in self.reached]
             names = tuple(n if any(n in k for k in kept) else None for n in tensors)
-            redraw = partial(drawn_again, again, device=device, pool=self.pool)
+            redraw = partial(drawn_again, again, device=device, pool=SHARED.pool)
             about = step, self.name, self._update, names, tuple(tensors), masks, redraw
             results = _TvmFunction.apply(*about, [*map(bool, kept)], *tensors.values())
         else:
@@ -618,6 +618,7 @@ class _TvmFunction(torch.autograd.Function):
         outputs = update(results)
         ctx.spent = {n: v for n, v in {**masks, **captures}.items() if n in step.read_by_backward}
         saved = {n: v for n, v in values.items() if n in step.read_by_backward - ctx.spent.keys()}
+        ctx.held = SHARED.hold(sum(t.nbytes for t in ctx.spent.values()))
         if _top_hooks(False) is not None:  # they must see all that is saved
             saved, ctx.spent = {**saved, **ctx.spent}, {}
         ctx.save_for_backward(*saved.values())
@@ -635,14 +636,18 @@ class _TvmFunction(torch.autograd.Function):
         values = dict(zip(ctx.saved, saved, strict=True))
         values.update(zip(step.grad_outs, given, strict=True))
         # A tensor that nothing reads after this is freed with its last reader.
-        spent = dict(ctx.spent) if _is_graph_kept() else ctx.spent
+        again = _is_graph_kept()
+        spent = dict(ctx.spent) if again else ctx.spent
         with torch.no_grad():
             gradients = step.backward({**values, **ctx.redraw({**values, **spent})}, spent)
+        if not again:
+            spent.clear()
+            SHARED.settle(ctx.held)
         if torch.is_grad_enabled():  # create_graph: a second derivative may follow
             leaves = [t for t in saved if t.requires_grad]
             read = *given, *leaves
-            again = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
-            gradients = dict(zip(gradients, again, strict=True))
+            passed = _NotTwice.apply(ctx.name, len(read), *read, *gradients.values())
+            gradients = dict(zip(gradients, passed, strict=True))
         return (*[None] * 8, *(gradients.get(n) for n in ctx.names))
 
 

@@ -32,7 +32,7 @@ def load_engine(ir: str) -> Backend:
     if ir == "relay":
         from relascope.engine.relay.session import RelayBackend
 
-        return RelayBackend()
+        return RelayBackend(shared=True)
     if "tvm" in sys.modules and importlib.util.find_spec("tvm.relay") is not None:
         message = "A TVM with Relay is already imported, and a process can hold only one TVM."
         hint = "Dispatch all modules of a process through the same engine."

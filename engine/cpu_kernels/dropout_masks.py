@@ -99,9 +99,7 @@ def _mask(mask: Mask, device: torch.device, pool: BufferPool) -> torch.Tensor:
         return _mask(lying, device, pool).permute(places).contiguous()
     held = getattr(torch, mask.input_dtype)
     if device.type == "cpu" and 0 < mask.rate < 1:  # as dropout does, without a pass over ones
-        made = pool.again(mask.name)
-        if made is None:
-            made = pool.fresh(mask.name, mask.shape, held, device)
+        made = pool.take(mask.shape, held, device)
         kernel = DRAWING.kernel() if made.numel() > _FEW else None
         if kernel is not None:
             return mersenne_twister.draw(kernel, made, 1 - mask.rate)

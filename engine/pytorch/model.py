@@ -58,6 +58,7 @@ from relascope.engine.pytorch.watch import Watch, line_of, written_out
 from relascope.samples import SAMPLES, build
 
 Tensors = tuple[Tensor, ...]
+_ALIGNMENT = 64  # bytes, of memory that TVM reads
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
 
 
@@ -129,6 +130,13 @@ class Model:
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(self._notes)
+
+    def held(self) -> dict[str, Tensor]:
+        """Parameters, in their own memory where they lie on the CPU as TVM takes them, and copies
+        of buffers, which runs change."""
+        found = {n: t.detach().cpu().contiguous() for n, t in self.parameters.items()}
+        found = {n: t.clone() if t.data_ptr() % _ALIGNMENT else t for n, t in found.items()}
+        return found | {n: t.detach().cpu().clone() for n, t in self.buffers.items()}
 
     @property
     def parameter_elements(self) -> int:

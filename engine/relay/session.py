@@ -14,6 +14,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.faults.replay import Engine
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.relay.building import libraries, profiled, runtime, targets
+from relascope.engine.relay.building.storages import SHARED_SPACE
 from relascope.engine.relay.draw import example_text, to_graph, to_text
 from relascope.engine.relay.faults import extract, replay
 from relascope.engine.relay.frontend.importer import import_model
@@ -56,6 +57,10 @@ class RelayBackend:
     problems = staticmethod(problems)
     parts = Tensors
 
+    def __init__(self, shared: bool = False) -> None:
+        """With `shared`, what it builds shares memory."""
+        self._workspace = SHARED_SPACE if shared else None
+
     def check_formed(self, program: RelayProgram) -> None:
         replay.check_formed(program.mod)
 
@@ -72,7 +77,7 @@ class RelayBackend:
         return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelayProgram, split: SplitProgram | None, target: str) -> Executable:
-        return runtime.step(program, split, BuildOptions(target))
+        return runtime.step(program, split, BuildOptions(target), self._workspace)
 
     def can_show(self, expr: Any) -> bool:
         return True

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import warnings
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -22,6 +23,7 @@ from limits import GRADIENT, OUTPUT
 from quick import ENGINE, QUICK
 from relascope.core.errors import EngineError
 from relascope.engine import dispatch
+from relascope.engine.building.executables import TrainingExecutable, tensor_of
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.dispatch import remove_tvm_dispatch
 from relascope.engine.in_process import LiveProgram
@@ -323,6 +325,41 @@ def test_a_graph_that_is_kept_has_its_captures_for_every_backward(net, hooked):
     )
     (step,) = net.forward.routes[0].mode().live._steps.values()
     assert not hooked or len(packed) >= len(step.read_by_backward - {*step.grad_outs})
+
+
+def test_modules_share_memory_and_hold_nothing_after_their_backwards(monkeypatch):
+    """Each is larger than those before it; parameters are not copied."""
+    torch.manual_seed(0)
+    kept, forward = [], TrainingExecutable.forward
+
+    def watched(step, values):
+        results, captures = forward(step, values)
+        kept.extend(map(weakref.ref, captures.values()))
+        return results, captures
+
+    monkeypatch.setattr(TrainingExecutable, "forward", watched)
+    plain = [nn.Sequential(nn.Linear(n, n), nn.Softmax(-1), nn.Linear(n, 2)) for n in (4, 64, 400)]
+    ours = copy.deepcopy(plain)
+    ours[0][0].weight = nn.Parameter(
+        torch.cat([torch.zeros(1), plain[0][0].weight.ravel()]).detach()[1:].view(4, 4)
+    )
+    xs = [torch.randn(300, module[0].in_features) for module in plain]
+    for module, x in zip(ours, xs, strict=True):
+        add_tvm_dispatch(module, x, verify=False, captures="keep_all")
+    found = []
+    for modules in (plain, ours, ours):
+        outs = [module(x).pow(2).sum() for module, x in zip(modules, xs, strict=True)]
+        leaves = [p for module in modules for p in module.parameters()]
+        found.append(torch.autograd.grad(sum(outs), leaves))
+    near(found[1], found[0])
+    near(found[2], found[0])
+    assert kept
+    assert not any(ref() is not None for ref in kept)
+    for module in ours:
+        held = module.forward.routes[0].mode().live.program.params
+        for name, value in module.named_parameters():
+            aligned = value.data_ptr() % 64 == 0
+            assert (tensor_of(held[name]).data_ptr() == value.data_ptr()) == aligned
 
 
 class Outer(nn.Module):

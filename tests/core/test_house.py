@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3581,
+    "bench": 3659,
     "commands": 3364,
     "core": 1307,
-    "engine": 41523,
+    "engine": 41603,
     "passes": 11323,
     "recorder": 1460,
     "samples": 553,

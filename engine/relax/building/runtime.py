@@ -23,6 +23,7 @@ from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Spent, Tensors
 from relascope.engine.building.options import Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
+from relascope.engine.cpu_kernels.buffer_pool import SHARED
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.cpu_kernels.openblas import load as load_openblas
 from relascope.engine.protocol.target_text import gpu_index, library
@@ -57,6 +58,7 @@ def mask_kernel() -> mersenne_twister.Kernel:
 
 
 dropout_masks.DRAWING.provide(mask_kernel)
+SHARED.provide(tvm.get_global_func("vm.builtin.memory_manager.clear"))
 
 
 class Compiled(executables.Compiled):

@@ -104,9 +104,11 @@ class Compiled(executables.Compiled):
         self.result_bytes = sum(storages.entry_bytes(layout)[entry] for entry in results)
         elsewhere = {*(rows[given[n]] for n in self._pointed_in), *results}
         constants = {rows[given[n]]: a for n, a in library.get_params().items() if n in given}
-        self.storages = storages.Storages(layout, elsewhere, constants, workspace or Workspace())
+        workspace = workspace or Workspace()
+        self.storages = storages.Storages(layout, elsewhere, constants, workspace)
         self._held: dict[str, tuple[int, Any]] = {}
-        self._room = BufferPool()
+        self._pool = workspace.pool or BufferPool()
+        self._memory: torch.Tensor | None = None
         self._pointers: dict[str | int, _Pointer] = {}
 
     @functools.cached_property
@@ -124,6 +126,10 @@ class Compiled(executables.Compiled):
             stream = torch.cuda.current_stream(self._home).cuda_stream
             # ctypes would cut a bare number to half of the stream's address.
             self._device.set_raw_stream(ctypes.c_void_p(stream))
+        elif (memory := self.storages.workspace.memory()) is not self._memory:
+            self._memory = memory  # it has grown for another function
+            self.__dict__.pop("_module", None)
+            self._held, self._pointers = {}, {}
         for name in self.used:
             self._set(name, values, name in kept)
         results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
@@ -138,7 +144,7 @@ class Compiled(executables.Compiled):
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
         """The executor's storages, and the memory of large results; an executor on a GPU takes
         somewhat more, by TVM's own plan."""
-        results, workspace = self._room.nbytes, self.storages.workspace
+        results, workspace = self._pool.nbytes, self.storages.workspace
         pools: dict[Hashable, int] = {id(self): results, id(workspace): self.storages.nbytes}
         return executables.OwnMemory(self.storages.nbytes + results, results, pools)
 
@@ -169,15 +175,11 @@ class Compiled(executables.Compiled):
         return self._pointers[key]
 
     def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
-        """A tensor that the executor will write result `index` to (it points at a reused one
-        already), or None if it must not."""
+        """A tensor that the executor will write result `index` to, or None if it must not."""
         if index not in self._pointed_out:
             return None
-        again = self._room.again(index)
-        if again is not None:
-            return again
         shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
-        result = self._room.fresh(index, shape, dtype, self._home)
+        result = self._pool.take(shape, dtype, self._home)
         if result.data_ptr() % executables.ALIGNMENT or not result.numel():
             return None
         return result if self._pointer(index)(result) is result else None
@@ -211,7 +213,10 @@ class _Pointer:
         if tensor.device != self._home:
             array = as_array(tensor, self._device)
             self._point(self._index, array)
+            self._tensor.data = None
             return array
+        if self._tensor.data == tensor.data_ptr():
+            return tensor
         self._tensor.data = tensor.data_ptr()
         check_call(_LIB.TVMFuncCall(*self._call))
         return tensor
@@ -446,8 +451,11 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
 
 
 def step(
-    program: RelayProgram, split: SplitProgram | None, options: BuildOptions
+    program: RelayProgram,
+    split: SplitProgram | None,
+    options: BuildOptions,
+    workspace: Workspace | None = None,
 ) -> executables.Executable:
     """A program, whole or split into its two functions, built with options."""
-    making = partial(build, options=options, workspace=Workspace())
+    making = partial(build, options=options, workspace=workspace or Workspace())
     return executables.built(program, split, making)

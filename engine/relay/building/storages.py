@@ -19,26 +19,32 @@ from tvm.contrib import graph_executor
 
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
+from relascope.engine.cpu_kernels.buffer_pool import SHARED, BufferPool
 from relascope.engine.relay.kernels import blas
 from relascope.passes.held_memory import KernelLives
 
 
 class Workspace:
-    """Memory on the CPU for intermediate results, shared by functions that run in turn (`turn`)."""
+    """Memory on the CPU for intermediate results, shared by functions that run in turn (`turn`);
+    `pool` is for their results, and None for a pool of each."""
 
-    def __init__(self) -> None:
-        self.turn = Lock()
+    def __init__(self, pool: BufferPool | None = None) -> None:
+        self.turn, self.pool = Lock(), pool
         self._nbytes = 0
         self._memory = torch.empty(0, dtype=torch.uint8)
 
     def reserve(self, nbytes: int) -> None:
-        """Make it at least this large; call before its first use."""
+        """Make it at least this large from the next `memory` on."""
         self._nbytes = max(self._nbytes, nbytes)
 
     def memory(self) -> torch.Tensor:
         if self._memory.nbytes < self._nbytes:
             self._memory = torch.empty(self._nbytes, dtype=torch.uint8)
         return self._memory
+
+
+SHARED_SPACE = Workspace(SHARED.pool)
+"""Of all modules that a process has dispatched."""
 
 
 def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
