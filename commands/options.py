@@ -191,7 +191,7 @@ def strategy(command: ArgumentParser) -> None:
     add("--budget", type=_by(parse_budget), metavar="B", help=about + "50%%) or bytes (4MiB)")
     about = "stay below this peak of a whole step: as --strategy peak --budget B"
     add("--peak", action=_Peak, type=_by(parse_budget), metavar="B", help=about)
-    command.set_defaults(save=[], recompute=[], offload=False)
+    command.set_defaults(save=[], recompute=[], offload=False, per_use=False)
 
 
 def by_hand(command: ArgumentParser) -> None:
@@ -206,6 +206,9 @@ def by_hand(command: ArgumentParser) -> None:
     about += "instead of recomputing where that takes less time. On the CPU, the host is "
     about += "simulated; only Relax builds it"
     command.add_argument("--offload", **_SWITCH, help=about)
+    about = "compute recomputed values again for later readers, where that lowers the peak, not "
+    about += "once for all; --strategy peak counts on it"
+    command.add_argument("--recompute-per-use", dest="per_use", **_SWITCH, help=about)
 
 
 def captures(command: ArgumentParser) -> None:

@@ -136,11 +136,12 @@ class Command:
         """The cut by --strategy and the options beside it; options without effect are named on
         stderr. Raises EngineError of kind "usage" if the graph cannot be cut so."""
         args = self.args
-        where = "--strategy, --budget, --peak, --save, --recompute, --offload"
+        where = "--strategy, --budget, --peak, --save, --recompute, --offload, --recompute-per-use"
         hint = "See: relascope captures --help"
         with refusing("usage", "The graph cannot be cut this way: {}.", where, hint):
             by_hand = args.save, args.recompute
-            found = cut(joint, args.strategy, args.budget, *by_hand, args.offload)
+            how = args.offload, args.per_use
+            found = cut(joint, args.strategy, args.budget, *by_hand, *how)
         for line in tables.idle_lines(found):
             print(f"relascope: {line}", file=sys.stderr)
         return found

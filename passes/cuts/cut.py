@@ -21,11 +21,12 @@ from relascope.core.graph import Graph, Node, Role
 from relascope.passes.cost import is_random
 from relascope.passes.cuts.budget import budget_bytes, on_frontier, within_budget
 from relascope.passes.cuts.frontier import FrontierPoint
-from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint
+from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint, Rewiring
 from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.offload import marked, movable, offloaded, unmarked
 from relascope.passes.cuts.peak import peak_limit, within_peak
+from relascope.passes.cuts.per_use import fitted, read, written
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -92,6 +93,7 @@ class Cut:
         joint: the graph that is cut, from which single tensors' facts are computed on first use.
         budget: in bytes, where the strategy has one; of the whole step for `peak`.
         offloaded: ids of the captures that wait on the host, in graph order.
+        rewiring: what the backward reads, where it computes a value more than once.
     """
 
     strategy: str
@@ -105,11 +107,19 @@ class Cut:
     joint: Joint = field(repr=False, compare=False)
     budget: int | None = None
     offloaded: tuple[str, ...] = ()
+    rewiring: Rewiring = field(default_factory=dict)
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """Ids of the captures as a request has them: see `passes.cuts.offload.MARK`."""
-        return marked(self.ids, self.offloaded)
+        """The cut as a request has it: ids of the captures (see `passes.cuts.offload.MARK`), and
+        the rewiring."""
+        return (*marked(self.ids, self.offloaded), *written(self.rewiring))
+
+    @property
+    def rewired(self) -> tuple[str, ...]:
+        """Ids of the nodes of `rewiring`, each after what it reads."""
+        nodes = self.joint.rewired(self.rewiring).graph if self.rewiring else ()
+        return tuple(n.id for n in nodes if n.id in self.rewiring)
 
     @property
     def handed(self) -> tuple[str, ...]:
@@ -128,8 +138,11 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """`Joint.net_share` of the captures, and the time of their copies to the host and back."""
-        return self.joint.net_share(self.ids, self.offloaded)
+        """`Joint.net_share` of the captures, with the time of their copies to the host and back,
+        and of what is computed more than once."""
+        more = self.recomputed_seconds - self.joint.again_seconds(self.ids)
+        net = self.joint.net_share(self.ids, self.offloaded)
+        return net + (more and more / self.forward_seconds)
 
     @property
     def copy_seconds(self) -> float:
@@ -144,7 +157,7 @@ class Cut:
     @cached_property
     def lifetimes(self) -> Lifetimes:
         """How long each tensor of a step is held."""
-        return Lifetimes(self.joint, self.ids, self.offloaded)
+        return Lifetimes(self.joint, self.ids, self.offloaded, self.rewiring)
 
     @property
     def peak_bytes(self) -> int:
@@ -407,6 +420,7 @@ def cut(
     save: Iterable[str] = (),
     recompute: Iterable[str] = (),
     offload: bool = False,
+    per_use: bool = False,
 ) -> Cut:
     """Cut a joint graph by a strategy. Raises ValueError where it is no joint graph, no strategy
     has that name, the strategy has no budget or leaves no choice, a pattern fits nothing, or a wish
@@ -418,7 +432,8 @@ def cut(
     which stand for all that the backward needs and that an operator of that name, the framework's
     or the graph's, makes in such a module, or such as "dropout_mask_*", which stand for masks; one
     that is not saved is drawn again. After "host:", what is saved waits on the host; with
-    `offload`, so does what else lowers the peak (`passes.cuts.offload`)."""
+    `offload`, so does what else lowers the peak (`passes.cuts.offload`). With `per_use`, the
+    backward may compute a value more than once to lower it (`passes.cuts.per_use`)."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]
@@ -428,7 +443,7 @@ def cut(
     texts, away = unmarked(save)
     by_hand = ({i for t in given for i in _named(joint, t)} for given in (texts, recompute, away))
     saved, again, on_host = map(frozenset, by_hand)
-    wish = Wish(budget, joint.with_sought(saved), again, on_host, offload)
+    wish = Wish(budget, joint.with_sought(saved), again, on_host, offload, per_use)
     if (wish.save or wish.recompute) and not rule.adapts:
         raise ValueError(f"the strategy {strategy} leaves no choice; use another to save by hand")
     if both := wish.save & wish.recompute:
@@ -463,16 +478,17 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand. Raises ValueError where it is no joint graph, or a
-    node cannot be captured, or not on the host where it has `passes.cuts.offload.MARK`, and says
-    which, and why."""
+    """Cut a joint graph at nodes picked by hand, with what `per_use.written` adds to their ids.
+    Raises ValueError where it is no joint graph, or a node cannot be captured, or not on the host
+    where it has `passes.cuts.offload.MARK`, and says which, and why."""
     joint = Joint(graph)
-    chosen, away = map(frozenset, unmarked(captured))
+    texts, rewiring = read(captured)
+    chosen, away = map(frozenset, unmarked(texts))
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
     drawn = chosen.intersection(joint.draws)
     wish = Wish(save=chosen - drawn, recompute=drawn, on_host=away)
-    return _cut(joint, "by_hand", chosen, wish, away=away)
+    return _cut(joint, "by_hand", chosen, wish, away=away, rewiring=rewiring)
 
 
 def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
@@ -503,6 +519,7 @@ def _cut(
     wish: Wish,
     budget: int | None = None,
     away: Collection[str] = (),
+    rewiring: Rewiring | None = None,
 ) -> Cut:
     again, work = joint.computed_again(chosen), joint.work
     if joint.graph.ir == "relay" and (wish.on_host or wish.offload):
@@ -521,19 +538,26 @@ def _cut(
         if best in saved and of in again:
             why = "the backward compares the two, and a recomputed one may round differently"
             raise ValueError(f"save {of} with {best}: {why}")
+    times = None
+    if wish.per_use or rewiring:
+        lives = Lifetimes(joint, saved, away, rewiring)
+        if wish.per_use:
+            lives = fitted(lives, budget if strategy == "peak" else None)
+        rewiring, times = lives.rewiring, lives.times
     own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(
         strategy=strategy,
         ids=tuple(n.id for n in joint.graph.nodes if n.id in saved),
         recomputed=again,
         forward_flops=sum(work.flops[i] for i in own_forward),
-        recomputed_flops=sum(work.flops[i] for i in again),
+        recomputed_flops=sum(work.flops[i] * (times[i] if times else 1) for i in again),
         forward_seconds=joint.forward_seconds,
-        recomputed_seconds=joint.again_seconds(saved),
+        recomputed_seconds=joint.again_seconds(saved, times),
         wish=wish,
         joint=joint,
         budget=budget,
         offloaded=tuple(n.id for n in joint.graph.nodes if n.id in away),
+        rewiring=rewiring or {},
     )
 
 

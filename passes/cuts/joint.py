@@ -1,8 +1,8 @@
 """A joint graph as capture strategies see it."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import fsum
 from typing import Any
@@ -14,12 +14,22 @@ from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 """How the names of mask inputs begin, and of those that other random operators became."""
 
+MARK = "~"
+Rewiring = Mapping[str, tuple[str, ...]]
+"""By ids of nodes in the backward what they read there instead of their `Graph.edges`, each for
+each. An id such as "n~2" is of the second computation of the node "n"."""
+
 STATE = TensorType((5056,), "uint8")
 """The state of PyTorch's generator on the CPU, from which a mask is drawn again."""
 
 DRAWN, _DRAWN_BY_PYTORCH, _FEW = 100, 500, 1 << 15
 """How many FLOPs take as long as drawing an element of a mask, some 1 or 5 ns: by our kernel, and
 by PyTorch, which draws masks of up to so many elements."""
+
+
+def original(node_id: str) -> str:
+    """The id of the node that is computed, maybe not for the first time."""
+    return node_id.partition(MARK)[0]
 
 
 @dataclass(eq=False)
@@ -74,9 +84,13 @@ class Joint:
         rate = self.copied or self.work.machine.copy
         return fsum(2 * self.work.bytes[i] / rate for i in offloaded)
 
-    def again_seconds(self, captured: Collection[str]) -> float:
-        """Estimated time of what is computed again, and of masks that are drawn again."""
-        nodes = (self.work.again[i] for i in self.computed_again(captured))
+    def again_seconds(
+        self, captured: Collection[str], times: Mapping[str, int] | None = None
+    ) -> float:
+        """Estimated time of what is computed again, as many `times`, and of masks that are drawn
+        again."""
+        again = self.computed_again(captured)
+        nodes = (self.work.again[i] * (times[i] if times else 1) for i in again)
         return fsum((*nodes, *(self.draws[m] for m in self.drawn_again(captured))))
 
     @cached_property
@@ -214,6 +228,27 @@ class Joint:
         """Ids of what the backward alone computes, in graph order, but of constants alone."""
         edges = self.graph.edges
         return [i for i in edges if edges[i] and i not in self.forward and i not in self.free]
+
+    def rewired(self, rewiring: Rewiring) -> "Joint":
+        """The joint graph as a backward reads it. Raises ValueError where that is no graph."""
+        wired: dict[str, dict[str, tuple[str, ...]]] = {}
+        for node_id, edges in rewiring.items():
+            wired.setdefault(original(node_id), {})[node_id] = edges
+        if unknown := wired.keys() - self.graph.by_id.keys():
+            raise ValueError(f"the graph has no node {min(unknown)}")
+        nodes = []
+        for node in self.graph.nodes:
+            own = self.graph.edges[node.id]
+            for node_id, edges in ({node.id: own} | wired.get(node.id, {})).items():
+                if node_id in rewiring:
+                    new = dict(zip(own, edges, strict=True))
+                    read = tuple(new[i] if isinstance(i, str) else i for i in node.inputs)
+                    nodes.append(replace(node, id=node_id, inputs=read))
+                else:
+                    nodes.append(node)
+        graph = self.graph.with_nodes(nodes)
+        graph.validate()
+        return Joint(graph)
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
         """What is held between forward and backward: bytes by the id of each storage's owner.

@@ -12,13 +12,14 @@ right before the first reader in the backward; what the host holds counts nowher
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 
 from relascope.core.graph import Role
-from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.joint import MARK, Joint, Rewiring, original
 from relascope.passes.held_memory import KernelLives
 
 AGAIN = "again"
@@ -101,11 +102,19 @@ class _Phase:
 
 class Lifetimes:
     """One step of training where `captured` are saved, ids of a joint graph's nodes, and those in
-    `offloaded` on the host."""
+    `offloaded` on the host. `before` is one with the same, but for the rewiring of the backward."""
 
     def __init__(
-        self, joint: Joint, captured: Collection[str], offloaded: Collection[str] = ()
+        self,
+        joint: Joint,
+        captured: Collection[str],
+        offloaded: Collection[str] = (),
+        rewiring: Rewiring | None = None,
+        before: "Lifetimes | None" = None,
     ) -> None:
+        self.joint, self.captured, self.rewiring = joint, captured, rewiring or {}
+        self._offloaded = offloaded
+        self.rewired = rewired = joint.rewired(self.rewiring) if rewiring else joint
         self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
         ahead = joint.own_forward
@@ -113,20 +122,39 @@ class Lifetimes:
         masks = {i: kept[i] for i in joint.masks if i in kept}
         given = kept | {b: joint.work.bytes[b] for b in results}
         held = results if joint.graph.ir == "relax" else given.keys()
-        back = backward_order(joint, joint.computed_again(captured), offloaded)
-        ends = _storages(joint, joint.gradients) | held
-        self._joint, self._kept = joint, kept
-        self._backward = _Phase(joint, back, ends, given, offloaded, True)
-        self._forward = _Phase(joint, ahead, results | kept.keys(), masks, offloaded, False)
+        again = {*joint.computed_again(captured), *(i for i in self.rewiring if MARK in i)}
+        back = backward_order(joint, again, offloaded, rewired.graph.edges)
+        ends = _storages(rewired, joint.gradients) | held
+        self._kept = kept
+        self._backward = _Phase(rewired, back, ends, given, offloaded, True)
+        self._forward: _Phase = (
+            _Phase(joint, ahead, results | kept.keys(), masks, offloaded, False)
+            if before is None
+            else before._forward
+        )
         self.forward, self.backward = len(ahead), len(back)
+
+    def rewired_by(self, rewiring: Rewiring) -> "Lifetimes":
+        """The same but for what the backward reads."""
+        return Lifetimes(self.joint, self.captured, self._offloaded, rewiring, self)
+
+    @cached_property
+    def times(self) -> Mapping[str, int]:
+        """How often the backward computes each node of the forward that it computes."""
+        return Counter(i for i in map(original, self._backward.ids) if i in self.joint.forward)
 
     @cached_property
     def peak(self) -> int:
         """The most bytes that are held at once."""
         forward, backward = self._forward.lives, self._backward.lives
-        high, most = backward.peak(backward.least_held), forward.peak(forward.order)
+        high = backward.peak(backward.least_held)
         # Most often the forward holds less in any order.
-        return high if most <= high else max(high, forward.peak(forward.least_held))
+        return high if forward.peak(forward.order) <= high else max(high, self.forward_peak)
+
+    @cached_property
+    def forward_peak(self) -> int:
+        """The most bytes that are held at once in the forward."""
+        return self._forward.lives.peak(self._forward.lives.least_held)
 
     @cached_property
     def order(self) -> list[str]:
@@ -150,7 +178,7 @@ class Lifetimes:
             role = (Role.FORWARD if phase is ahead else Role.BACKWARD).value
             if base in self._kept or base in self._away:
                 role = Role.CAPTURED.value
-            elif phase is back and base in self._joint.forward and base not in back.given:
+            elif phase is back and original(base) in self.joint.forward and base not in back.given:
                 role = AGAIN
             return Lifetime(base, role, last.lives.sizes[base], begin, end, (*early, *read))
 
@@ -194,11 +222,14 @@ def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
 
 
 def backward_order(
-    joint: Joint, recomputed: tuple[str, ...], copied: Collection[str] = ()
+    joint: Joint,
+    recomputed: Collection[str],
+    copied: Collection[str],
+    edges: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """The backward's nodes in graph order; what is computed again, or copied from the host, comes
-    right before it is first read."""
-    again, edges = {*recomputed, *copied}, joint.graph.edges
+    right before it is first read. `edges` are what each node reads there."""
+    again = {*recomputed, *copied}
     order: list[str] = []
     seen: set[str] = set()
     for node_id in joint.own_backward:

@@ -7,8 +7,9 @@ from math import isfinite
 
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.lifetimes import Lifetimes, peak
 from relascope.passes.cuts.offload import allowed, offloaded
+from relascope.passes.cuts.per_use import fitted
 from relascope.passes.cuts.problem import Wish
 
 NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
@@ -33,8 +34,9 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     no such cut has so low a peak, or the budget is no number.
 
     Where the wish allows captures on the host, each cut has there what it needs to, and counts with
-    the time of its copies."""
+    the time of its copies; where values may be computed per use, likewise."""
     limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
+    points = _quickest(joint, prices, points) if wish.per_use else points
 
     def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
         """A cut and its peak, if that is below `most`; what cannot be is not simulated."""
@@ -42,14 +44,21 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
         away = allowed(joint, saved, wish)
         if point.bytes - sum(joint.work.bytes[i] for i in away) >= most:
             return None
-        high = peak(joint, saved, away)
-        return (high, saved) if high < most else None
+        lives = Lifetimes(joint, saved, away)
+        if wish.per_use and lives.forward_peak < most:
+            lives = fitted(lives, limit)
+        return (lives.peak, saved) if lives.peak < most else None
 
     if limit is not None:
         best = float("inf"), frozenset[str]()
         for point in sorted(points, key=lambda p: p.seconds):
             if point.seconds < best[0] and (found := below(point, limit + 1)) is not None:
-                copies = joint.copy_seconds(offloaded(joint, found[1], wish, limit))
+                waiting = offloaded(joint, found[1], wish, limit)
+                copies = joint.copy_seconds(waiting)
+                if wish.per_use:
+                    lives = fitted(Lifetimes(joint, found[1], waiting), limit)
+                    copies += joint.again_seconds(found[1], lives.times)
+                    copies -= joint.again_seconds(found[1])
                 best = min(best, (point.seconds + copies, found[1]), key=lambda b: b[0])
         if best[0] < float("inf"):
             return best[1]
@@ -60,6 +69,19 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
         raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     # Copies may keep that peak in less time than the fewest bytes do.
     return within_peak(joint, replace(wish, budget=lowest[0])) if wish.offload else lowest[1]
+
+
+def _quickest(joint: Joint, prices: Prices, points: list[FrontierPoint]) -> list[FrontierPoint]:
+    """Those that no quicker one has a lower peak than, of the step or of its forward: how often
+    the backward computes a value does not change what the forward holds."""
+    found, least = list[FrontierPoint](), (1 << 62, 1 << 62)
+    for point in sorted(points, key=lambda p: p.seconds):
+        lives = Lifetimes(joint, prices.used(point.saved).saved)
+        peaks = lives.peak, lives.forward_peak
+        if any(a < b for a, b in zip(peaks, least, strict=True)):
+            found.append(point)
+            least = min(peaks[0], least[0]), min(peaks[1], least[1])
+    return found
 
 
 def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:

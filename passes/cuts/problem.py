@@ -20,13 +20,15 @@ class Wish:
     """What a person asks of a strategy. `budget` is the most bytes to keep: an int is bytes, a
     float a fraction of what everything that crosses takes; None where the strategy has no budget.
     `save` and `recompute` are ids of tensors that must, and must not, be saved; of the former,
-    `on_host` are to be on the host. `offload` allows the strategy to have more there."""
+    `on_host` are to be on the host. `offload` allows the strategy to have more there. With
+    `per_use`, the backward may compute a value more than once: see `passes.cuts.per_use`."""
 
     budget: float | int | None = None
     save: frozenset[str] = frozenset()
     recompute: frozenset[str] = frozenset()
     on_host: frozenset[str] = frozenset()
     offload: bool = False
+    per_use: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from relascope.core.graph import Graph
 from relascope.passes.cost import storages
 from relascope.passes.cuts.cut import Cut, cut_at
 from relascope.passes.cuts.offload import marked, unmarked
+from relascope.passes.cuts.per_use import read, written
 from relascope.passes.program import Program
 
 _CAPTURE, _ON_HOST = "saved_", "on_host_"
@@ -49,13 +50,14 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of captures that were chosen. Views of captures are left to the
-    backward: two results of a function share no memory. Raises EngineError of kind "usage" where
-    one of them cannot be captured, or there are no gradients."""
+    """What is to be known of a cut that was chosen (`Cut.marked`). Views of captures are left to
+    the backward: two results of a function share no memory. Raises EngineError of kind "usage"
+    where one of them cannot be captured, or there are no gradients."""
     try:
-        owner, (saved, away) = storages(graph), map(set, unmarked(captured))
+        texts, rewiring = read(captured)
+        owner, (saved, away) = storages(graph), map(set, unmarked(texts))
         own = [i for i in saved if owner.get(i, i) == i or owner[i] not in saved]
-        return cut_at(graph, marked(own, away))
+        return cut_at(graph, (*marked(own, away), *written(rewiring)))
     except ValueError as wrong:
         message = f"The program cannot be split there: {wrong}."
         hint = "Capture tensors that the forward computes."

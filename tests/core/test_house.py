@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3659,
-    "commands": 3364,
+    "commands": 3368,
     "core": 1307,
-    "engine": 41603,
-    "passes": 11323,
+    "engine": 41606,
+    "passes": 11600,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25256,
+    "viz": 25278,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -110,4 +110,5 @@ def _cut(screen: Screen) -> list[str]:
     for option, ids in (("--save", choice.save), ("--recompute", choice.recompute)):
         for node_id in ids:
             cut += [option, node_id]
-    return [*cut, "--offload"] if choice.offload else cut
+    cut += ["--offload"] if choice.offload else []
+    return [*cut, "--recompute-per-use"] if choice.per_use else cut

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
+from relascope.passes.cuts.joint import original
 from relascope.passes.cuts.lifetimes import AGAIN
 from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, findings, memory_plan
 from relascope.viz.rows import Row, fields, sections
@@ -147,7 +148,7 @@ def held_document(cut: Cut) -> Row:
             late = step > lived.forward
             where = "backward" if late else "forward", step - late * lived.forward
             names = "phase", "step", "id", "bytes", *roles
-            found = *where, lived.order[step - 1] if step else None, *now
+            found = *where, original(lived.order[step - 1]) if step else None, *now
             changes.append(dict(zip(names, found, strict=True)))
     peak = max(range(len(held)), key=lambda step: held[step][0])
     sizes = fields(lived, "forward backward")
@@ -159,11 +160,11 @@ def held_at(cut: Cut, step: int) -> Row:
     write each, and read it next and last, or None. `step` is the node's number, counted through
     both phases."""
     lived, by_id = cut.lifetimes, cut.joint.graph.by_id
-    node = by_id[lived.order[step - 1]] if step else None
+    node = by_id[original(lived.order[step - 1])] if step else None
     tensors = [
         {
-            **fields(one, "id role bytes begin end"),
-            **fields(by_id[one.id], "title scope"),
+            **fields(one, "role bytes begin end"),
+            **fields(by_id[original(one.id)], "id title scope"),
             "next": one.next_read(step),
         }
         for one in lived.at(step)

@@ -46,7 +46,7 @@ SAVED = (
     "name; what; bytes; copies take?: copy_share; why: reason; shape; dtype; made in: scope; "
     "from: source; read in the backward by: reader_labels"
 )
-SPARED = "name; what; bytes; why: reason"
+SPARED = "name; what; times?; bytes; why: reason"
 AXES = {"Saved bytes": "bytes", "Peak of a step": "peak_bytes"}
 """What the chart of cuts may have along its axis, by its title."""
 TORCH_CUTS = (
@@ -265,6 +265,7 @@ def cut_document(cut: Cut) -> Row:
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": held_document(cut),
         **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
+        **({"recomputed_times": dict(cut.lifetimes.times)} if cut.rewiring else {}),
     }
 
 
@@ -312,6 +313,8 @@ def cut_sections(document: Row) -> list[Section]:
     title = STRATEGIES[document["strategy"]].title
     kept, again = saved_rows(document), set(document["recomputed"])
     spared = [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
+    if times := document.get("recomputed_times"):
+        spared = [{**r, "times": times.get(r["id"])} for r in spared]
     rivals = document.get("rivals")
     beside = rivals and (
         f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut partitioner "

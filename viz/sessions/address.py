@@ -10,7 +10,11 @@ from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeli
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
 _MOST, _LONGEST = 1000, 10_000  # parameters of one name, and characters of one
-_SWITCHES = {"model.training": ("inference", "training"), "cut.offload": ("off", "on")}
+_SWITCHES = {
+    "model.training": ("inference", "training"),
+    "cut.offload": ("off", "on"),
+    "cut.per_use": ("off", "on"),
+}
 Query = dict[str, str | list[str]]
 
 

@@ -145,7 +145,7 @@ def cut_with(joint: cuts.Joint, chosen: state.CutChoice) -> cuts.Cut:
     forced = (chosen.save, chosen.recompute) if chosen.rule.adapts else ((), ())
     hint = "Choose another strategy or budget, or undo what is forced by hand."
     with refusing("usage", "The graph cannot be cut this way: {}.", chosen.rule.title, hint):
-        return cuts.cut(joint, chosen.strategy, chosen.limit, *forced, chosen.offload)
+        return cuts.cut(joint, chosen.strategy, chosen.limit, *forced, *chosen.how)
 
 
 def again(ask: Ask, session: state.Session, path: str) -> Results:

@@ -122,7 +122,8 @@ _OF_SOURCE = [
 class CutChoice:
     """How the joint graph is cut: the budget is in percent, for strategies that have one;
     `frontier` is the bytes that the chosen cut keeps; `save` and `recompute` are ids of tensors
-    forced by hand; `offload` lets others wait on the host."""
+    forced by hand; `offload` lets others wait on the host, and `per_use` lets the backward compute
+    a value more than once."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)
@@ -131,6 +132,12 @@ class CutChoice:
     save: tuple[str, ...] = _set((), "save")
     recompute: tuple[str, ...] = _set((), "recompute")
     offload: bool = _set(False, "offload", "keep_offload")
+    per_use: bool = _set(False, "per_use", "keep_per_use")
+
+    @property
+    def how(self) -> tuple[bool, bool]:
+        """The switches, as `passes.cuts.cut.cut` takes them."""
+        return self.offload, self.per_use
 
     @property
     def rule(self) -> Strategy:

@@ -55,6 +55,7 @@ from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied, everything, op_name
 from relascope.passes.relay.training import weight_gradient
+from relascope.passes.relay.training.split import PER_USE
 
 erf.register()
 weight_gradient.register()
@@ -303,6 +304,8 @@ def library(
     options = options.with_records("relay", str(tvm.__version__))
     if program.tvm_passes:
         options = replace(options, opt_level=0)
+    if function.attrs is not None and PER_USE in function.attrs:  # TVM would compute it once
+        options = replace(options, disabled=(*options.disabled, "EliminateCommonSubexpr"))
     making = partial(prepared, program, function, options)
     module = _module_of(program, function)
     return builder.build(module, names, options, making, keep=instruments is None)

@@ -154,11 +154,11 @@ def read_counts(bound: Sequence[Binding], returned: Sequence[Any]) -> Counter[in
 
 
 def substituted(value: Any, instead: Mapping[int, Any]) -> Any:
-    """A bound value with variables and constants replaced, by handle; itself if none is."""
+    """A bound value with parts of it replaced, by handle; itself if none is."""
     if not instead:
         return value
-    if isinstance(value, tvm.ir.Var | tvm.ir.GenericConst):
-        return instead.get(value.__chandle__(), value)
+    if (known := instead.get(value.__chandle__())) is not None:
+        return known
     if isinstance(value, tvm.ir.Call):
         call = with_args(value, [substituted(a, instead) for a in value.args])
         local = instead.get(value.op.__chandle__())  # a function that is called

@@ -1,6 +1,7 @@
 """Splitting a joint program into a forward and a backward."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -8,6 +9,8 @@ from tvm import relax
 
 from relascope.core.graph import Graph
 from relascope.passes.cuts import split_program
+from relascope.passes.cuts.cut import Cut
+from relascope.passes.cuts.joint import MARK, original
 from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir import rewrite
@@ -51,14 +54,49 @@ def split(
     # out.
     others = cut.joint.forward.difference(cut.recomputed, cut.joint.free)
     left = {exprs[i].__chandle__() for i in others if i in exprs}
-    own = [(v, rewrite.substituted(e, instead)) for v, e in bound if v.__chandle__() not in left]
+    wired, again = _rewired(bound, exprs, cut)
+    known = program.provenance
+    origins = {str(v.name): known.get(str(exprs[original(i)].name)) for i, v in again.items()}
+    program = replace(program, provenance={**known, **{n: o for n, o in origins.items() if o}})
+    own = [(v, rewrite.substituted(e, instead)) for v, e in wired if v.__chandle__() not in left]
     movable = [exprs[i] for i in cut.recomputed] + [copy for copy, _ in back]
-    kept = rewrite.late([*back, *own], {v.__chandle__() for v in movable})
+    kept = rewrite.late([*back, *own], {v.__chandle__() for v in (*movable, *again.values())})
     takes = [name for name, is_last in zip(names, turned, strict=True) if is_last]
     by_backward = [rewrite.substituted(g, instead) for g in gradients]
     attrs = {channels_last.TAKES: takes}
     backward = _half(program, "backward", kept, by_backward, stand_ins, attrs)
     return SplitProgram.of(program, forward, backward, cut)
+
+
+def _rewired(
+    bound: Sequence[rewrite.Binding], exprs: Mapping[str, Any], cut: Cut
+) -> tuple[list[rewrite.Binding], dict[str, Any]]:
+    """Bindings as the backward reads them, and by their ids the variables of what it computes more
+    than once, each after the first."""
+    values, edges = {v.__chandle__(): value for v, value in bound}, cut.joint.graph.edges
+    made: dict[str, Any] = {}
+    tuples: dict[int, Any] = {}  # within calls, by those that they replace
+    wired: dict[int, list[rewrite.Binding]] = {}
+    for node_id in cut.rewired:
+        of = exprs[original(node_id)]
+        reads = zip(edges[original(node_id)], cut.rewiring[node_id], strict=True)
+        new = {exprs[a].__chandle__(): made[b] for a, b in reads if b in made}
+        value = rewrite.substituted(values.get(of.__chandle__(), of), new)
+        if of.__chandle__() not in values:
+            made[node_id] = value
+            tuples |= {of.__chandle__(): value} if node_id in exprs else {}
+            continue
+        made[node_id] = of
+        if node_id not in exprs:
+            made[node_id] = relax.DataflowVar(f"{of.name}_{node_id.partition(MARK)[2]}", of.ty)
+        wired.setdefault(of.__chandle__(), []).append((made[node_id], value))
+    found = []
+    for variable, value in bound:
+        own = wired.get(variable.__chandle__(), [])
+        first = [] if any(v.same_as(variable) for v, _ in own) else [(variable, value)]
+        found += [(v, rewrite.substituted(e, tuples)) for v, e in (*first, *own)]
+    again = {i: v for i, v in made.items() if i not in exprs and isinstance(v, relax.Var)}
+    return found, again
 
 
 def _half(

@@ -45,7 +45,8 @@ def chosen(screen: Screen) -> CutChoice:
     name = state.get("keep_strategy") or cuts.DEFAULT
     limits = state.get("keep_budget"), state.get("keep_frontier")
     offload = screen.ir != "relay" and bool(state.get("keep_offload"))
-    choice = CutChoice(name, *limits, offload=offload)
+    per_use = bool(state.get("keep_per_use"))
+    choice = CutChoice(name, *limits, offload=offload, per_use=per_use)
     return replace(choice, **forced_ids(screen)) if choice.rule.adapts else choice
 
 
@@ -70,10 +71,15 @@ def strategy(screen: Screen) -> None:
         format_func=lambda name: cuts.STRATEGIES[name].title,
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
+    st.toggle("Recompute per use", key="keep_per_use", help=_ABOUT_PER_USE)
     refused = screen.ir == "relay"
     st.toggle("Offload to the host", key="keep_offload", help=_ABOUT_OFFLOAD, disabled=refused)
 
 
+_ABOUT_PER_USE = (
+    "Off, the backward computes a value again once, and holds it until its last reader. On, it "
+    "computes it again for later readers, where that lowers the peak; *Within a peak* counts on it."
+)
 _ABOUT_OFFLOAD = (
     "Lets captures wait on the host if that lowers the peak; *Within a peak* then copies "
     "instead of recomputing if that takes less time. On the CPU, the host is simulated: memory "
@@ -99,10 +105,10 @@ def _budget_slider(screen: Screen) -> None:
 
     def lowest() -> int:
         if of_peak:
-            return cuts.cut(joint, "peak", offload=choice.offload).peak_bytes
+            return cuts.cut(joint, "peak", None, (), (), *choice.how).peak_bytes
         return Prices(joint, Wish()).least().bytes
 
-    least = screen.derive(lowest, "least", choice.strategy, choice.offload, joint.measured)
+    least = screen.derive(lowest, "least", choice.strategy, choice.how, joint.measured)
     low = next((p for p in range(100) if int(p / 100 * whole) >= least), 100)
     state.keep_budget = max(state.get("keep_budget", round(100 * HALF)), low)
     if low == 100:

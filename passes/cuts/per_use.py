@@ -1,0 +1,95 @@
+"""Values that the backward computes per use: again for later readers, not held from the first on.
+
+What is computed again is read by what is computed from it, soon after, and by its own gradient,
+often much later. Where a step holds most, what waits there for later readers is computed once more
+right before them instead, from what is held anyway or is computed once more with it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from relascope.core.graph import Kind, reached
+from relascope.passes.cost import is_random, is_view
+from relascope.passes.cuts.joint import MARK, Joint, Rewiring, original
+from relascope.passes.cuts.lifetimes import AGAIN, Lifetime, Lifetimes
+
+TRIES = 128  # how many steps may be simulated for one cut
+
+
+def fitted(lives: Lifetimes, limit: int | None = None) -> Lifetimes:
+    """A step in which values may be computed per use: as few as keep the peak within a limit in
+    bytes, or those that lower it furthest.
+
+    Of what waits at the first step that holds most, the value that takes the least time for its
+    bytes goes first, if the peak is lower then, or reached at fewer steps."""
+    best = now = lives
+    held, refused, tries = now.held(), set[tuple[str, str]](), 0
+    while tries < TRIES and (limit is None or now.peak > limit):
+        at = held.index(max(held))
+        found = [(one, later, _moved(now, one, at, later)) for one, later in _waiting(now, at)]
+        for one, later, more in sorted(found, key=lambda f: _price(lives.joint, f[2]) / f[0].bytes):
+            if not more or (one.id, later[0]) in refused:
+                continue
+            then = now.rewired_by({**now.rewiring, **more})
+            lower, tries = then.held(), tries + 1
+            if (max(lower), lower.count(max(lower))) < (max(held), held.count(max(held))):
+                now, held = then, lower
+                break
+            refused.add((one.id, later[0]))
+        else:
+            break
+        best = now if now.peak < best.peak else best
+    return best
+
+
+def _price(joint: Joint, rewiring: Rewiring) -> float:
+    """Seconds of what is computed more than once."""
+    return sum(joint.work.again[original(i)] for i in rewiring if MARK in i)
+
+
+def _waiting(lives: Lifetimes, at: int) -> Iterable[tuple[Lifetime, list[str]]]:
+    """What was computed again before a step and is not read there, with its later readers."""
+    for one in lives.at(at):
+        later = [lives.order[step - 1] for step in one.reads if step > at]
+        if (
+            one.role == AGAIN
+            and later
+            and one.end is not None
+            and at not in (one.begin, *one.reads)
+        ):
+            yield one, later
+
+
+def _moved(lives: Lifetimes, one: Lifetime, at: int, later: Collection[str]) -> Rewiring:
+    """What is read instead where the `later` readers of a value have it computed for them; nothing
+    where that cannot be."""
+    joint, edges, storages = lives.joint, lives.rewired.graph.edges, lives.rewired.storages
+    done = set(lives.order[lives.forward : at])
+    held = {x.id for x in lives.at(at)} - {one.id}
+
+    def goes(node_id: str) -> bool:
+        here = node_id in done and node_id not in lives.captured
+        return here and not held.issuperset(storages[node_id])
+
+    read = [e for reader in later for e in edges[reader] if one.id in storages[e] and goes(e)]
+    chain = reached(read, lambda i: filter(goes, edges[i]))
+    stays = {*joint.sought, *joint.sought.values()}
+    for node in (joint.graph.by_id[original(i)] for i in chain):
+        moves = is_view(node) or node.kind in (Kind.TUPLE, Kind.ITEM) or node.id in joint.forward
+        if not moves or is_random(node) or node.id in stays:
+            return {}
+    known = Counter(original(i) for i in lives.rewiring if MARK in i)
+    names = {i: f"{original(i)}{MARK}{known[original(i)] + 2}" for i in chain}
+    return {names.get(i, i): tuple(names.get(e, e) for e in edges[i]) for i in (*chain, *later)}
+
+
+def written(rewiring: Rewiring) -> tuple[str, ...]:
+    """A rewiring as a request has it, beside ids of captures: "n~2(a,b)" reads a and b."""
+    return tuple(f"{node_id}({','.join(edges)})" for node_id, edges in rewiring.items())
+
+
+def read(texts: Iterable[str]) -> tuple[frozenset[str], Rewiring]:
+    """Ids of captures, and the rewiring that is written beside them."""
+    found = [text.removesuffix(")").partition("(") for text in texts]
+    rewiring: Mapping[str, tuple[str, ...]] = {i: tuple(e.split(",")) for i, by, e in found if by}
+    return frozenset(i for i, by, _ in found if not by), rewiring

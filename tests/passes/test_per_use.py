@@ -1,0 +1,75 @@
+"""Values that the backward computes more than once, where that lowers the peak."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawn_graphs import few, joint_graphs
+from joints import graph_of
+from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
+from relascope.passes.cuts.lifetimes import peak
+from relascope.viz.rows import tables
+
+SKIP = (
+    "x; w! :64x64; v! :4x64; g; s exp x; a nn.dense s w; b tanh a; y nn.dense b v :4x4;"
+    "q nn.dense s v :4x4; m multiply q g; n nn.dense m b :64x64; k nn.dense n a; dx multiply k s"
+)
+
+
+def skip():
+    """A forward whose value `s` the backward reads at its begin and at its end."""
+    graph = graph_of(f"{SKIP} -> y | dx", of="64x64")
+    return Joint(replace(graph, ir="relax"))
+
+
+def test_a_value_read_early_and_late_is_computed_for_both():
+    joint = skip()
+    once, often = (cut(joint, "inputs_only", per_use=p) for p in (False, True))
+    assert often.peak_bytes < once.peak_bytes and often.ids == once.ids
+    assert not once.rewiring and often.lifetimes.times["s"] > 1
+    more = sum(joint.work.again[i] * (n - 1) for i, n in often.lifetimes.times.items())
+    assert often.recomputed_seconds == pytest.approx(once.recomputed_seconds + more)
+    assert often.net_share > once.net_share and often.recomputed_flops > once.recomputed_flops
+    same = cut_at(joint.graph, often.marked)
+    assert (same.ids, same.rewiring, same.peak_bytes) == (
+        often.ids,
+        often.rewiring,
+        often.peak_bytes,
+    )
+    document = tables.cut_document(often)
+    assert document["recomputed_times"]["s"] > 1
+    assert all(t["id"] in joint.graph.by_id for t in document["held"]["at_peak"]["tensors"])
+    assert "recomputed_times" not in tables.cut_document(once)
+
+
+def test_a_rewiring_that_is_no_graph_is_refused():
+    wrong = {"z~2(x)": "no node z", "s~2(dx)": "before it", "s~2(x,w)": "longer than"}
+    for text, why in wrong.items():
+        with pytest.raises(ValueError, match=why):
+            cut_at(skip().graph, [text])
+
+
+@few
+@given(
+    joint_graphs(),
+    st.sampled_from([*STRATEGIES]),
+    st.sampled_from(["relay", "relax"]),
+    st.floats(0.3, 1.0),
+)
+def test_the_peak_never_rises_and_stays_within_the_limit(graph, strategy, ir, share):
+    joint = Joint(replace(graph, ir=ir))
+    once, often = (cut(joint, strategy, per_use=p) for p in (False, True))
+    assert often.peak_bytes <= once.peak_bytes
+    assert all(often.lifetimes.times[i] for i in often.recomputed)
+    if strategy == "peak":
+        limit = int(share * peak(joint, joint.crossings))
+        if limit >= often.peak_bytes:
+            found = cut(joint, "peak", limit, per_use=True)
+            assert found.peak_bytes <= limit
+            if limit >= once.peak_bytes:
+                assert found.net_share <= cut(joint, "peak", limit).net_share + 1e-9
+        else:
+            with pytest.raises(ValueError, match="the lowest is"):
+                cut(joint, "peak", limit, per_use=True)

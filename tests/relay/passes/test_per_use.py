@@ -1,0 +1,27 @@
+"""Values that Relay's backward computes more than once."""
+
+import pytest
+
+import per_use
+from grammar import RandomModule
+from quick import QUICK
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+
+OURS = f"llvm {SCHEDULES}"
+
+
+@pytest.mark.parametrize("target", [QUICK, OURS])
+def test_gradients_have_the_same_bits_and_are_pytorchs(target):
+    per_use.check_layers(target)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 40))]
+)
+def test_modules_drawn_at_random_give_the_same_bits(seed):
+    per_use.check_random(RandomModule(seed), OURS)
+
+
+def test_the_measured_peak_falls_with_the_estimate():
+    (once, estimated), (often, lower) = per_use.peaks(OURS)
+    assert often < 0.9 * once and lower < 0.9 * estimated
