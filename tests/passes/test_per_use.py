@@ -24,6 +24,13 @@ def skip():
     return Joint(replace(graph, ir="relax"))
 
 
+def spared(one):
+    """The table of what a cut does not save."""
+    title = "Read by the backward and not saved, and why"
+    sections = tables.cut_sections(tables.cut_document(one))
+    return next(s for s in sections if s.get("title") == title)
+
+
 def test_a_value_read_early_and_late_is_computed_for_both():
     joint = skip()
     once, often = (cut(joint, "inputs_only", per_use=p) for p in (False, True))
@@ -42,6 +49,8 @@ def test_a_value_read_early_and_late_is_computed_for_both():
     assert document["recomputed_times"]["s"] > 1
     assert all(t["id"] in joint.graph.by_id for t in document["held"]["at_peak"]["tensors"])
     assert "recomputed_times" not in tables.cut_document(once)
+    columns = [{k for r in s["rows"] for k in r} for s in map(spared, (once, often))]
+    assert [("times" in c) for c in columns] == [False, True]
 
 
 def test_a_rewiring_that_is_no_graph_is_refused():

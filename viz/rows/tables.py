@@ -312,9 +312,11 @@ def cut_sections(document: Row) -> list[Section]:
     and a `frontier_document` if known."""
     title = STRATEGIES[document["strategy"]].title
     kept, again = saved_rows(document), set(document["recomputed"])
-    spared = [{**r, "what": "again" if r["id"] in again else "forward"} for r in document["spared"]]
-    if times := document.get("recomputed_times"):
-        spared = [{**r, "times": times.get(r["id"])} for r in spared]
+    times = document.get("recomputed_times", {})
+    spared = [
+        {**r, "what": "again" if r["id"] in again else "forward", "times": times.get(r["id"])}
+        for r in document["spared"]
+    ]
     rivals = document.get("rivals")
     beside = rivals and (
         f"PyTorch eager keeps {size(rivals['pytorch_eager_bytes'])}, its min-cut partitioner "
