@@ -264,6 +264,8 @@ def test_captures_take_the_gradient_unasked_and_keep_to_a_budget():
         assert data["recomputed_flops"] > 0
         assert data["forward_flops"] == whole["forward_flops"]
         crossing = {c["id"] for c in whole["captures"]}
+        named = (*data["spared"], *data["held"]["at_peak"]["tensors"])
+        assert all({"scope", "source"} <= s.keys() for s in named)
         assert {s["id"] for s in data["spared"]} == crossing - {c["id"] for c in data["captures"]}
 
 

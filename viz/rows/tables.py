@@ -251,10 +251,11 @@ def cut_document(cut: Cut) -> Row:
         row |= {"on_host": True, "copy_seconds": taken, "copy_share": taken / whole}
     names = (
         "strategy bytes peak_bytes uncapped_bytes cap mask_bytes budget extra_bytes recomputed "
-        "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share spared"
+        "recomputed_flops forward_flops recomputed_seconds forward_seconds share net_share"
     )
     return {
         **fields(cut, names),
+        "spared": [{**plain(s), **fields(by_id[s.id], "scope source")} for s in cut.spared],
         "captures": captures,
         "masks": masks,
         "by_hand": {
