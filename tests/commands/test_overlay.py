@@ -103,12 +103,12 @@ def test_the_command_says_it_and_writes_nothing(example, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("1")
     own.write_text(WORD + f"{{n.id: open({str(secret)!r}).read() for n in graph}}")
-    table, page = tmp_path / "nodes.csv", tmp_path / "page.html"
+    table, page = tmp_path / "nodes.dot", tmp_path / "page.html"
     for given, words in (
         ((own, "-o", page), "depth raised PermissionError"),  # by the sandbox
         ((none,), "none.py cannot be opened: No such file"),
         ((tmp_path,), "cannot be opened: Is a directory"),
-        ((example, "-o", table), "A file that ends in .csv cannot show an overlay"),
+        ((example, "-o", table), "A file that ends in .dot cannot show an overlay"),
     ):
         done = run(*GIVEN, *map(str, given), real=True)
         assert done.returncode in (1, 2) and words in done.stderr

@@ -41,7 +41,7 @@ LINES = {
     "passes": 11600,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25281,
+    "viz": 25219,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

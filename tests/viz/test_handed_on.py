@@ -11,7 +11,6 @@ import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
-import networkx as nx
 import pytest
 
 from answers import refused
@@ -19,7 +18,6 @@ from crafted.recorded import HOSTILE, recorded
 from graphs import drawn_boxes, joint, transformer
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
-from relascope.core.visible import visible
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import fold_constants, module_groups
@@ -59,7 +57,7 @@ def test_an_ending_says_the_format_and_the_longest_counts():
     assert _ending("A.HTML") == ".html"
     assert _ending("model.explorer.json") == ".explorer.json"
     assert _ending("model.json") == ".json"
-    with refused(match="ending of the file's name", hint=".graphml"):
+    with refused(match="ending of the file's name", hint=".explorer.json"):
         _ending("model.docx")
 
 
@@ -155,27 +153,6 @@ def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
     huge = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90000"></svg>'
     with pytest.raises(EngineError, match="too many to be readable"):
         picture(".png", huge)
-
-
-def test_graphml_has_the_graph():
-    for graph in (transformer(1), _nasty()):
-        folded = fold_constants(graph)
-        read = nx.parse_graphml(graph_file(".graphml", graph, Appearance()).decode())
-        assert len(read) == len(folded)
-        assert read.number_of_edges() == folded.edge_count
-        ops = {facts.get("op") for _, facts in read.nodes(data=True)}
-        assert {visible(n.op, keep="") for n in graph if n.kind is Kind.CALL} <= ops
-
-
-def test_csv_has_one_line_a_node():
-    for graph in (transformer(1), _nasty()):
-        text = graph_file(".csv", graph, Appearance()).decode()
-        rows = list(csv.DictReader(io.StringIO(text, newline="")))
-        assert len(rows) == len(graph)
-    row = next(r for r in rows if r["id"] == "z")
-    assert row["op"] == "exp"
-    assert row["inputs"] == "y"
-    assert row["result"] == "True"
 
 
 def test_model_explorer_gets_each_node_in_its_modules():

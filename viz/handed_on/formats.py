@@ -31,9 +31,7 @@ FORMATS: dict[str, str] = {
     ".png": "a picture of pixels",
     ".pdf": "a picture on one page",
     ".dot": "Graphviz",
-    ".graphml": "yEd, Gephi, NetworkX",
     ".explorer.json": "Model Explorer",
-    ".csv": "its nodes as a table",
     ".json": "the whole graph, which relascope reads back and `<relascope-graph>` shows",
 }
 """Descriptions of the formats by file ending."""
@@ -69,9 +67,7 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
         return interchange.to_json_text(graph, page=file.data()).encode("utf-8", "replace")
     written: dict[str, Callable[[], str]] = {
         ".dot": lambda: interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
-        ".graphml": lambda: interchange.to_graphml(graph, view.fewer_than),
         ".explorer.json": lambda: interchange.to_model_explorer(graph, view.fewer_than),
-        ".csv": lambda: interchange.to_csv(graph),
     }
     return written[ending]().encode("utf-8", "replace")
 

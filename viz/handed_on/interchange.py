@@ -1,70 +1,16 @@
-"""A graph for other tools: JSON, DOT, GraphML, Model Explorer's JSON, and its nodes as CSV."""
+"""A graph for other tools: JSON, DOT, and Model Explorer's JSON."""
 
-import io
 import json
 from typing import Any
 
 import graphviz
-import networkx as nx
 
-from relascope.core.graph import Graph, Kind, Literal, Node, Role
+from relascope.core.graph import Graph, Literal, Node, Role
 from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
-from relascope.viz.rows.timings import csv_text
 
-_COLUMNS = "id kind op name module source role types bytes inputs readers result attributes"
 _LONGEST = 2000  # characters of an attribute that Model Explorer shows in its panel
-
-
-def to_graphml(graph: Graph, fewer_than: int = 10) -> str:
-    """The graph as GraphML, with constants of fewer than `fewer_than` elements in their readers."""
-    graph = fold_constants(graph, fewer_than)
-    made = nx.MultiDiGraph(name=_graphml(graph.name), ir=graph.ir)
-    rows = node_rows(graph)
-    names = {n.id: f"n{i}" for i, n in enumerate(graph)}  # ids may not be valid in XML
-    for row in rows:
-        facts = {k: v for k, v in row.items() if v not in (None, "")}
-        made.add_node(names[row["id"]], **{k: _graphml(v) for k, v in facts.items()})
-    by_id = graph.by_id
-    for node in graph:
-        for at, source in enumerate(node.inputs):
-            if isinstance(source, str):
-                kind = labels.types_text(by_id[source].outputs)
-                made.add_edge(names[source], names[node.id], argument=at, type=_graphml(kind))
-    text = io.BytesIO()
-    nx.write_graphml(made, text)
-    return text.getvalue().decode()
-
-
-def to_csv(graph: Graph) -> str:
-    """One line for each node: kind, module, types, bytes, inputs and readers."""
-    return csv_text(node_rows(graph), _COLUMNS.split())
-
-
-def node_rows(graph: Graph) -> list[dict[str, Any]]:
-    """One row for each node, in the program's order."""
-    results = set(graph.outputs)
-    return [
-        {
-            "id": n.id,
-            "kind": n.kind.value,
-            "op": n.op or labels.title(n) if n.kind in (Kind.CALL, Kind.FUNCTION) else "",
-            "name": n.name,
-            "module": n.scope,
-            "source": n.source,
-            "role": "" if n.role.value == "none" else n.role.value,
-            "types": "; ".join(map(str, n.outputs)),
-            "bytes": n.bytes if n.outputs else None,
-            "inputs": "; ".join(i.text if isinstance(i, Literal) else i for i in n.inputs),
-            "readers": len(graph.readers[n.id]),
-            "result": n.id in results,
-            "attributes": json.dumps(dict(n.attrs), ensure_ascii=False, default=str)
-            if n.attrs
-            else "",
-        }
-        for n in graph
-    ]
 
 
 def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
@@ -73,15 +19,15 @@ def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
     graphs' nodes have a namespace, attributes and incoming edges."""
     graph = fold_constants(graph, fewer_than)
     tree = module_groups(graph)
-    rows = {row["id"]: row for row in node_rows(graph)}
-    nodes = [_explored(node, rows, tree) for node in graph]
+    nodes = [_explored(node, graph, tree) for node in graph]
     collection = {"label": graph.name, "graphs": [{"id": graph.name, "nodes": nodes}]}
     return visible(json.dumps(collection, ensure_ascii=False))
 
 
-def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> dict[str, Any]:
+def _explored(node: Node, graph: Graph, tree: GroupTree) -> dict[str, Any]:
     style = palette.STYLES["light"][palette.style_key(node)]
-    facts = {name: rows[node.id][name] for name in ("kind", "module", "source", "role")}
+    role = "" if node.role is Role.NONE else node.role.value
+    facts = {"kind": node.kind.value, "module": node.scope, "source": node.source, "role": role}
     facts |= {k: str(v) for k, v in node.attrs.items()}
     literals = [f"{at}: {i.text}" for at, i in enumerate(node.inputs) if isinstance(i, Literal)]
     facts["literal arguments"] = ", ".join(literals)
@@ -96,7 +42,7 @@ def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> d
         "incomingEdges": [
             {"sourceNodeId": source, "sourceNodeOutputId": "0", "targetNodeInputId": str(at)}
             for at, source in enumerate(node.inputs)
-            if isinstance(source, str) and source in rows
+            if isinstance(source, str) and source in graph.by_id
         ],
         "outputsMetadata": [
             {"id": str(at), "attrs": _attrs(shape="x".join(map(str, t.shape)), dtype=t.dtype)}
@@ -108,10 +54,6 @@ def _explored(node: Node, rows: dict[str, dict[str, Any]], tree: GroupTree) -> d
 
 def _attrs(**facts: str) -> list[dict[str, str]]:
     return [{"key": k, "value": v[:_LONGEST]} for k, v in facts.items() if v]
-
-
-def _graphml(value: Any) -> Any:
-    return visible(value, keep="") if isinstance(value, str) else value
 
 
 def to_json_text(graph: Graph, **more: Any) -> str:
