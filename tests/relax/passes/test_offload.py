@@ -70,7 +70,7 @@ def test_results_are_the_same_bits_and_pytorchs(made, target):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 40))]
+    "seed", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 40))]
 )
 def test_modules_drawn_at_random_give_the_same_bits(seed):
     module = RandomModule(seed)

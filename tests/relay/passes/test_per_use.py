@@ -16,12 +16,13 @@ def test_gradients_have_the_same_bits_and_are_pytorchs(target):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 40))]
+    "seed", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 40))]
 )
 def test_modules_drawn_at_random_give_the_same_bits(seed):
     per_use.check_random(RandomModule(seed), QUICK)
 
 
+@pytest.mark.exhaustive
 def test_the_measured_peak_falls_if_less_than_the_estimate():
     """Relay's convolutions copy what they read into tiles, which the estimate does not count."""
     (once, estimated), (often, lower) = per_use.peaks(OURS)
