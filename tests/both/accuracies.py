@@ -5,12 +5,15 @@ from dataclasses import replace
 from answers import asking, quiet
 from limits import LIMITS
 from quick import QUICK
+from relascope import samples
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import STRATEGIES
 
 MLP = ModelSource("mlp")
+OFFERED = tuple(name for name in samples.SAMPLES if not name.startswith("small_"))
 
 
 def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stages=None):
@@ -50,6 +53,15 @@ def check_every_stage(session, name, dtypes):
     # Captures too, not outputs alone; the cut of the MLP saves none.
     assert rows["cut", "float64"].compared > (name != "mlp")
     assert accuracy.verdict(list(rows.values())).startswith("Every stage agrees with PyTorch: ")
+
+
+def check_every_strategy(session, name):
+    """Outputs and gradients of a sample, split at each strategy's captures."""
+    for strategy in STRATEGIES:
+        rows = table(session, ModelSource(name), (strategy,), ("float64",), ("cut and split",))
+        row = rows["split", "float64"]
+        assert row.failure is None and row.passed, (strategy, row)
+        assert row.compared > 1
 
 
 def check_gelu_is_found(session):
