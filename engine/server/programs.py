@@ -70,7 +70,7 @@ from relascope.passes.applications import Applications
 from relascope.passes.catalogue import check_gradient, default_pipeline
 from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
-from relascope.passes.cuts.offload import MARK
+from relascope.passes.cuts.offload import HOST
 from relascope.passes.memory_plan import findings, memory_plan
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
@@ -544,7 +544,7 @@ class Programs:
         if not joint:
             raise _no_gradient(request.pipeline)
 
-        on_host = any(i.startswith(MARK) for i in request.captures)
+        on_host = any(i.startswith(HOST) for i in request.captures)
         if on_host and request.target.partition(" ")[0] not in ("", "llvm", "c"):
             message = "Captures on the host of a GPU are estimated only: no build was tried yet."
             hint = "Leave out --offload, or take a CPU as the target: it simulates the host."

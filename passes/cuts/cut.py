@@ -111,7 +111,7 @@ class Cut:
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """The cut as a request has it: ids of the captures (see `passes.cuts.offload.MARK`), and
+        """The cut as a request has it: ids of the captures (see `passes.cuts.offload.HOST`), and
         the rewiring."""
         return (*marked(self.ids, self.offloaded), *written(self.rewiring))
 
@@ -138,11 +138,9 @@ class Cut:
 
     @cached_property
     def net_share(self) -> float:
-        """`Joint.net_share` of the captures, with the time of their copies to the host and back,
-        and of what is computed more than once."""
-        more = self.recomputed_seconds - self.joint.again_seconds(self.ids)
-        net = self.joint.net_share(self.ids, self.offloaded)
-        return net + (more and more / self.forward_seconds)
+        """`Joint.net_share` of the captures, those on the host, and what is computed per use."""
+        times = self.lifetimes.times if self.rewiring else None
+        return self.joint.net_share(self.ids, self.offloaded, times)
 
     @property
     def copy_seconds(self) -> float:
@@ -480,7 +478,7 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
     """Cut a joint graph at nodes picked by hand, with what `per_use.written` adds to their ids.
     Raises ValueError where it is no joint graph, or a node cannot be captured, or not on the host
-    where it has `passes.cuts.offload.MARK`, and says which, and why."""
+    where it has `passes.cuts.offload.HOST`, and says which, and why."""
     joint = Joint(graph)
     texts, rewiring = read(captured)
     chosen, away = map(frozenset, unmarked(texts))
@@ -544,12 +542,11 @@ def _cut(
         if wish.per_use:
             lives = fitted(lives, budget if strategy == "peak" else None)
         rewiring, times = lives.rewiring, lives.times
-    own_forward = [i for i in work.flops if i in joint.forward and i not in joint.free]
     return Cut(
         strategy=strategy,
         ids=tuple(n.id for n in joint.graph.nodes if n.id in saved),
         recomputed=again,
-        forward_flops=sum(work.flops[i] for i in own_forward),
+        forward_flops=sum(work.flops[i] for i in joint.own_forward),
         recomputed_flops=sum(work.flops[i] * (times[i] if times else 1) for i in again),
         forward_seconds=joint.forward_seconds,
         recomputed_seconds=joint.again_seconds(saved, times),

@@ -60,19 +60,31 @@ class Joint:
     @cached_property
     def forward_seconds(self) -> float:
         """Estimated time of the whole forward."""
-        return sum(self.work.seconds[i] for i in self.forward if i not in self.free)
+        return sum(self.work.seconds[i] for i in self.own_forward)
 
     @cached_property
     def carried(self) -> dict[str, float]:
         """Seconds of memory traffic that saving each value adds: see `Work.carried`."""
         return self.work.carried(self.forward)
 
-    def net_share(self, captured: Collection[str], offloaded: Collection[str] = ()) -> float:
+    def net_share(
+        self,
+        captured: Collection[str],
+        offloaded: Collection[str] = (),
+        times: Mapping[str, int] | None = None,
+    ) -> float:
         """Estimated extra time over saving all that crosses, as a share of the forward's:
-        recomputation and copies to the host, less spared writes and reads."""
+        recomputation, as many `times`, and copies to the host, less spared writes and reads."""
         net = self.extra_seconds(captured) - self.extra_seconds(self.crossings)
-        net += self.copy_seconds(offloaded)
+        net += self.more_seconds(captured, offloaded, times)
         return net / self.forward_seconds if self.forward_seconds else 0.0
+
+    def more_seconds(
+        self, captured: Collection[str], offloaded: Iterable[str], times: Mapping[str, int] | None
+    ) -> float:
+        """Estimated time of copies to the host, and of what is computed again more than once."""
+        often = self.again_seconds(captured, times) - self.again_seconds(captured) if times else 0.0
+        return often + self.copy_seconds(offloaded)
 
     def extra_seconds(self, captured: Collection[str]) -> float:
         """Estimated time of what is made again, and of the traffic of what is saved."""
@@ -220,14 +232,12 @@ class Joint:
     @cached_property
     def own_forward(self) -> list[str]:
         """Ids of what the forward computes, in graph order, but of constants alone."""
-        edges = self.graph.edges
-        return [i for i in edges if edges[i] and i in self.forward and i not in self.free]
+        return [i for i in self.graph.edges if i in self.forward and i not in self.free]
 
     @cached_property
     def own_backward(self) -> list[str]:
         """Ids of what the backward alone computes, in graph order, but of constants alone."""
-        edges = self.graph.edges
-        return [i for i in edges if edges[i] and i not in self.forward and i not in self.free]
+        return [i for i in self.graph.edges if i not in self.forward and i not in self.free]
 
     def rewired(self, rewiring: Rewiring) -> "Joint":
         """The joint graph as a backward reads it. Raises ValueError where that is no graph."""

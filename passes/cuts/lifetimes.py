@@ -113,7 +113,7 @@ class Lifetimes:
         before: "Lifetimes | None" = None,
     ) -> None:
         self.joint, self.captured, self.rewiring = joint, captured, rewiring or {}
-        self._offloaded = offloaded
+        self.offloaded = offloaded
         self.rewired = rewired = joint.rewired(self.rewiring) if rewiring else joint
         self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
@@ -136,7 +136,7 @@ class Lifetimes:
 
     def rewired_by(self, rewiring: Rewiring) -> "Lifetimes":
         """The same but for what the backward reads."""
-        return Lifetimes(self.joint, self.captured, self._offloaded, rewiring, self)
+        return Lifetimes(self.joint, self.captured, self.offloaded, rewiring, self)
 
     @cached_property
     def times(self) -> Mapping[str, int]:

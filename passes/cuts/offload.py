@@ -13,18 +13,18 @@ from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import Lifetime, Lifetimes, peak
 from relascope.passes.cuts.problem import Wish
 
-MARK = "host:"
+HOST = "host:"
 """What precedes the id, or the pattern, of a capture that is to be on the host."""
 
 
 def marked(ids: Collection[str], offloaded: Collection[str]) -> tuple[str, ...]:
-    """Ids of captures, those on the host with `MARK`."""
-    return tuple(f"{MARK}{i}" if i in offloaded else i for i in ids)
+    """Ids of captures, those on the host with `HOST`."""
+    return tuple(f"{HOST}{i}" if i in offloaded else i for i in ids)
 
 
 def unmarked(texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What texts name without `MARK`, and that of it which had the mark."""
-    pairs = [(t.removeprefix(MARK), t.startswith(MARK)) for t in texts]
+    """What texts name without `HOST`, and that of it which had the mark."""
+    pairs = [(t.removeprefix(HOST), t.startswith(HOST)) for t in texts]
     return [text for text, _ in pairs], [text for text, away in pairs if away]
 
 

@@ -38,8 +38,8 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
     points = _quickest(joint, prices, points) if wish.per_use else points
 
-    def below(point: FrontierPoint, most: int) -> tuple[int, frozenset[str]] | None:
-        """A cut and its peak, if that is below `most`; what cannot be is not simulated."""
+    def below(point: FrontierPoint, most: int) -> tuple[frozenset[str], Lifetimes] | None:
+        """A cut and its step, if the peak is below `most`; what cannot be is not simulated."""
         saved = prices.used(point.saved).saved
         away = allowed(joint, saved, wish)
         if point.bytes - sum(joint.work.bytes[i] for i in away) >= most:
@@ -47,24 +47,24 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
         lives = Lifetimes(joint, saved, away)
         if wish.per_use and lives.forward_peak < most:
             lives = fitted(lives, limit)
-        return (lives.peak, saved) if lives.peak < most else None
+        return (saved, lives) if lives.peak < most else None
 
     if limit is not None:
         best = float("inf"), frozenset[str]()
         for point in sorted(points, key=lambda p: p.seconds):
             if point.seconds < best[0] and (found := below(point, limit + 1)) is not None:
-                waiting = offloaded(joint, found[1], wish, limit)
-                copies = joint.copy_seconds(waiting)
-                if wish.per_use:
-                    lives = fitted(Lifetimes(joint, found[1], waiting), limit)
-                    copies += joint.again_seconds(found[1], lives.times)
-                    copies -= joint.again_seconds(found[1])
-                best = min(best, (point.seconds + copies, found[1]), key=lambda b: b[0])
+                saved, lives = found
+                if lives.offloaded:  # as few as will do
+                    lives = Lifetimes(joint, saved, offloaded(joint, saved, wish, limit))
+                    lives = fitted(lives, limit) if wish.per_use else lives
+                more = joint.more_seconds(saved, lives.offloaded, lives.times)
+                best = min(best, (point.seconds + more, saved), key=lambda b: b[0])
         if best[0] < float("inf"):
             return best[1]
     lowest = 1 << 62, frozenset[str]()
     for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
-        lowest = below(point, lowest[0]) or lowest
+        if (found := below(point, lowest[0])) is not None:
+            lowest = found[1].peak, found[0]
     if limit is not None:
         raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
     # Copies may keep that peak in less time than the fewest bytes do.

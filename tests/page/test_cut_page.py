@@ -148,7 +148,7 @@ def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, c
     assert cards.able == {"save": True, "recompute": False}
     open_tab(gradient, "In your code")
     assert any("--recompute r" in c.value for c in gradient.code)
-    assert "Choices by hand apply only" in words(gradient)
+    assert "Choices by hand, offloading" in words(gradient)
     open_tab(gradient, "Gradient & cut")
     press(gradient, "undo_r")
     assert "<b>2</b> captures" in words(gradient)

@@ -101,25 +101,28 @@ CHEAP = (
 VIEWS = "x; g; a exp x; r reshape a; y tanh r; d multiply g a; dx multiply d r"
 
 
+OFFLOAD, PER_USE = {"offload": True}, {"per_use": True}
+HOW = ("relax", OFFLOAD), ("relax", PER_USE), ("relay", PER_USE), ("relax", OFFLOAD | PER_USE)
+
+
 @few
-@given(joint_graphs(), st.sampled_from([*STRATEGIES]), st.floats(0.3, 1.0))
-def test_offloading_never_raises_the_peak_and_stays_within_the_limit(graph, strategy, share):
-    joint = Joint(replace(graph, ir="relax"))
-    plain = cut(joint, strategy)
-    assert not plain.offloaded and plain.marked == plain.ids
-    low = cut(joint, strategy, offload=True)
-    assert low.peak_bytes <= plain.peak_bytes
+@given(joint_graphs(), st.sampled_from([*STRATEGIES]), st.sampled_from(HOW), st.floats(0.3, 1.0))
+def test_nothing_raises_the_peak_and_all_stays_within_the_limit(graph, strategy, how, share):
+    ir, switches = how
+    joint = Joint(replace(graph, ir=ir))
+    plain, low = cut(joint, strategy), cut(joint, strategy, **switches)
+    assert plain.marked == plain.ids and low.peak_bytes <= plain.peak_bytes
+    assert all(low.lifetimes.times[i] for i in low.recomputed)
     if strategy == "peak":
         limit = int(share * peak(joint, joint.crossings))
         if limit >= low.peak_bytes:
-            found = cut(joint, "peak", limit, offload=True)
+            found = cut(joint, "peak", limit, **switches)
             assert found.peak_bytes <= limit
             if limit >= plain.peak_bytes:
-                within = cut(joint, "peak", limit)
-                assert found.net_share <= within.net_share + 1e-9
+                assert found.net_share <= cut(joint, "peak", limit).net_share + 1e-9
         else:
             with pytest.raises(ValueError, match="the lowest is"):
-                cut(joint, "peak", limit, offload=True)
+                cut(joint, "peak", limit, **switches)
 
 
 def test_relay_is_refused_by_name():

@@ -3,13 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from drawn_graphs import few, joint_graphs
 from joints import graph_of
-from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
-from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.viz.rows import tables
 
 SKIP = (
@@ -58,27 +54,3 @@ def test_a_rewiring_that_is_no_graph_is_refused():
     for text, why in wrong.items():
         with pytest.raises(ValueError, match=why):
             cut_at(skip().graph, [text])
-
-
-@few
-@given(
-    joint_graphs(),
-    st.sampled_from([*STRATEGIES]),
-    st.sampled_from(["relay", "relax"]),
-    st.floats(0.3, 1.0),
-)
-def test_the_peak_never_rises_and_stays_within_the_limit(graph, strategy, ir, share):
-    joint = Joint(replace(graph, ir=ir))
-    once, often = (cut(joint, strategy, per_use=p) for p in (False, True))
-    assert often.peak_bytes <= once.peak_bytes
-    assert all(often.lifetimes.times[i] for i in often.recomputed)
-    if strategy == "peak":
-        limit = int(share * peak(joint, joint.crossings))
-        if limit >= often.peak_bytes:
-            found = cut(joint, "peak", limit, per_use=True)
-            assert found.peak_bytes <= limit
-            if limit >= once.peak_bytes:
-                assert found.net_share <= cut(joint, "peak", limit).net_share + 1e-9
-        else:
-            with pytest.raises(ValueError, match="the lowest is"):
-                cut(joint, "peak", limit, per_use=True)

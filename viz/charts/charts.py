@@ -218,9 +218,10 @@ def _bytes_axis(most: int, least: int = 0) -> alt.Axis:
     while (most - least) / step > 5:
         step *= 2
     unit, name = (2**20, "MiB") if step >= 2**18 or least >= 2**20 else (2**10, "KiB")
-    digits = ".4~f" if step < unit else ".0f"
+    ticks = [*range(-(-least // step) * step, most + 1, step)]
+    digits = ".1f" if not ticks else ".4~f" if step < unit else ".0f"
     return alt.Axis(
-        values=list(range(-(-least // step) * step, most + 1, step)),
+        values=ticks or [most],  # of cuts that differ by less than a tick, the number itself
         labelExpr=f"datum.value ? format(datum.value / {unit}, '{digits}') + ' {name}' : '0'",
         labelOverlap=False,
     )

@@ -20,8 +20,9 @@ def show(screen: Screen) -> None:
     heading("In a training script")
     st.code(snippet(screen, info), language="python")
     choice = chosen(screen) if screen.training else None
-    if choice and (choice.save or choice.recompute):
-        st.caption("Choices by hand apply only on the page and the command line.")
+    if choice and (choice.save or choice.recompute or any(choice.how)):
+        only = "Choices by hand, offloading and recomputing per use apply only on"
+        st.caption(f"{only} the page and the command line.")
     heading("The pipeline, pass by pass")
     text = script(screen.ir, screen.source, screen.pipeline, screen.label)
     st.code(text, language="python", height=320)
