@@ -51,7 +51,7 @@ class BufferPool:
             arrays.clear()
 
 
-class Held:
+class SavedBytes:
     """Bytes that a forward has saved for its backward, until nobody has this object."""
 
     def __init__(self, nbytes: int) -> None:
@@ -65,20 +65,20 @@ class SharedMemory:
     def __init__(self) -> None:
         self.pool = BufferPool()
         self._releases: list[Callable[[], object]] = [self.pool.release]
-        self._held = weakref.WeakSet[Held]()
+        self._held = weakref.WeakSet[SavedBytes]()
         self._most, self._enough = 0, _FREED  # the rest of a step goes after much of it went
 
     def provide(self, release: Callable[[], object]) -> None:
         """Provide a function that frees what is idle in an engine's own pool."""
         self._releases.append(release)
 
-    def hold(self, nbytes: int) -> Held:
-        held = Held(nbytes)
+    def hold(self, nbytes: int) -> SavedBytes:
+        held = SavedBytes(nbytes)
         self._held.add(held)
         self._most = max(self._most, sum(h.nbytes for h in self._held))
         return held
 
-    def settle(self, held: Held) -> None:
+    def settle(self, held: SavedBytes) -> None:
         """A backward has freed what was held for it."""
         self._held.discard(held)
         left = sum(h.nbytes for h in self._held)

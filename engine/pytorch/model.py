@@ -131,9 +131,10 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         return tuple(self._notes)
 
-    def held(self) -> dict[str, Tensor]:
-        """Parameters, in their own memory where they lie on the CPU as TVM takes them, and copies
-        of buffers, which runs change."""
+    def tvm_tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers as TVM takes them, by name, on the CPU. Parameters share the
+        module's memory if that is contiguous and aligned; buffers, which runs change, are copies.
+        """
         found = {n: t.detach().cpu().contiguous() for n, t in self.parameters.items()}
         found = {n: t.clone() if t.data_ptr() % _ALIGNMENT else t for n, t in found.items()}
         return found | {n: t.detach().cpu().clone() for n, t in self.buffers.items()}

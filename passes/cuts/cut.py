@@ -118,7 +118,7 @@ class Cut:
     @property
     def rewired(self) -> tuple[str, ...]:
         """Ids of the nodes of `rewiring`, each after what it reads."""
-        nodes = self.joint.rewired(self.rewiring).graph if self.rewiring else ()
+        nodes = self.lifetimes.rewired.graph.nodes if self.rewiring else ()
         return tuple(n.id for n in nodes if n.id in self.rewiring)
 
     @property

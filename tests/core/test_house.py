@@ -37,7 +37,7 @@ LINES = {
     "bench": 3659,
     "commands": 3368,
     "core": 1307,
-    "engine": 41606,
+    "engine": 41607,
     "passes": 11607,
     "recorder": 1460,
     "samples": 553,

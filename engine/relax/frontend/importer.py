@@ -90,7 +90,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     return RelaxProgram(
         mod=mod,
         # NumPy has no bfloat16.
-        params={n: tvm.runtime.from_dlpack(t) for n, t in model.held().items()},
+        params={n: tvm.runtime.from_dlpack(t) for n, t in model.tvm_tensors().items()},
         inputs=model.input_names,
         outputs=outputs,
         updates=tuple(updates),

@@ -79,7 +79,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         raise EngineError("operator", message, model.source.model)
     return RelayProgram(
         mod=mod,
-        params={n: tvm.nd.from_dlpack(t) for n, t in model.held().items()},
+        params={n: tvm.nd.from_dlpack(t) for n, t in model.tvm_tensors().items()},
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
         updates=tuple(converter.updates),

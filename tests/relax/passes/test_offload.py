@@ -21,7 +21,7 @@ from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.cuts.lifetimes import peak
-from relascope.passes.cuts.offload import MARK, marked, movable
+from relascope.passes.cuts.offload import HOST, marked, movable
 from relascope.passes.cuts.split_program import FROM_HOST, TO_HOST, is_on_host
 from relascope.passes.relax.training.split import split
 from relascope.viz.rows.profile import profile_document
@@ -169,6 +169,6 @@ def test_the_copies_are_kernels_of_a_profile():
     of = default_pipeline("relax", True)
     graph = session.graph_after(request.source, of, len(of) - 1, True, progress=silent)
     copies = [k for k in profile_document(profile, graph)["kernels"] if "host" in k["name"]]
-    count = sum(i.startswith(MARK) for i in request.captures)
+    count = sum(i.startswith(HOST) for i in request.captures)
     assert [k["name"] for k in copies] == [TO_HOST] * count + [FROM_HOST] * count
     assert not profile.notes and all(len(k["nodes"]) == 1 for k in copies)
