@@ -1,7 +1,6 @@
-"""`captures` and `gradients`."""
+"""`captures`: what the forward saves for the backward."""
 
 import time
-from dataclasses import replace
 
 from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document
@@ -10,7 +9,6 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BUDGETS, TorchSaved
-from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
 
@@ -44,24 +42,6 @@ def captures(command: Command) -> Document:
     if args.output:
         handing_on.captures(command, source, pipeline, chosen, saved)
     return document
-
-
-def both_gradients(command: Command) -> Document:
-    """TVM's gradient beside PyTorch's: nodes, operators, captures and the largest error."""
-    args = command.args
-    args.training, args.gradient = True, "tvm"
-    rows = []
-    for way in gradients(command.engine):
-        source = replace(command.source, gradient=way)
-        pipeline = default_pipeline(command.engine, True, way)
-        rows.append(tables.gradient_row(command, source, pipeline, command.target))
-    return {
-        "model": args.model,
-        "engine": command.engine,
-        "target": command.target,
-        "dtype": args.dtype,
-        "gradients": rows,
-    }
 
 
 def _torch_saved(command: Command, source: ModelSource) -> TorchSaved | None:

@@ -32,7 +32,8 @@ _NO_ENGINE = (
     *("replay", "record", "open", "diff", "viewer"),
 )
 
-_SAID_BY = {"open": "open_recording", "compare": "diff"}  # a function of `text` of another name
+_BESIDE = ("compare", "gradients")  # words for a `diff` of what always differs
+_TEXTS = {"open": "open_recording", "compare": "diff", "gradients": "diff"}  # or equal names
 
 _MODEL = "model gradient passes"
 _COMMANDS = f"""
@@ -58,7 +59,8 @@ bisect | faults | {_MODEL} bisect tolerance output report |
 reduce | faults | {_MODEL} bisect tolerance reduce |
     narrow a pass's fault to the smallest module
 captures | cuts | {_MODEL} captures time output | show what the forward saves for the backward
-gradients | cuts:both_gradients | model target limits | compare TVM's gradient with PyTorch's
+gradients | compiles.diff:both_gradients | model passes compiles.diff.gradients_options |
+    diff TVM's gradient of a model and PyTorch's
 compile | building:compile_model | {_MODEL} by_hand building | build for a target
 time | building:time_model | {_MODEL} by_hand baselines output | time a build
 profile | building | {_MODEL} by_hand time profile output | time every kernel
@@ -98,14 +100,13 @@ def main(argv: Sequence[str] | None = None, connect: "Connect | None" = None) ->
     if as_json:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     else:
-        name = _SAID_BY.get(args.command, args.command.replace("-", "_"))
+        name = _TEXTS.get(args.command, args.command.replace("-", "_"))
         text = getattr(_module("text"), name)(document)
     return _status(args.command, document) if _print(text, sys.stdout) else 1
 
 
 def _status(command: str, document: dict[str, Any]) -> int:
-    # Two IRs never have the same program, so a difference is no failure of `compare`.
-    differ = document.get("same") is False and command != "compare"
+    differ = document.get("same") is False and command not in _BESIDE
     if document.get("cancelled") or differ or document.get("status"):
         return 1
     return 3 if document.get("fails") else 0

@@ -202,11 +202,6 @@ def captures(document: Document) -> str:
     return sections.text([*tables.cut_sections(document), kept, measured])
 
 
-def gradients(document: Document) -> str:
-    ways = tables.gradient_sections(document["gradients"])
-    return sections.text([_head(document, document["dtype"]), *ways])
-
-
 def time(document: Document) -> str:
     return sections.text(timings.run_sections(document))
 

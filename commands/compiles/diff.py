@@ -20,7 +20,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import file_digest
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.registry import ENGINES
-from relascope.passes.catalogue import gradients, read_pipeline
+from relascope.passes import catalogue
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder import reading
 from relascope.viz.compare.align import Alignment
@@ -61,19 +61,31 @@ def diff_options(command: argparse.ArgumentParser) -> None:
     """The two sides, and the parts of their comparison."""
     add = command.add_argument
     add("--engine", choices=ENGINES, default=ENGINES[0], help="the TVM to use")
-    for group in (options.model, options.gradient, options.passes, options.time):
+    for group in (options.model, options.gradient, options.passes, measured):
         group(command)
     second = cast(argparse.ArgumentParser, _Second(command))
     second.add_argument("--engine", choices=ENGINES)
     for group in (options.model, options.gradient, options.passes, options.target):
         group(second)
-    about = "build and time both in turns, with their errors against PyTorch"
-    add("--measure", action="store_true", help=about)
     about = "open the page on both, with their graphs beside each other, and print nothing"
     add("--page", action="store_true", help=about)
     served_options(command)
-    command.set_defaults(strategy=options.DEFAULT, budget=None, save=[], recompute=[])
     options.output(command)
+
+
+def gradients_options(command: argparse.ArgumentParser) -> None:
+    """The same of `gradients`; only Relax has both."""
+    measured(command)
+    command.set_defaults(engine="relax")
+
+
+def measured(command: argparse.ArgumentParser) -> None:
+    """How to build and time both sides."""
+    options.time(command)
+    about = "build and time both in turns, with their errors against PyTorch"
+    command.add_argument("--measure", action="store_true", help=about)
+    by_hand: dict[str, Any] = {"save": [], "recompute": [], "offload": False, "per_use": False}
+    command.set_defaults(strategy=options.DEFAULT, budget=None, **by_hand)
 
 
 def diff(command: Command) -> Document:
@@ -111,13 +123,25 @@ def both_engines(command: Command) -> Document:
 
     An engine without the chosen gradient uses TVM's.
     """
+    chosen, (a, b) = command.args.gradient, ENGINES
+    both = [chosen if chosen in catalogue.gradients(ir) else "tvm" for ir in ENGINES]
+    sides = {"engine": a, "engine_b": b, "gradient": both[0], "gradient_b": both[1]}
+    return _with_itself(command, measure=False, **sides)
+
+
+def both_gradients(command: Command) -> Document:
+    """TVM's gradient of a model and PyTorch's, after default pipelines; Relay has TVM's only.
+
+    The same as `diff MODEL MODEL --engine relax --training --gradient-b pytorch --passes default`.
+    """
+    sides = {"training": True, "gradient": "tvm", "gradient_b": "pytorch"}
+    return _with_itself(command, passes=command.args.passes or "default", **sides)
+
+
+def _with_itself(command: Command, **sides: Any) -> Document:
     args = command.args
-    ways = [args.gradient if args.gradient in gradients(ir) else "tvm" for ir in ENGINES]
-    both = {"engine": ENGINES[0], "engine_b": ENGINES[1]}
-    both |= {"gradient": ways[0], "gradient_b": ways[1], "other": args.model}
-    alone = {"measure": False, "page": False, "output": None}
-    given = argparse.Namespace(**{**vars(args), **both, **alone})
-    document = diff(Command(given, command.connect))
+    given = {**vars(args), "other": args.model, "page": False, "output": None, **sides}
+    document = diff(Command(argparse.Namespace(**given), command.connect))
     return {"model": args.model, **document}
 
 
@@ -193,7 +217,7 @@ def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request | None]:
         args.engine, args.training = session.ir, session.model.training
         source = session.model.source(model)
         text = pipeline_text(session) if args.passes is None else args.passes
-        pipeline = read_pipeline(session.ir, text)
+        pipeline = catalogue.read_pipeline(session.ir, text)
     else:
         source, pipeline = side.source, side.pipeline if args.passes else Pipeline()
     side("load", source)

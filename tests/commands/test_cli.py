@@ -22,6 +22,7 @@ from limits import GRADIENT
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
 from relascope.core.graph import Graph
+from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.lint import LINTERS
 
@@ -40,18 +41,16 @@ def test_whose_gradient_is_a_choice_in_relax_alone():
     assert "root_grad_out" not in document(*command, "--engine", "relax")["pipeline"]
 
 
-def test_gradients_holds_one_way_against_the_other():
-    data = document("gradients", "mlp", "--engine", "relax", "--seed", str(WRONG_SEED))
-    rows = {r["gradient"]: r for r in data["gradients"]}
-    assert list(rows) == ["tvm", "pytorch"]
-    for row in rows.values():
-        assert (row["nodes"], row["forward_nodes"], row["backward_nodes"]) == (12, 3, 5)
-        assert row["operators"]["nn.matmul"] == 3
-        assert {"strategy": "keep_all", "captures": 2, "bytes": 2048} in row["strategies"]
-        assert row["error"]["max_rel"] == 0.5
-    text = run("gradients", "mlp", "--engine", "relax").stdout
-    assert "captures by keep_all" in text and "2, 2.0 KiB" in text
-    assert list(r["gradient"] for r in document("gradients", "mlp")["gradients"]) == ["tvm"]
+def test_gradients_is_a_word_for_diff_with_the_other_gradient():
+    data = document("gradients", "mlp", "--measure", "--repeats", "2")
+    both = ("diff", "mlp", "mlp", "--training", "--gradient-b", "pytorch", "--passes", "default")
+    found = document(*both, "--engine", "relax", status=1)
+    pipelines = [default_pipeline("relax", True, g) for g in gradients("relax")]
+    assert [data[side]["pipeline"] for side in "ab"] == list(map(str, pipelines))
+    assert [data[part] for part in ("model", "end")] == ["mlp", found["end"]]
+    assert [r["phase"] for r in data["times"]["rows"]] == ["forward_backward"] * 2
+    error = document("gradients", "mlp", "--engine", "relay", status=2)["error"]
+    assert "cannot become Relay" in error["message"]
 
 
 def test_passes_are_listed_and_one_is_shown_in_full_with_its_small_program():

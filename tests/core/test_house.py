@@ -41,7 +41,7 @@ LINES = {
     "passes": 11607,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25221,
+    "viz": 25142,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

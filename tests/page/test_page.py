@@ -15,9 +15,11 @@ from answers import refused
 from page import INFERENCE, TRAINING, open_tab, press, put, settle, step, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
+from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
 from relascope.viz.panels.steps.step_list import catch_up
 from relascope.viz.rows.step_list import rows as step_rows
@@ -384,7 +386,7 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     assert page.session_state["keep_module"] == ""  # another model has other modules
 
 
-def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
+def test_whose_gradient_is_chosen_in_relax_and_compared_with_the_other(page):
     page.sidebar.segmented_control(key="ir").set_value("relay")
     training(page)
     assert not [c for c in page.segmented_control if c.key == "keep_gradient"]  # Relay has one
@@ -395,11 +397,14 @@ def test_whose_gradient_is_chosen_in_relax_and_both_are_held_together(page):
     assert all("--gradient pytorch" in line for line in lines[:4])
     open_tab(page, "Gradient & cut")
     assert not page.error
-    settle(page.toggle(key="keep_two_gradients").set_value(True).run())
-    figures, operators = (d.value for d in page.dataframe[-2:])
-    assert list(figures.columns) == ["", "TVM's", "PyTorch's"]
-    assert "largest error of a gradient" in list(figures[""])
-    assert dict(zip(operators["operator"], operators["PyTorch's"], strict=True))["nn.matmul"] == 3
+    open_tab(page, "Side by side")
+    settle(page.segmented_control(key="keep_against").set_value("gradient").run())
+    a, b = (str(default_pipeline("relax", True, g)) for g in ("pytorch", "tvm"))
+    sides = [c.value for c in page.caption if c.value.startswith(("A: ", "B: "))]
+    assert plain_text(a) in sides[0] and plain_text(b) in sides[1]
+    page.segmented_control(key="ir").set_value("relay")
+    settle(page.run())
+    assert page.session_state["keep_against"] == "ir"
 
 
 class Job:

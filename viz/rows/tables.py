@@ -10,24 +10,20 @@ from itertools import starmap
 from math import isfinite
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, Role
+from relascope.core.graph import Graph, Kind
 from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
-from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
-from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BEST_BUDGET, BUDGETS, TorchSaved
-from relascope.passes.catalogue import CATALOGUE, GRADIENTS, PassInfo, recorded
+from relascope.passes.catalogue import CATALOGUE, PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
-from relascope.passes.cuts.cut import DEFAULT, STRATEGIES, Cut, Joint, cut, cut_of
+from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
 from relascope.passes.cuts.problem import Wish
@@ -460,62 +456,6 @@ def _by_operator(groups: Iterable[Row], left: str, right: str) -> list[Row]:
             row[side].update(group[side])
         row["only"] = None if row[left] and row[right] else left if row[left] else right
     return list(rows.values())
-
-
-def gradient_row(ask: Ask, source: ModelSource, pipeline: Pipeline, target: str | None) -> Row:
-    """One gradient in the document of `gradients MODEL`, with its largest error against PyTorch if
-    a target is given."""
-    known = joint_of(ask, source, pipeline)
-    joint = known.graph
-    cuts = {name: cut(known, name) for name in STRATEGIES}
-    found: list[Comparison] = []
-    if target is not None:
-        request = BuildRequest(source, pipeline, target).split_at(cuts[DEFAULT].ids)
-        found = [c for c in ask("check", request) if c.name.startswith("gradient of ")]
-    backward = sum(n.role is Role.BACKWARD for n in joint)
-    forward = sum(n.role in (Role.FORWARD, Role.CAPTURED) for n in joint)
-    return {
-        "gradient": source.gradient,
-        "nodes": len(joint),
-        "forward_nodes": forward,
-        "backward_nodes": backward,
-        "operators": joint.operators,
-        "strategies": [
-            {"strategy": name, "captures": len(c.captures), "bytes": c.bytes}
-            for name, c in cuts.items()
-        ],
-        "error": worst(found),
-    }
-
-
-def gradient_sections(rows: Sequence[Row]) -> list[Section]:
-    """The sections of `gradients MODEL` from rows of `gradient_row`."""
-    names = sorted({o for r in rows for o in r["operators"]})
-    counts = [
-        {"operator": o, **{r["gradient"]: r["operators"].get(o, 0) for r in rows}} for o in names
-    ]
-    return [
-        table(title, ({GRADIENTS.get(k, k): v for k, v in line.items()} for line in lines))
-        for title, lines in (("", _gradients_beside(rows)), ("Operators", counts))
-    ]
-
-
-def _gradients_beside(rows: Sequence[Row]) -> list[Row]:
-    """The same with a column for each gradient, and a line for each figure."""
-    figures = "nodes", "of the forward", "of the backward"
-    lines: list[Row] = [
-        {"": text, **{r["gradient"]: number(r[key]) for r in rows}}
-        for key, text in zip(("nodes", "forward_nodes", "backward_nodes"), figures, strict=True)
-    ]
-    for index, strategy in enumerate(s["strategy"] for s in rows[0]["strategies"]):
-        kept = {r["gradient"]: r["strategies"][index] for r in rows}
-        said = {n: f"{k['captures']}, {size(k['bytes'])}" for n, k in kept.items()}
-        lines.append({"": f"captures by {strategy}", **said})
-    if any(r["error"] for r in rows):
-        errors = {r["gradient"]: r["error"] for r in rows}
-        said = {n: f"{e['max_rel']:.1e}" if e else "not compared" for n, e in errors.items()}
-        lines.append({"": "largest error of a gradient", **said})
-    return lines
 
 
 def worst(comparisons: Iterable[Comparison]) -> Row | None:

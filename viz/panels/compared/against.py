@@ -30,6 +30,7 @@ from relascope.viz.sessions.state import pipeline_text
 
 _KINDS = {
     "ir": "The other IR",
+    "gradient": "The other gradient",
     "pipeline": "Another pipeline",
     "sample": "Another sample",
     "file": "A file",
@@ -56,7 +57,9 @@ def of_screen(screen: Screen) -> None:
     """Draw the screen's program compared with the one chosen here."""
     label = sidebar.summary_of(screen)
     own = _model(screen.cache, screen.ir, screen.source, screen.pipeline, label)
-    _draw(own, list(_KINDS), screen, screen.cache.derive)
+    both = screen.training and len(gradients(screen.ir)) > 1
+    kinds = [kind for kind in _KINDS if both or kind != "gradient"]
+    _draw(own, kinds, screen, screen.cache.derive)
 
 
 def of_recording_at(path: str, digest: str, derive: compared.Derive) -> None:
@@ -118,6 +121,15 @@ def _other_ir(screen: Screen | None) -> _ChosenSide | None:
     assert screen is not None
     other = ENGINES[1 - ENGINES.index(screen.ir)]
     return _of_source(screen, other, screen.source, sidebar.summary_of(replace(screen, ir=other)))
+
+
+def _other_gradient(screen: Screen | None) -> _ChosenSide | None:
+    assert screen is not None
+    (other,) = (g for g in gradients(screen.ir) if g != screen.source.gradient)
+    source = replace(screen.source, gradient=other)
+    pipeline = sidebar.pipeline_of(screen.ir, True, other)
+    label = sidebar.summary_of(replace(screen, source=source))
+    return _model(screen.cache, screen.ir, source, pipeline, label)
 
 
 def _pipeline(screen: Screen | None) -> _ChosenSide | None:
@@ -225,6 +237,7 @@ def _session(screen: Screen | None) -> _ChosenSide | None:
 
 _CHOOSE: dict[str, Callable[[Screen | None], _ChosenSide | None]] = {
     "ir": _other_ir,
+    "gradient": _other_gradient,
     "pipeline": _pipeline,
     "sample": _sample,
     "file": _file,

@@ -1,12 +1,10 @@
 """Tab "Gradient & cut": the joint graph, the tensors from forward to backward, and the split."""
 
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.passes.catalogue import gradients
 from relascope.viz.component.views import beside, graph_view, selected_of
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
@@ -16,8 +14,6 @@ from relascope.viz.panels.shell.cut_choice import chosen, cut_of, joint_graph
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.sidebar import pipeline_of
-from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.rows import tables
 
 _VIEWS = ("Joint", "Forward", "Backward")
@@ -91,7 +87,6 @@ def show(screen: Screen) -> None:
         )
     captures.show(cut, document, node_id)
     frontier.show_measured(screen)
-    _two_gradients(screen)
     with pane:
         frontier.ask_torch_saved(screen)
         cut_choice.ask_prices(screen)
@@ -104,32 +99,3 @@ def _invite() -> None:
     )
     train = partial(put, "keep_mode", "Training")
     st.button("Switch to training", type="primary", key="to_training", on_click=train)
-
-
-def _two_gradients(screen: Screen) -> None:
-    """TVM's gradient beside PyTorch's, if the IR has both; compared on request."""
-    ways = gradients(screen.ir)
-    if len(ways) < 2:
-        return
-    with st.expander("TVM's gradient beside PyTorch's"):
-        st.markdown(
-            "TVM differentiates the imported forward in a pass; PyTorch's autograd records forward "
-            "and backward together. Here each is compared after its pipeline."
-        )
-        wanted = st.toggle(
-            "Compare",
-            key="keep_two_gradients",
-            help="Computes both gradients, builds both programs, and compares them with PyTorch.",
-        )
-        if not wanted:
-            return
-        with boundary(screen.cache):
-            targets = screen.cache.ask("describe").targets
-            target = next((t.name for t in targets if t.runs_here), None)
-            rows = []
-            for way in ways:
-                source = replace(screen.source, gradient=way)
-                at = replace(screen, source=source, pipeline=pipeline_of(screen.ir, True, way))
-                row = partial(tables.gradient_row, screen.cache.ask, source, at.pipeline, target)
-                rows.append(at.derive(row, "gradient_row", target))
-            show_sections(tables.gradient_sections(rows), "gradients")

@@ -173,7 +173,9 @@ def _number(path: str, key: str = "") -> dict[str, Any]:
 def summary_of(screen: Screen) -> str:
     """The screen in a few words, for a folded sidebar."""
     name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
-    return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}"
+    gradient = screen.source.gradient
+    whose = "" if gradient == "tvm" else f", {GRADIENTS[gradient]} gradient"
+    return f"{name} · {screen.ir.capitalize()} · {MODES[screen.training].lower()}{whose}"
 
 
 def _model() -> str:
