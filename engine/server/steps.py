@@ -162,7 +162,7 @@ def _other_results(old: Graph, new: Graph) -> Iterator[str]:
 
 def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
     """The nodes of some expressions in the program before a pass."""
-    ids = {_handle(e): i for i, e in before.exprs.items()}
+    ids = {_handle(e): i for i, e in before.exprs.items()} if replaced else {}
     graph, found = before.base, []
     for expr in replaced:
         node = graph.by_id.get(ids.get(_handle(expr), ""))
@@ -175,7 +175,9 @@ def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]
 
 def _handle(expr: Any) -> int:
     """A number that identifies an expression of either TVM."""
-    return int(expr.__chandle__() if hasattr(expr, "__chandle__") else expr.handle.value)
+    # Relay's TVM looks up an attribute that an object lacks in C++, which is slow.
+    newer = hasattr(type(expr), "__chandle__")
+    return int(expr.__chandle__() if newer else expr.handle.value)
 
 
 def _name(expr: Any) -> str:
