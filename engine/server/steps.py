@@ -166,10 +166,8 @@ def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]
     graph, found = before.base, []
     for expr in replaced:
         node = graph.by_id.get(ids.get(_handle(expr), ""))
-        if node is None:
-            found.append(Application("", _name(expr), "", ""))
-        else:
-            found.append(Application(node.id, node.title, node.scope, node.source))
+        about = (node.id, node.title, node.scope, node.source) if node else ("", _name(expr), "", "")
+        found.append(Application(*about))
     return tuple(found)
 
 
