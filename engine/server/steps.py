@@ -163,10 +163,10 @@ def _other_results(old: Graph, new: Graph) -> Iterator[str]:
 def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
     """The nodes of some expressions in the program before a pass."""
     ids = {_handle(e): i for i, e in before.exprs.items()} if replaced else {}
-    graph, found = before.base, []
+    found = []
     for expr in replaced:
-        node = graph.by_id.get(ids.get(_handle(expr), ""))
-        about = (node.id, node.title, node.scope, node.source) if node else ("", _name(expr), "", "")
+        n = before.base.by_id.get(ids.get(_handle(expr), ""))
+        about = (n.id, n.title, n.scope, n.source) if n else ("", _name(expr), "", "")
         found.append(Application(*about))
     return tuple(found)
 
