@@ -44,21 +44,21 @@ def reduce(command: Command) -> Document:
 
 
 def narrowed(
-    command: Command, found: Bisection, folder: Path, option: str, most: int = MOST
+    command: Command, bisection: Bisection, folder: Path, option: str, most: int = MOST
 ) -> Document:
     """The document of a reduction, after writing its report to the option's folder."""
     made = None
-    if not cannot(found):
+    if not cannot(bisection):
         said = shlex.join(["relascope", *command.args.argv])
         ir, limits = command.engine, command.limits
-        made = narrow(command, ir, found, most=most, limits=limits, command=said)
+        made = narrow(command, ir, bisection, most=most, limits=limits, command=said)
     if made is not None and made.report is not None:
         from relascope.viz.handed_on.fault import with_page
 
         report = with_page(made.report)
         write_files(report.files, folder, option)
         made = replace(made, report=report)
-    return fault.document(command.engine, found, made, str(folder))
+    return fault.document(command.engine, bisection, made, str(folder))
 
 
 def own_test(args: Namespace, **judges: object) -> OwnTest | None:

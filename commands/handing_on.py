@@ -212,30 +212,30 @@ def differences(command: Command, document: Document) -> None:
     lists(command.args.output, page, columns, lambda: document["differences"], lambda: document)
 
 
-def put_page(found: Recording, path: Path) -> None:
+def put_page(recording: Recording, path: Path) -> None:
     """Write a recording with its page's data, for the viewer, to `path`, which may be its own.
     Raises EngineError if it is cut short, or cannot be written."""
-    if not found.whole:
-        said, hint = f"{found.path.name} is cut short.", "Write a page of it: -o FILE.html"
+    if not recording.whole:
+        said, hint = f"{recording.path.name} is cut short.", "Write a page of it: -o FILE.html"
         raise EngineError("usage", said, f"-o {path}", hint)
-    page = {} if found.has_page else recording_sheet(found).data()
+    page = {} if recording.has_page else recording_sheet(recording).data()
     with writing(path, "-o"):
-        if not (path.exists() and path.samefile(found.path)):
-            shutil.copyfile(found.path, path)
+        if not (path.exists() and path.samefile(recording.path)):
+            shutil.copyfile(recording.path, path)
     if page:
         write(path, json.dumps({"blob": "page", **page}) + "\n", mode="a")
 
 
-def recorded(output: Path, found: Recording, document: Document) -> None:
+def recorded(output: Path, recording: Recording, document: Document) -> None:
     """Write the recording of `open`: a page, the recording with the page's data, the document, or a
     line for each pass."""
     if output.name.lower().endswith(RECORDING):
-        put_page(found, output)
+        put_page(recording, output)
         return
 
     columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
     lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
-    page = partial(recording_sheet, found)
+    page = partial(recording_sheet, recording)
     lists(output, page, columns, lambda: lines, lambda: document)
 
 

@@ -287,7 +287,7 @@ def baselines(command: ArgumentParser) -> None:
     add("--baseline", **_REPEATED, choices=BASELINES, help=about)
     add("--rival", dest="baseline", action="append", choices=BASELINES, help=SUPPRESS)
     about = "also time other ways of building in the same run: some of "
-    about += f"{', '.join(variants.WAYS)}, separated by commas, or all"
+    about += f"{', '.join(variants.VARIANTS)}, separated by commas, or all"
     add("--variants", metavar="NAMES", help=about)
     add("--ways", dest="variants", default=SUPPRESS, help=SUPPRESS)
     about = "append the run to a file: as CSV if its name ends in .csv, else as a line of JSON"

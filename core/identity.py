@@ -41,13 +41,13 @@ class Matched:
     changed: frozenset[str]
 
 
-def carry_identity(before: Graph, after: Graph, known: Mapping[str, str] | None = None) -> Matched:
+def carry_identity(before: Graph, after: Graph, pairs: Mapping[str, str] | None = None) -> Matched:
     """Rename the nodes of `after` to the ids of the same nodes in `before`. Linear in the size of
     both graphs. Nodes inside fused functions are matched like all others, so fusing adds the groups
-    and removes nothing. `known` maps ids of nodes of `after` to those of the nodes of `before` with
+    and removes nothing. `pairs` maps ids of nodes of `after` to those of the nodes of `before` with
     the same value, such as an argument that stands for it; nodes computed from them can then match,
     too."""
-    return _Matcher(before, after, known or {}).run()
+    return _Matcher(before, after, pairs or {}).run()
 
 
 def carry_pairs(before: Graph, after: Graph, pairs: Mapping[str, str]) -> Matched:

@@ -77,8 +77,8 @@ class Pipeline:
         return Pipeline(self.steps[: index + 1])
 
     @staticmethod
-    def parse(text: str, known: Iterable[str] | None = None) -> "Pipeline":
-        """Read a pipeline's text. White space around the bars is ignored; "" has no steps. `known`
+    def parse(text: str, names: Iterable[str] | None = None) -> "Pipeline":
+        """Read a pipeline's text. White space around the bars is ignored; "" has no steps. `names`
         are the names allowed beside TVM's own passes, which begin with a capital letter; None
         allows any. Raises ValueError if a step is malformed or its pass unknown, and names it, or
         if there are more than `MOST_STEPS`."""
@@ -89,7 +89,7 @@ class Pipeline:
         parts = [part.strip() for part in text.split("|")]
         if not all(parts):
             raise ValueError(f"the pipeline {text!r} has an empty step")
-        allowed = None if known is None else set(known)
+        allowed = None if names is None else set(names)
         steps = tuple(map(_read_step, parts))
         for name in (s.name for s in steps):
             if allowed is not None and name not in allowed and not is_tvms(name):

@@ -53,7 +53,7 @@ def names_in(run: Callable[[], Any]) -> list[str]:
     return met
 
 
-def made_by(name: str, places: Iterable[Any]) -> Callable[[], Any] | None:
+def maker_of(name: str, places: Iterable[Any]) -> Callable[[], Any] | None:
     """TVM's maker of a pass that needs no arguments, in TVM's modules `places`; or None."""
     for place in places:
         make: Any = getattr(place, name, None)

@@ -31,16 +31,16 @@ _OTHERS = (
 _USED = {f: f for f in _SAME.split()} | dict(pair.split("=") for pair in _OTHERS.split())
 
 
-def cpu_name(flags: frozenset[str], vendor: str, known: dict[str, frozenset[str]]) -> str:
+def cpu_name(flags: frozenset[str], vendor: str, processors: dict[str, frozenset[str]]) -> str:
     """A name for `-mcpu`: a processor whose LLVM code uses nothing beyond `flags`; "" if none fits.
 
-    `flags` are the machine's features by the Linux kernel's names, `known` LLVM's processors with
-    their features by LLVM's names. The model's name does not decide, because a virtual machine may
+    `flags` are the machine's features by the Linux kernel's names, `processors` LLVM's, with their
+    features by LLVM's names. The model's name does not decide, because a virtual machine may
     hide features, and an old LLVM lacks new names."""
     names = _X86 if vendor != "AuthenticAMD" or "avx512f" in flags else (*_AMD, *_X86)
     for name in names:
-        if name in known:
-            used = {_USED[f] for f in known[name] if f in _USED}
+        if name in processors:
+            used = {_USED[f] for f in processors[name] if f in _USED}
             if used <= flags:
                 return name
     return ""
@@ -54,15 +54,15 @@ def lacking(features: frozenset[str], info: dict[str, str]) -> list[str]:
     return sorted(f for f in features if f in _USED and _USED[f] not in flags)
 
 
-def cpu_target(known: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
+def cpu_target(llvm: Callable[[frozenset[str]], dict[str, frozenset[str]]]) -> tuple[str, str]:
     """The target for this machine's processor, such as "llvm -mcpu=znver2", and a description;
-    `known` returns those of the given processors that LLVM knows, with its names of their
+    `llvm` returns those of the given processors that LLVM knows, with its names of their
     features."""
     info = cpu_info()
     flags = frozenset(info.get("flags", "").split())
     name = ""
     if platform.machine() in ("x86_64", "AMD64"):
-        name = cpu_name(flags, info.get("vendor_id", ""), known(frozenset({*_AMD, *_X86})))
+        name = cpu_name(flags, info.get("vendor_id", ""), llvm(frozenset({*_AMD, *_X86})))
     return f"llvm -mcpu={name}" if name else "llvm", cpu_words(info, flags)
 
 

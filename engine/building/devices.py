@@ -329,7 +329,7 @@ def torch_device(target: str) -> str:
     return f"cuda:{index}" if index else "cuda"
 
 
-def default_target(found: tuple[Target, ...], device: torch.device) -> str:
+def default_target(targets: tuple[Target, ...], device: torch.device) -> str:
     """The target that functions in training code are built for: on the CPU with PyTorch's BLAS, on
     a GPU without CUDA graphs, which would be recorded anew whenever a parameter moves. Raises
     EngineError of kind "target" if TVM cannot run on that device here."""
@@ -337,7 +337,7 @@ def default_target(found: tuple[Target, ...], device: torch.device) -> str:
     index = device.index or 0
     fitting = [
         t
-        for t in found
+        for t in targets
         if t.name.startswith(kind) and gpu_index(t.name) == index and GRAPHS not in t.name
     ]
     if kind == "llvm":

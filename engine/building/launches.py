@@ -53,10 +53,10 @@ class Launches:
             self.launches[name] = Launch(name, blocks, threads, sum(self.shared(function)), rule)
 
 
-def compiled(launch: Launch, made: elf.RegisterUse | None) -> Launch:
-    if made is None:
+def compiled(launch: Launch, use: elf.RegisterUse | None) -> Launch:
+    if use is None:
         return launch
-    return replace(launch, registers=made.count, spilled_bytes=made.spilled_bytes)
+    return replace(launch, registers=use.count, spilled_bytes=use.spilled_bytes)
 
 
 def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:

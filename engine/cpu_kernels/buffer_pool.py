@@ -78,9 +78,9 @@ class SharedMemory:
         self._most = max(self._most, sum(h.nbytes for h in self._held))
         return held
 
-    def settle(self, held: SavedBytes) -> None:
+    def settle(self, saved: SavedBytes) -> None:
         """A backward has freed what was held for it."""
-        self._held.discard(held)
+        self._held.discard(saved)
         left = sum(h.nbytes for h in self._held)
         if self._most - left >= (_FREED if left else self._enough):
             self._most, self._enough = left, 1 if left else _FREED

@@ -48,7 +48,7 @@ def rule(
     walk: Callable[[Any, Callable[[Any], None]], Any],
     body: Any,
     call: Callable[..., Any] | None = None,
-    known: dict[int, str] | None = None,
+    names: dict[int, str] | None = None,
 ) -> Rule:
     """The rule for the nodes of a kernel. `walk` visits everything in a statement. `call` makes an
     LLVM intrinsic by dtype, name and arguments, if LLVM has maxima that keep NaN, which it also
@@ -72,7 +72,7 @@ def rule(
         if name == "BufferStore":
             return _begun(tir, node, extremes)
         if name == "Call":
-            node = _rounded(tir, known, node) if known else node
+            node = _rounded(tir, names, node) if names else node
             return _padded(tir, node) if extremes and _name(node) == "Call" else node
         if name == "Cast":
             to_bool = str(type_of(node).dtype).startswith("bool") and _dtype(node.value)[0] in _BITS

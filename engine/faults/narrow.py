@@ -118,7 +118,7 @@ class Extracted:
     program: Any
     names: Mapping[str, str]
     values: Values
-    made_up: tuple[str, ...]
+    random: tuple[str, ...]
 
 
 def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:

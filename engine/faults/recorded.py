@@ -64,7 +64,7 @@ def look(
     return shown
 
 
-def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) -> Extracted:
+def became(backend: PieceBackend, start: Start, piece: Piece, before: Extracted) -> Extracted:
     """The part of the program after the pass that computes a piece's results. Raises EngineError of
     kind "pass" where it is not known, or cannot be cut out."""
     after, everything = _after(start), piece == whole(start.graph)
@@ -77,7 +77,7 @@ def became(backend: PieceBackend, start: Start, piece: Piece, found: Extracted) 
         stops = {*read, *(after.same - inside)}
     wanted = [_there(start, ident) for ident in piece.outputs]
     outside = set() if everything else after.differ - inside
-    names = {i: n for i, n in found.names.items() if i in after.graph.by_id}
+    names = {i: n for i, n in before.names.items() if i in after.graph.by_id}
     try:
         return _cut(backend, start, wanted, stops - set(wanted), names, outside)
     except EngineError:

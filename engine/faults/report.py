@@ -617,7 +617,7 @@ def _arguments(facts: Facts) -> tuple[dict[str, str], ...]:
     for ident, name in facts.extracted.names.items():
         node = facts.start.graph.by_id[ident]
         told = f"{node.title}" + (f" in {node.scope}" if node.scope else "")
-        if name in facts.extracted.made_up:
+        if name in facts.extracted.random:
             told += ", with random values"
         rows.append({"argument": f"`{name}`", "type": str(node.outputs[0]), "stands for": told})
     for name, value in facts.written.constants.items():

@@ -136,20 +136,20 @@ class OnnxModel:
     nodes: tuple[OnnxNode, ...]
     notes: tuple[str, ...]
 
-    def check_results(self, index: int, found: Iterable[TensorType | str | None]) -> None:
+    def check_results(self, index: int, types: Iterable[TensorType | str | None]) -> None:
         """Check (kind "operator") the types that an importer gives the results of a node, by its
         index, against ONNX's. None is a type not known yet, text is not a static tensor."""
         node = self.model.graph.node[index]
-        for kind, name in zip(found, node.output, strict=False):
+        for kind, name in zip(types, node.output, strict=False):
             wanted = self.types.get(name)
             if name and kind is not None and wanted is not None and kind != wanted:
                 message = f"TVM's importer gives this {node.op_type} type {kind}, ONNX {wanted}."
                 raise EngineError("operator", message, self.nodes[index].where)
 
-    def check_outputs(self, found: tuple[TensorType, ...], path: str) -> None:
+    def check_outputs(self, types: tuple[TensorType, ...], path: str) -> None:
         """Check (kind "operator") the outputs of an importer's program against ONNX's."""
-        if found != self.outputs:
-            ours, theirs = (", ".join(map(str, types)) for types in (found, self.outputs))
+        if types != self.outputs:
+            ours, theirs = (", ".join(map(str, kinds)) for kinds in (types, self.outputs))
             message = f"TVM's importer gives the model the outputs {ours}, ONNX {theirs}."
             raise EngineError("operator", message, path)
 
@@ -234,9 +234,9 @@ def _on_a_line(wrong: Exception) -> str:
 
 
 def prepare(
-    given: ModelProto, known: Collection[str], ir: str, name: str, types: _Inputs = ()
+    given: ModelProto, supported: Collection[str], ir: str, name: str, types: _Inputs = ()
 ) -> OnnxModel:
-    """Simplify a model for the importer of `ir`, which has the `known` operators of ONNX's own
+    """Simplify a model for the importer of `ir`, which has the `supported` operators of ONNX's own
     domain. Types of the inputs, by name or in order, are for a file that leaves sizes open. Raises
     an EngineError of kind "file", "operator" (naming all unknown ones, with counts) or "input"."""
     opset = _opset(given, name)
@@ -244,12 +244,12 @@ def prepare(
     _check_order(model.graph, name)
     names, inputs = _fix_inputs(model, name, types)
     _scopes(model)
-    _check_known(model, known, ir, later=True)  # first, because type inference fails on others
+    _check_known(model, supported, ir, later=True)  # first, because type inference fails on others
     types_of = _fold(model, name)
-    model, changed = _without_functions(model, known, ir, types_of)
+    model, changed = _without_functions(model, supported, ir, types_of)
     if _rewrite(model, types_of) or changed:
         types_of = _fold(model, name)
-    _check_known(model, known, ir)
+    _check_known(model, supported, ir)
     _check_sizes(model, types_of, name)
     _check_forms(model, types_of, ir)
     _check_at_import(model)

@@ -149,10 +149,10 @@ def reader_failed(name: str, how: str) -> EngineError:
     return EngineError("reader", message, name, hint)
 
 
-def not_read(name: str, ir: str, said: Sequence[str]) -> EngineError:
+def not_read(name: str, ir: str, lines: Sequence[str]) -> EngineError:
     """The error for a file that TVM refuses, from the lines of its message."""
-    telling = [s for s in said if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
-    last = (telling or list(said) or ["it does not say why"])[-1]
+    telling = [s for s in lines if re.search(r"rror|xpect|Check|annot|nvalid|fail", s)]
+    last = (telling or list(lines) or ["it does not say why"])[-1]
     beyond = "IndexError: " in last  # of its own containers: no check of the file
     for pattern, plain in _PLAINLY:
         last = re.sub(pattern, plain, last.strip())

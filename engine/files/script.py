@@ -294,12 +294,12 @@ def check_script(text: str, knows: Callable[[tuple[str, ...]], bool], name: str)
     raise EngineError("file", f"Cannot read {name} as TVMScript: {why}.", place, hint)
 
 
-def dotted(one: ast.AST) -> tuple[str, ...]:
+def dotted(node: ast.AST) -> tuple[str, ...]:
     names: list[str] = []
-    while isinstance(one, ast.Attribute):
-        names.append(one.attr)
-        one = one.value
-    return (one.id, *reversed(names)) if isinstance(one, ast.Name) else ()
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else ()
 
 
 def _decorator(one: ast.expr) -> tuple[str, ...]:

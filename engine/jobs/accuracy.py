@@ -49,9 +49,9 @@ class Limit:
     def over(self, error: Comparison) -> bool:
         return not self.ratio(error, error.name) <= 1
 
-    def worst(self, found: Iterable[Comparison]) -> Comparison:
+    def worst(self, comparisons: Iterable[Comparison]) -> Comparison:
         """The tensor nearest to its limit, or farthest over it."""
-        return max(found, key=lambda c: self.ratio(c, c.name))
+        return max(comparisons, key=lambda c: self.ratio(c, c.name))
 
 
 LIMITS = {"float32": Limit(1e-5, 1e-4), "float64": Limit(1e-10, 1e-10)}
@@ -320,13 +320,13 @@ def _of(stage: str, found: Iterable[Comparison]) -> list[Comparison]:
     return [c for c in found if left_out is None or not c.name.startswith(left_out)]
 
 
-def filled(row: AccuracyRow, found: Sequence[Comparison], limit: Limit) -> AccuracyRow:
+def filled(row: AccuracyRow, comparisons: Sequence[Comparison], limit: Limit) -> AccuracyRow:
     """A row with the results: the largest errors, and whether all is within the limits."""
-    worst = limit.worst(found)
-    passed = not any(map(limit.over, found))
-    largest = max(c.max_abs for c in found), max(c.max_rel for c in found)
+    worst = limit.worst(comparisons)
+    passed = not any(map(limit.over, comparisons))
+    largest = max(c.max_abs for c in comparisons), max(c.max_rel for c in comparisons)
     about = row.stage, row.strategy, row.dtype, passed, *largest
-    told = AccuracyRow(*about, limit.of(worst.name), worst.name, len(found))
+    told = AccuracyRow(*about, limit.of(worst.name), worst.name, len(comparisons))
     return replace(told, inputs=row.inputs, scale=worst.scale, error=worst.max_rel)
 
 

@@ -191,13 +191,13 @@ def captures(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Document:
     return found
 
 
-def error(found: Judged, against: str) -> Document:
-    worst = found.worst
+def error(result: Judged, against: str) -> Document:
+    worst = result.worst
     return {
-        "verdict": found.verdict,
+        "verdict": result.verdict,
         "worst": worst.name,
         "max_rel": plain(worst.max_rel),
-        "limit": found.limit.of(worst.name),
+        "limit": result.limit.of(worst.name),
         "dtype": worst.dtype,
         "against": against,
     }

@@ -65,18 +65,18 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
     return Nth(index, number, before, len(places), places[number - 1], tuple(log))
 
 
-def verdict(ir: str, result: Bisection, found: Nth) -> str:
-    name = result.question.pipeline.steps[found.index].name
+def verdict(ir: str, result: Bisection, nth: Nth) -> str:
+    name = result.question.pipeline.steps[nth.index].name
     bad = does(result.kind)
-    if not found.number:
-        return f"The fault also shows without any of the {found.of} applications of {name}."
-    assert found.place is not None
-    if found.number - found.before > 1:
-        first = found.before + 1
+    if not nth.number:
+        return f"The fault also shows without any of the {nth.of} applications of {name}."
+    assert nth.place is not None
+    if nth.number - nth.before > 1:
+        first = nth.before + 1
         return (
-            f"One of its applications {first} to {found.number} of {found.of} {bad}; the programs "
-            f"between them cannot be run. The last of them is to {found.place.words}."
+            f"One of its applications {first} to {nth.number} of {nth.of} {bad}; the programs "
+            f"between them cannot be run. The last of them is to {nth.place.words}."
         )
-    if found.of == 1:
-        return f"Its one application is to {found.place.words}."
-    return f"Application {found.number} of {found.of} {bad}: the one to {found.place.words}."
+    if nth.of == 1:
+        return f"Its one application is to {nth.place.words}."
+    return f"Application {nth.number} of {nth.of} {bad}: the one to {nth.place.words}."

@@ -255,10 +255,10 @@ def _death(error: EngineError) -> PieceResult:
     return PieceResult("crash", error=error, crash=limit_crossed(error) or "ends")
 
 
-def search_words(made: Reduction, count: int) -> str:
-    question = made.bisection.question
+def search_words(result: Reduction, count: int) -> str:
+    question = result.bisection.question
     size = f"{count} operator{'s' if count != 1 else ''}"
-    left = len(made.piece.nodes) if made.piece else 0
+    left = len(result.piece.nodes) if result.piece else 0
     label = label_of(question.source)
     what = (
         f"the pipeline `{question.pipeline}` on the model {Path(question.source.model).name}"
@@ -267,46 +267,46 @@ def search_words(made: Reduction, count: int) -> str:
     )
     if any(s.name == recorded.NAME for s in question.pipeline):
         what = "a recorded compile"
-    before = " before it" if made.where.last >= 0 else ""
+    before = " before it" if result.where.last >= 0 else ""
     text = (
         f"In {what}, bisection found {'the pass' if before else 'the import'} in "
-        f"{made.bisection.compiles} compiles. Of the {made.total} nodes that the program{before} "
-        f"computes, {left} {'is' if left == 1 else 'are'} left ({size}), after {len(made.log)} "
-        f"{'try' if len(made.log) == 1 else 'tries'}."
+        f"{result.bisection.compiles} compiles. Of the {result.total} nodes that the program"
+        f"{before} computes, {left} {'is' if left == 1 else 'are'} left ({size}), after "
+        f"{len(result.log)} {'try' if len(result.log) == 1 else 'tries'}."
     )
-    if len(made.log) == 1 and left > 1:
+    if len(result.log) == 1 and left > 1:
         return f"{text} No smaller part of it was tried."
-    if made.minimal:
+    if result.minimal:
         return f"{text} Without any one of them, the fault does not show."
     return f"{text} The search stopped there; fewer may show the fault."
 
 
-def verdict(ir: str, made: Reduction) -> str:
-    suspected = made.where.pipeline.steps[made.where.first : made.where.last + 1]
+def verdict(ir: str, result: Reduction) -> str:
+    suspected = result.where.pipeline.steps[result.where.first : result.where.last + 1]
     steps = [named(ir, s) for s in suspected if s.enabled]
     names = ", ".join(steps) or "The imported program"
-    refused = [t.shown.error for t in made.log if t.shown.outcome == "refused"]
-    if made.piece is None and refused and refused[0] is not None:
+    refused = [t.shown.error for t in result.log if t.shown.outcome == "refused"]
+    if result.piece is None and refused and refused[0] is not None:
         return (
             f"{names}: relascope refuses this program before it runs the pass, so the pass has no "
             f"fault to report. {refused[0].message} {refused[0].hint}".rstrip()
         )
-    if made.piece is None or made.shown is None:
+    if result.piece is None or result.shown is None:
         return (
             f"The fault cannot be narrowed inside {names}: the programs before and after the pass "
-            f"alone do not show it{_instead(made)}. It needs the whole pipeline that bisection "
+            f"alone do not show it{_instead(result)}. It needs the whole pipeline that bisection "
             "found."
         )
-    count = len(made.piece.nodes)
-    size = f"{count} of the {made.total} nodes" if count < made.total else "the whole program"
+    count = len(result.piece.nodes)
+    size = f"{count} of the {result.total} nodes" if count < result.total else "the whole program"
     text = f"{names}: the fault shows with {size}{' before it' if steps else ''}"
-    listed = ", ".join(made.operators[:6]) + (", …" if len(made.operators) > 6 else "")
-    text += f" ({listed}): {_of(made.shown)}."
-    if count == made.total and count > 1:
+    listed = ", ".join(result.operators[:6]) + (", …" if len(result.operators) > 6 else "")
+    text += f" ({listed}): {_of(result.shown)}."
+    if count == result.total and count > 1:
         text += " No smaller part was found that shows it."
-    elif not made.minimal and count > 1:
+    elif not result.minimal and count > 1:
         text += " The tries were used up; fewer nodes may show it."
-    return f"{text} {len(made.log)} tries."
+    return f"{text} {len(result.log)} tries."
 
 
 def _instead(made: Reduction) -> str:

@@ -11,7 +11,7 @@ from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import names
 from relascope.passes.pipeline import Step
 
-WAYS = {
+VARIANTS = {
     "tvm": "TVM's own kernels",
     "library": "matrix products and convolutions by PyTorch's library",
     "openblas": "matrix products by OpenBLAS, on TVM's threads",
@@ -50,7 +50,7 @@ def way_of(target: str) -> str:
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
-    """Every way to build for the device of the chosen target, in the order of `WAYS`; passes are
+    """Every variant for the device of the chosen target, in the order of `VARIANTS`; passes are
     tried with the chosen target."""
     device = (split(target)[0], gpu_index(target))
     found: dict[str, Offer] = {}
@@ -60,7 +60,7 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
     for name, added in _BY_PASS.items():
         if added in names(ir):
             found[name] = Offer(name, target, added)
-    return tuple(found[name] for name in WAYS if name in found)
+    return tuple(found[name] for name in VARIANTS if name in found)
 
 
 def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:

@@ -35,7 +35,7 @@ class Built:
 
     model: Model
     program: Any
-    step: Executable
+    executable: Executable
     capture_bytes: int | None
     seconds: float
     kept: bool = False
@@ -53,17 +53,17 @@ class Built:
 
     def masks(self, seed: int | None) -> dict[str, torch.Tensor]:
         """Dropout masks, drawn as PyTorch draws them on the model's device."""
-        about = seed, self.model.device, self.pool, self.step.drawn_again
+        about = seed, self.model.device, self.pool, self.executable.drawn_again
         return draw_masks(self.program.masks, *about)
 
     def forward(self, masks: Tensors) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """The model's outputs, then the program's `updates`; and the captures by name."""
-        return self.step.forward({**self.values, **masks})
+        return self.executable.forward({**self.values, **masks})
 
     def backward(self, masks: Tensors, captures: Tensors) -> dict[str, torch.Tensor]:
         """The gradients under the model's grad_outs, by the names of their tensors."""
-        drawn = drawn_again(self.step.drawn_again, masks, self.model.device, self.pool)
-        return self.step.backward({**self.values, **masks, **captures, **drawn})
+        drawn = drawn_again(self.executable.drawn_again, masks, self.model.device, self.pool)
+        return self.executable.backward({**self.values, **masks, **captures, **drawn})
 
 
 def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
@@ -80,7 +80,7 @@ def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     """Run once under the source's seed; compare outputs, changed buffers and gradients."""
     model = built.model
     progress(0.0, f"running {model.against}")
-    updates, backward = built.program.updates, built.step.has_backward
+    updates, backward = built.program.updates, built.executable.has_backward
     outputs, updated = model.forward(), model.updated(updates)
     expected = _named(outputs, updated, model.gradients() if backward else {})
     progress(0.5, "running the build")
@@ -160,7 +160,7 @@ def measure(
     compiled."""
     first = ours[0].built
     model, phases = first.model, ["forward"]
-    if first.step.has_backward:
+    if first.executable.has_backward:
         phases.append("forward_backward")
     compared = {
         c.what: compare(c.built, part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
@@ -185,8 +185,8 @@ def measure(
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
-            own = built.step.own_memory({**built.values, **built.masks(None)}, backward)
-            with built.step.counting() as in_torchs:
+            own = built.executable.own_memory({**built.values, **built.masks(None)}, backward)
+            with built.executable.counting() as in_torchs:
                 most = torch_peak(runs[one.what], model.device) + built.pool.nbytes
             peak = None if own is None else most + (0 if in_torchs else own.peak)
             kept = None if own is None else own.kept + built.pool.nbytes
@@ -209,7 +209,7 @@ def measure(
 
 def _on_host(one: Contender) -> str:
     """What of a build's captures its peak does not count; "" where all are on the device."""
-    names = [n for n in getattr(one.built.step, "captures", ()) if is_on_host(n)]
+    names = [n for n in getattr(one.built.executable, "captures", ()) if is_on_host(n)]
     captures = one.built.forward(one.built.masks(None))[1] if names else {}
     held = f"captures of {sum(captures[n].nbytes for n in names):,} bytes wait on the host"
     uncounted = "which the peak does not count: other memory of this machine simulates it"
@@ -223,12 +223,12 @@ def _run(built: Built, backward: bool) -> Callable[[], object]:
     def forward_backward() -> object:
         spent = built.masks(None)
         _outputs, captures = built.forward(spent)  # as PyTorch holds outputs during its backward
-        for mask in built.step.drawn_again:
+        for mask in built.executable.drawn_again:
             del spent[mask.name]
         about = spent, built.model.device, built.pool
-        spent |= captures | drawn_again(built.step.drawn_again, *about)
+        spent |= captures | drawn_again(built.executable.drawn_again, *about)
         del captures
-        return built.step.backward(built.values, spent)
+        return built.executable.backward(built.values, spent)
 
     return forward_backward if backward else forward
 

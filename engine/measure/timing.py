@@ -48,14 +48,14 @@ def interleave(
     return {name: tuple(r) for name, r in rounds.items()}
 
 
-def ratio(ours: Rounds, rival: Rounds) -> float:
+def ratio(ours: Rounds, baseline: Rounds) -> float:
     """The median of `ratios`: below 1, ours is faster."""
-    return statistics.median(ratios(ours, rival))
+    return statistics.median(ratios(ours, baseline))
 
 
-def ratios(ours: Rounds, rival: Rounds) -> list[float]:
+def ratios(ours: Rounds, baseline: Rounds) -> list[float]:
     """The median of our block over that of the rival's, in each round."""
-    pairs = zip(ours, rival, strict=True)
+    pairs = zip(ours, baseline, strict=True)
     return [statistics.median(a) / statistics.median(b) for a, b in pairs]
 
 
@@ -63,21 +63,21 @@ def row(
     what: str,
     phase: str,
     measured: Rounds,
-    rival: Rounds | None,
+    baseline: Rounds | None,
     max_abs_error: float | None,
     peak_bytes: int | None,
-    **known: Any,
+    **about: Any,
 ) -> TimeRow:
-    """A row of the table; `rival` is the eager run of the same rounds, None for eager itself."""
+    """A row of the table; `baseline` is the eager run of the same rounds, None for eager itself."""
     runs = [1e3 * s for r in measured for s in r]
     q1, median, q3 = quartiles(runs)
     by_median = None
-    if rival is not None:
-        known["ratio_q1"], by_median, known["ratio_q3"] = quartiles(ratios(measured, rival))
+    if baseline is not None:
+        about["ratio_q1"], by_median, about["ratio_q3"] = quartiles(ratios(measured, baseline))
         # Less disturbed than a median, but the best run may be luck.
-        known["ratio_of_minima"] = min(map(min, measured)) / min(map(min, rival))
+        about["ratio_of_minima"] = min(map(min, measured)) / min(map(min, baseline))
     times = median, q1, q3, by_median
-    return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **known)
+    return TimeRow(what, phase, *times, max_abs_error, peak_bytes, tuple(runs), **about)
 
 
 def unsteady(rows: Sequence[TimeRow]) -> tuple[str, ...]:

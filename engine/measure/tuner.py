@@ -19,7 +19,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.building.cpu import machine
 from relascope.engine.measure.profile import Profiled, Tensors, watched
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.tuning import Trial, Tuned, TuneResult, TuneTask
 from relascope.engine.turns import alone
@@ -169,7 +169,7 @@ def _tune_one(
         measured = tuner.before(workload, own)
         if measured is None:
             return None
-        records.add(place, records.RIVALS, [Rival(key, run, number + made, *measured)])
+        records.add(place, records.UNTUNED, [Untuned(key, run, number + made, *measured)])
         return measured[0]
 
     def report(batch: Batch) -> None:

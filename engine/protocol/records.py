@@ -29,7 +29,7 @@ VARIABLE = "RELASCOPE_RECORDS"
 """Environment variable: the folder of all records; else they are in the user's cache folder."""
 
 CURVE = "curve.jsonl"
-RIVALS = "rivals.jsonl"
+UNTUNED = "rivals.jsonl"
 
 AUTOTVM, OPERATOR = "autotvm.json", "operator.json"
 """In a task's folder for Relay: AutoTVM's records, and the builds that they are for."""
@@ -45,7 +45,7 @@ _NOT_THE_KERNELS = ("-libs=", "-records=")
 
 
 @dataclass(frozen=True)
-class Rival:
+class Untuned:
     """A kernel measured as built without records. `run` is the call of `tune` that measured it,
     `trial` the task's last trial before it (0 where there was none), and `ours_ms` the time of the
     best record then, measured in turn with it (None without one)."""
@@ -62,7 +62,7 @@ class Book:
     """The records of a folder. `notes` are sentences about lines that could not be read."""
 
     trials: tuple[Trial, ...]
-    rivals: tuple[Rival, ...]
+    untuned: tuple[Untuned, ...]
     notes: tuple[str, ...] = ()
 
     def of(self, task: str) -> tuple[Trial, ...]:
@@ -100,8 +100,8 @@ class Book:
         best, takes = self.with_record_ms(task), self.takes(task)
         return Tuned(task, name, len(mine), failed, before, earlier, best, takes)
 
-    def _rival(self, task: str) -> Rival | None:
-        return next((r for r in reversed(self.rivals) if r.task == task), None)
+    def _rival(self, task: str) -> Untuned | None:
+        return next((r for r in reversed(self.untuned) if r.task == task), None)
 
 
 def root() -> Path:
@@ -128,11 +128,11 @@ def read(place: Path) -> Book:
     EngineError of kind "file" where a file cannot be read."""
     notes: list[str] = []
     trials = list(_lines(place / CURVE, Trial, notes))
-    rivals = list(_lines(place / RIVALS, Rival, notes))
+    rivals = list(_lines(place / UNTUNED, Untuned, notes))
     return Book(tuple(trials), tuple(rivals), tuple(notes))
 
 
-def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Rival]) -> None:
+def add(place: Path, name: str, lines: Sequence[Trial] | Sequence[Untuned]) -> None:
     """Add lines to a file of a folder; they are on disk when this returns. Raises EngineError of
     kind "file" where it cannot be written."""
     append(place / name, "".join(json.dumps(asdict(line)) + "\n" for line in lines))
@@ -183,7 +183,7 @@ def locked(place: Path) -> Iterator[None]:
 
 def stamp(place: Path) -> str:
     """A text that changes when a folder's records do."""
-    files = [place / name for name in (CURVE, RIVALS) if (place / name).exists()]
+    files = [place / name for name in (CURVE, UNTUNED) if (place / name).exists()]
     return ", ".join([str(place), *(f"{f.name} {f.stat().st_size}" for f in files)])
 
 
@@ -267,11 +267,11 @@ def checked(path: Path) -> Iterator[Any]:
         yield found
 
 
-def check(name: str, found: Any) -> None:
+def check(name: str, line: Any) -> None:
     """Check a line that an engine writes to the file `name`. Raises ValueError, which says what is
     wrong with it."""
-    if name in (CURVE, RIVALS):
-        _typed(Trial if name == CURVE else Rival, found)
+    if name in (CURVE, UNTUNED):
+        _typed(Trial if name == CURVE else Untuned, line)
         return
     forms = {
         OPERATOR: {"constants": [_NAME], "library": bool},
@@ -294,9 +294,9 @@ def check(name: str, found: Any) -> None:
     }
     if name not in forms:
         raise ValueError(f"{name[:80]!r} is not the name of a file of records")
-    _check(found, forms[name], name)
+    _check(line, forms[name], name)
     if name == SCHEDULES:
-        for instruction, _, attributes, _ in found[1][0][0]:
+        for instruction, _, attributes, _ in line[1][0][0]:
             keys = attributes if instruction in ("Annotate", "Unannotate") else ()
             if not all(isinstance(k, str) and _ANNOTATION.fullmatch(k) for k in keys):
                 raise ValueError(f"it annotates {str(keys)[:80]}")

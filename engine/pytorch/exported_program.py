@@ -162,7 +162,7 @@ class Exported:
     def pinned(
         self,
         pins: Iterable[tuple[str, int]],
-        said: Mapping[str, TensorType],
+        given: Mapping[str, TensorType],
         saved: Mapping[str, TensorType],
     ) -> dict[str, int]:
         """The size of each symbol: as pinned, else from the inputs' types as given or saved, else
@@ -171,7 +171,7 @@ class Exported:
         of = {one.symbol: one for one in self.sizes}
         fixed: dict[str, tuple[int, str]] = {}
         wanted = [(name, name, size) for name, size in pins]
-        for name, kind in {**said, **saved}.items():
+        for name, kind in {**given, **saved}.items():
             self._check_type(name, kind, name in saved)
             wanted += [(f"{name}.{i}", name, int(size)) for i, size in enumerate(kind.shape)]
         for place, where, size in wanted:

@@ -263,11 +263,11 @@ class Flattener:
             return self.graph.insertConstant(given)
         return self.container(given, kind, self.argument)
 
-    def container(self, parts: Sequence[Any], kind: Any, made: Callable[[Any, Any], Any]) -> Any:
-        """A tuple or list; `made` makes a value from a part and its type."""
+    def container(self, parts: Sequence[Any], kind: Any, make: Callable[[Any, Any], Any]) -> Any:
+        """A tuple or list; `make` makes a value from a part and its type."""
         tuples = kind.kind() == "TupleType"
         kinds = kind.elements() if tuples else [kind.getElementType()] * len(parts)
-        values = [made(p, k) for p, k in zip(parts, kinds, strict=True)]
+        values = [make(p, k) for p, k in zip(parts, kinds, strict=True)]
         return self.add(f"prim::{'Tuple' if tuples else 'List'}Construct", values, kind)
 
     def watched(self, path: str = "") -> list[TraceCall]:

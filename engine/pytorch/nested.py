@@ -77,11 +77,11 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, _CONSTANTS)
 
 
-def same_constant(one: Any, other: Any) -> bool:
+def same_constant(leaf: Any, other: Any) -> bool:
     """Whether two leaves are the same to a program, which tells 1 from 1.0, and 0.0 from -0.0."""
-    if one is other:
+    if leaf is other:
         return True
-    return type(one) is type(other) and is_constant(one) and repr(one) == repr(other)
+    return type(leaf) is type(other) and is_constant(leaf) and repr(leaf) == repr(other)
 
 
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:

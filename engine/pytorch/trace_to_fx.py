@@ -100,13 +100,13 @@ class FxTrace:
     gradients: dict[str, Node] = field(default_factory=dict)
 
 
-def trace_to_fx(model: Model, known: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
+def trace_to_fx(model: Model, supports: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
     """Write the flat trace of a model as an FX graph. In-place operators become pure ones, which
-    was checked to be right before. `known` tells whether the importer of "Relay" or "Relax" has an
-    ATen operator, such as "add.Tensor"; others are written with those (PyTorch's core ATen
+    was checked to be right before. `supports` says whether the importer of `frontend` has an ATen
+    operator, such as "add.Tensor"; others are written with those (PyTorch's core ATen
     decompositions). Control flow, shapes that depend on values, and all operators that are not
     known are refused (kind "operator"), with module."""
-    return _FxWriter(model, known, frontend).run()
+    return _FxWriter(model, supports, frontend).run()
 
 
 def note_values(model: Model, values: Mapping[str, Any]) -> None:

@@ -37,25 +37,25 @@ def unknown(frontend: str, operator: str) -> tuple[str, str]:
 
 
 def all_unknown(
-    frontend: str, found: Sequence[tuple[str, TraceOrigin]], model: Model
+    frontend: str, operators: Sequence[tuple[str, TraceOrigin]], model: Model
 ) -> EngineError:
     """The error for all such operators of a model, each with the operator that it comes from and
     its places, and with submodules that have none of them."""
     inner: dict[str, dict[str, None]] = {}
     places: dict[str, dict[int, str]] = {}
-    for operator, origin in found:
+    for operator, origin in operators:
         inner.setdefault(origin.operator, {})[operator] = None
         where = f"in {origin.scope}" if origin.scope else "at the top"
         places.setdefault(origin.operator, {})[origin.ordinal] = where
-    message, hint = unknown(frontend, found[0][0])
-    if len(found) > 1:
+    message, hint = unknown(frontend, operators[0][0])
+    if len(operators) > 1:
         listed = "; ".join(
             _told(operator, [*inner[operator]], [*places[operator].values()]) for operator in inner
         )
         several = "these operators" if len(inner) > 1 else "this operator"
         message = f"{frontend}'s PyTorch frontend does not know {several}: {listed}."
-    parts = model.flat.parts_without(model.module, {o.operator for _, o in found})
-    return EngineError("operator", message, found[0][1].where, hint, parts)
+    parts = model.flat.parts_without(model.module, {o.operator for _, o in operators})
+    return EngineError("operator", message, operators[0][1].where, hint, parts)
 
 
 _NAMED = 5

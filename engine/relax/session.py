@@ -70,7 +70,7 @@ class RelaxBackend:
         return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelaxProgram, split: SplitProgram | None, target: str) -> Executable:
-        return runtime.step(program, split, BuildOptions(target))
+        return runtime.assemble(program, split, BuildOptions(target))
 
     def can_show(self, expr: Any) -> bool:
         return isinstance(expr, tvm.ir.Var) and isinstance(expr.ty, tvm.relax.TensorType)

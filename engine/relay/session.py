@@ -77,7 +77,7 @@ class RelayBackend:
         return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelayProgram, split: SplitProgram | None, target: str) -> Executable:
-        return runtime.step(program, split, BuildOptions(target), self._workspace)
+        return runtime.assemble(program, split, BuildOptions(target), self._workspace)
 
     def can_show(self, expr: Any) -> bool:
         return True

@@ -110,8 +110,8 @@ class Builds:
         start = self._programs.loaded(request.source, silent).state.program
         later = part(progress, 0.3, 1.0)
         passes, builds, yardstick = compiling.measure(start, entries, build, rounds, seconds, later)
-        with_backward = built.step.has_backward and unbuilt.split is not None
-        own = built.step.own_memory({**built.values, **built.masks(None)}, with_backward)
+        with_backward = built.executable.has_backward and unbuilt.split is not None
+        own = built.executable.own_memory({**built.values, **built.masks(None)}, with_backward)
         return CompileTimes(passes, builds, yardstick, own.peak if own else None)
 
     def profile(self, request: BuildRequest, *, progress: Progress) -> Profile:

@@ -20,13 +20,13 @@ def read_program(
     source: ModelSource,
     progress: Progress,
     ir: str,
-    known: Collection[str],
+    supported: Collection[str],
     convert: Callable[[OnnxModel, str], Any],
 ) -> Imported:
     """An ONNX file as an engine's program. `convert` imports a simplified model, given the file's
     name. Raises EngineErrors (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")
-    model = prepare(read_onnx(path), known, ir, path.name, source.inputs)
+    model = prepare(read_onnx(path), supported, ir, path.name, source.inputs)
     progress(0.3, "converting operators")
     program = convert(model, path.name)
     run, against, notes = None, IMPORTED, list(model.notes)

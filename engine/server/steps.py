@@ -108,12 +108,12 @@ def check_runs(program: Program, source: ModelSource) -> None:
     check_code(program, source)
 
 
-def check_kind(title: str, before: Program, made: Program) -> None:
+def check_kind(title: str, before: Program, after: Program) -> None:
     """Refuse (kind "pass") a result of a pass that is not a program."""
-    if not isinstance(made, type(before)):
-        wrong = type(made).__name__
-    elif not isinstance(made.mod, type(before.mod)):
-        wrong = f"a program whose mod is {type(made.mod).__name__}"
+    if not isinstance(after, type(before)):
+        wrong = type(after).__name__
+    elif not isinstance(after.mod, type(before.mod)):
+        wrong = f"a program whose mod is {type(after.mod).__name__}"
     else:
         return
     returns = f"{type(before).__name__} whose mod is {type(before.mod).__name__}"

@@ -17,7 +17,7 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
     forced = joint.kept(wish.save).items()
     most = allowed - sum(b for i, b in forced if i not in joint.masks)
-    answer = exact(given, (given.carry, given.redo), (given.save, given.held), most)
+    answer = exact(given, (given.carry, given.redo), (given.save, given.state), most)
     if answer is not None:
         best = prices.point(answer)
         if best.bytes <= allowed and best.seconds <= found.seconds:

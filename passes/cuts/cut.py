@@ -65,7 +65,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Spared:
+class Unsaved:
     """A tensor that the backward reads and that is not saved, the `reason`, and ids of the
     captures, inputs, parameters and masks that it is computed from."""
 
@@ -216,11 +216,11 @@ class Cut:
         return tuple(i for i in self.joint.masks if i in self._kept and i not in self.ids)
 
     @cached_property
-    def spared(self) -> tuple[Spared, ...]:
+    def unsaved(self) -> tuple[Unsaved, ...]:
         """What crosses and is not captured, in graph order."""
         by_id, saved = self.joint.graph.by_id, set(self.ids)
         return tuple(
-            Spared(i, by_id[i].title, by_id[i].bytes, *self.reasons.spared(i))
+            Unsaved(i, by_id[i].title, by_id[i].bytes, *self.reasons.unsaved(i))
             for i in self.joint.crossings
             if i not in saved
         )

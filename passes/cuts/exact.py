@@ -52,7 +52,7 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
         answer = milp(
             price / whole + _TIE * weight / (weight.sum() or 1.0),
             constraints=LinearConstraint(matrix, low, high),
-            integrality=np.concatenate([np.ones(count), given.held > 0]),
+            integrality=np.concatenate([np.ones(count), given.state > 0]),
             # A value beyond the limit by itself is excluded here, which makes the solver faster.
             bounds=Bounds(np.zeros(2 * count), (able & (weight <= most)).astype(float)),
             options={"mip_rel_gap": GAP, "node_limit": NODES},

@@ -48,7 +48,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     save = given.save + price * given.carry
     redo = given.redo.copy()
     redo[np.isfinite(redo)] *= price
-    redo += given.held
+    redo += given.state
     bound = save[known.saved].sum() + redo[known.again].sum()
     if not np.isfinite(bound):
         raise ValueError("the choices by hand leave a value neither saved nor computed again")

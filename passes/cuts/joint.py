@@ -219,7 +219,7 @@ class Joint:
         return found
 
     @cached_property
-    def made(self) -> dict[str, tuple[str, ...]]:
+    def writes(self) -> dict[str, tuple[str, ...]]:
         """By node the storage that it writes, if it has its own."""
         return {i: of if of == (i,) else () for i, of in self.storages.items()}
 

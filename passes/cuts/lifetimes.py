@@ -20,7 +20,7 @@ from itertools import accumulate, chain
 
 from relascope.core.graph import Role
 from relascope.passes.cuts.joint import MARK, Joint, Rewiring, original
-from relascope.passes.held_memory import KernelLives
+from relascope.passes.kernel_memory import KernelLives
 
 AGAIN = "again"
 """The role of what the backward computes again."""
@@ -61,7 +61,7 @@ class _Phase:
     ) -> None:
         inside, by_id = frozenset(ids), joint.graph.by_id
         came = dict.fromkeys(copied if back else (), ())
-        made = {i: () if i in given else joint.made[i] for i in ids}
+        made = {i: () if i in given else joint.writes[i] for i in ids}
         made.update({i: joint.storages[i] for i in came})
         self.ids, self.given = ids, given
         self.bases = [*(b for of in made.values() for b in of), *given]
@@ -87,14 +87,14 @@ class _Phase:
     @cached_property
     def overwritten(self) -> set[str]:
         """Storages that their last reader writes over."""
-        return self.lives.overwritten(self.lives.least_held)
+        return self.lives.overwritten(self.lives.best_order)
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
         """By storage the number of the node that writes it, or `before` which the phase begins, and
         those of its readers."""
         found = {base: (before, list[int]()) for base in self.bases}
-        for step, node in enumerate(self.lives.least_held, before + 1):
-            found.update((s, (step, [])) for s in self.lives.made[node])
+        for step, node in enumerate(self.lives.best_order, before + 1):
+            found.update((s, (step, [])) for s in self.lives.writes[node])
             for storage in found.keys() & self.lives.read[node]:
                 found[storage][1].append(step)
         return found
@@ -147,19 +147,19 @@ class Lifetimes:
     def peak(self) -> int:
         """The most bytes that are held at once."""
         forward, backward = self._forward.lives, self._backward.lives
-        high = backward.peak(backward.least_held)
+        high = backward.peak(backward.best_order)
         # Most often the forward holds less in any order.
         return high if forward.peak(forward.order) <= high else max(high, self.forward_peak)
 
     @cached_property
     def forward_peak(self) -> int:
         """The most bytes that are held at once in the forward."""
-        return self._forward.lives.peak(self._forward.lives.least_held)
+        return self._forward.lives.peak(self._forward.lives.best_order)
 
     @cached_property
     def order(self) -> list[str]:
         """Ids of the nodes, as they are executed."""
-        return self._forward.lives.least_held + self._backward.lives.least_held
+        return self._forward.lives.best_order + self._backward.lives.best_order
 
     @cached_property
     def all(self) -> tuple[Lifetime, ...]:
@@ -186,7 +186,7 @@ class Lifetimes:
         found = [*(lifetime(b, ahead) for b in ahead.bases), *(lifetime(b, back) for b in own)]
         return tuple(sorted(found, key=lambda one: one.begin))
 
-    def held(self, *roles: str) -> list[int]:
+    def bytes(self, *roles: str) -> list[int]:
         """Bytes while each node is executed, those of some roles, or all; first before any is."""
         change = [0] * (len(self.order) + 2)
         for one in self.all:

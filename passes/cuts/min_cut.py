@@ -53,7 +53,7 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     for other in (beyond, first):
         within = _filled(given, within, other, limit)
     carry, redo = given.carry, given.redo
-    price_of = given.save + unit * carry, given.held + unit * redo
+    price_of = given.save + unit * carry, given.state + unit * redo
     solved = exact(given, price_of, (carry, redo), limit)
     if solved is not None and _cost(given, solved, unit) < _cost(given, within, unit):
         within = solved
@@ -62,7 +62,7 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
 
 def _cost(given: CutProblem, answer: Answer, unit: float = 0.0) -> float:
     """Bytes of an answer, and its seconds at `unit` bytes."""
-    kept = given.save[answer.saved].sum() + given.held[answer.again].sum()
+    kept = given.save[answer.saved].sum() + given.state[answer.again].sum()
     return float(kept) + unit * _taken(given, answer)
 
 

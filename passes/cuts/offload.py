@@ -74,7 +74,7 @@ def offloaded(
 
 def _unread(joint: Joint, lives: Lifetimes, able: Collection[str]) -> list[str]:
     """Captures that are held at the peak and not read until later, the latest first."""
-    held = lives.held()
+    held = lives.bytes()
     at = held.index(max(held))
     of = {joint.work.owner[i]: i for i in able}
 

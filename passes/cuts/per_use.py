@@ -23,7 +23,7 @@ def fitted(lives: Lifetimes, limit: int | None = None) -> Lifetimes:
     Of what waits at the first step that holds most, the value that takes the least time for its
     bytes goes first, if the peak is lower then, or reached at fewer steps."""
     best = now = lives
-    held, refused, tries = now.held(), set[tuple[str, str]](), 0
+    held, refused, tries = now.bytes(), set[tuple[str, str]](), 0
     while tries < TRIES and (limit is None or now.peak > limit):
         at = held.index(max(held))
         found = [(one, later, _moved(now, one, at, later)) for one, later in _waiting(now, at)]
@@ -31,7 +31,7 @@ def fitted(lives: Lifetimes, limit: int | None = None) -> Lifetimes:
             if not more or (one.id, later[0]) in refused:
                 continue
             then = now.rewired_by({**now.rewiring, **more})
-            lower, tries = then.held(), tries + 1
+            lower, tries = then.bytes(), tries + 1
             if (max(lower), lower.count(max(lower))) < (max(held), held.count(max(held))):
                 now, held = then, lower
                 break

@@ -40,7 +40,7 @@ class CutProblem:
         save: bytes to save each; infinite where it cannot be saved.
         redo: seconds to compute each again; infinite where that is not allowed.
         carry: seconds of the memory traffic that saving each adds: see `Work.carried`.
-        held: bytes to keep where each is computed again: the state that a mask is drawn from.
+        state: bytes to keep where each is computed again: the state that a mask is drawn from.
         needed: bool, what the backward reads.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
@@ -51,7 +51,7 @@ class CutProblem:
     save: NDArray[np.float64]
     redo: NDArray[np.float64]
     carry: NDArray[np.float64]
-    held: NDArray[np.float64]
+    state: NDArray[np.float64]
     needed: NDArray[np.bool_]
     sources: NDArray[np.int64]
     targets: NDArray[np.int64]

@@ -102,7 +102,7 @@ class Reasons:
         need = f"{reader} in the backward needs it{way}" if len(path) > 1 else f"{reader} gets it"
         return f"{need}; otherwise {self._cost(instead)}"
 
-    def spared(self, node_id: str) -> tuple[str, tuple[str, ...]]:
+    def unsaved(self, node_id: str) -> tuple[str, tuple[str, ...]]:
         """Why a node is not saved, and the ids of its sources."""
         reason, sources = self._instead(node_id)
         return (f"by hand: {reason}" if node_id in self._wish.recompute else reason), sources

@@ -90,9 +90,9 @@ class Subject:
         """The node that owns a value's storage: itself, or a view's base."""
         return self.graph.by_id[self.work.owner[node_id]]
 
-    def together(self, one: str, other: str) -> bool:
+    def together(self, node_id: str, other: str) -> bool:
         """Whether a known kernel computes both."""
-        return bool(self.place.get(one, frozenset()) & self.place.get(other, frozenset()))
+        return bool(self.place.get(node_id, frozenset()) & self.place.get(other, frozenset()))
 
     def alone(self, node_id: str) -> bool:
         """Whether the node has a kernel to itself, views aside. Without known kernels, True; among

@@ -12,7 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.passes.pipeline import TvmPipelines
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.tvm_calls import run
-from relascope.passes.tvm_pipelines import made_by, names_in, through
+from relascope.passes.tvm_pipelines import maker_of, names_in, through
 
 _OPTIONAL = """
     AnnotateTIROpPattern FoldConstant FuseOps FuseTIR RewriteDataflowReshape StaticPlanBlockMemory
@@ -39,7 +39,7 @@ def pipelines(target: str) -> TvmPipelines:
     found = (n for n in dir(relax.transform) if n[:1].isupper() and n not in known)
     return TvmPipelines(
         {name: "|".join(f"{n}{suffix}" for n in names) for name, names in steps.items()},
-        tuple(n for n in found if not n.startswith("MetaSchedule") and made_by(n, PLACES)),
+        tuple(n for n in found if not n.startswith("MetaSchedule") and maker_of(n, PLACES)),
         tuple(sorted(OPTIONAL)),
     )
 
@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Callable[..., RelaxProgram]:
 
 def _applied(name: str, program: RelaxProgram, target: str = "llvm") -> RelaxProgram:
     kind = tvm.target.Target(target)
-    if (make := made_by(name, PLACES)) is not None:
+    if (make := maker_of(name, PLACES)) is not None:
         mod = run(program.mod, make, target=target)
     elif name in _steps(target)["target"]:
         with kind, through(lambda one: one == name):

@@ -15,7 +15,7 @@ from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import copied
 from relascope.passes.relay.ir.span_recovery import with_origins
 from relascope.passes.tvm_calls import run
-from relascope.passes.tvm_pipelines import made_by, names_in, through
+from relascope.passes.tvm_pipelines import maker_of, names_in, through
 
 _LEVELS, _USUAL = range(5), 3
 _TYPES = "InferType"  # runs before nearly every pass, which needs it
@@ -60,7 +60,7 @@ def _applied(
     name: str, program: RelayProgram, target: str = "llvm", level: int = _USUAL
 ) -> RelayProgram:
     mod: Any = copied(program.mod)  # some passes change their argument
-    make = made_by(name, _PLACES)
+    make = maker_of(name, _PLACES)
     if make is not None and (level == _USUAL or name in _BY_LEVEL):
         given = () if level == _USUAL else (level,)
         mod = relay.transform.InferType()(run(mod, make, *given, target=target))

@@ -109,7 +109,7 @@ class Run:
 
     def _run(self, program):
         # Few of TVM's own passes run in building, so that they cannot make good what ours did.
-        built = runtime.step(program, None, BuildOptions(QUICK, opt_level=1))
+        built = runtime.assemble(program, None, BuildOptions(QUICK, opt_level=1))
         outputs, gradients = built.forward(self.values)
         return [t.numpy() for t in (*outputs, *gradients.values())]
 

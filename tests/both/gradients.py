@@ -157,7 +157,7 @@ def split_by(program, strategy="keep_all"):
 
 def step(model, program, strategy="keep_all", target=QUICK):
     parts = split_by(program, strategy)
-    built = runtime.step(program, parts, BuildOptions(target, opt_level=1))
+    built = runtime.assemble(program, parts, BuildOptions(target, opt_level=1))
     values = values_of(model, program)
     outputs, captures = built.forward(values)
     return outputs, built.backward({**values, **captures})
@@ -165,7 +165,7 @@ def step(model, program, strategy="keep_all", target=QUICK):
 
 def run(model, program):
     """The program's outputs on the model's inputs, built without any optimisation."""
-    built = runtime.step(program, None, BuildOptions(QUICK, opt_level=0))
+    built = runtime.assemble(program, None, BuildOptions(QUICK, opt_level=0))
     return built.forward(values_of(model, program))[0]
 
 
@@ -184,7 +184,7 @@ def total(model, program, strategy):
     own count. Results and gradients, too."""
     masks = draw_masks(program.masks, model.source.seed)
     parts = split_by(program, strategy)
-    built = runtime.step(program, parts, BuildOptions(QUICK, opt_level=1))
+    built = runtime.assemble(program, parts, BuildOptions(QUICK, opt_level=1))
     values = values_of(model, program)
     outputs, captures = built.forward(values)
     rows = zip(parts.cut.captures, parts.capture_names, strict=True)

@@ -79,6 +79,47 @@ def test_a_class_has_a_name_of_its_own():
     assert {name for name, count in names.items() if count > 1} == set(TWINS)
 
 
+def public_names(body, where=""):
+    """Names of classes, functions, their parameters and attributes; private ones do not count."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+            if not node.name.startswith("_"):
+                yield from public_names(node.body, node.name)
+        elif isinstance(node, ast.FunctionDef):
+            yield node.name
+            if where:
+                stored = (n for n in ast.walk(node) if isinstance(n, ast.Attribute))
+                yield from (n.attr for n in stored if isinstance(n.ctx, ast.Store))
+            if not node.name.startswith("_") or node.name == "__init__":
+                some = node.args
+                every = *some.posonlyargs, *some.args, some.vararg, *some.kwonlyargs, some.kwarg
+                yield from (a.arg for a in every if a is not None)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name))
+
+
+OF_USERS = {"said"}
+"""A field of the document of `passes --test`."""
+
+
+def test_public_names_avoid_the_words_that_the_glossary_bans():
+    glossary = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rule = r"names do not contain (.*), and none is only (.*?):"
+    texts = re.search(rule, glossary, re.S).groups()
+    inside, alone = (set(re.findall(r"`(\w+)`", text)) for text in texts)
+    assert inside and alone
+    found = set()
+    for path in files():
+        if path.suffix == ".py" and path.parts[0] in LINES:
+            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+            names = {n for n in public_names(tree.body) if not n.startswith("_")} - OF_USERS
+            wrong = (n for n in names if inside & set(n.lower().split("_")) or n.lower() in alone)
+            found |= {f"{path}: {n}" for n in wrong}
+    assert found == set()
+
+
 DOORS = {"passes/catalogue", "relascope", "samples"}
 """Packages that others use by what their `__init__.py` defines."""
 

@@ -13,7 +13,7 @@ from answers import refused
 from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.tuning import Trial
 
 
@@ -25,7 +25,9 @@ def test_what_was_added_is_read_in_order_and_by_task(tmp_path):
     place = tmp_path / "deep" / "folder"
     records.add(place, records.CURVE, [trial(1, 0.5), trial(2, None)])
     records.add(place, records.CURVE, [trial(1, 0.1, "u", "s"), trial(3, 0.25)])
-    records.add(place, records.RIVALS, [Rival("t", "r", 0, 0.75), Rival("t", "r", 3, 0.375, 0.25)])
+    records.add(
+        place, records.UNTUNED, [Untuned("t", "r", 0, 0.75), Untuned("t", "r", 3, 0.375, 0.25)]
+    )
     book = records.read(place)
     assert [t.trial for t in book.of("t")] == [1, 2, 3]
     assert [t.task for t in book.in_run("s")] == ["u"]
@@ -63,7 +65,7 @@ def test_a_line_of_something_else_is_left_out_and_the_stamp_changes_with_the_oth
     stamps = {records.stamp(tmp_path / "apart")}
     records.add(tmp_path / "apart", records.CURVE, [trial(1, 0.5)])
     stamps.add(records.stamp(tmp_path / "apart"))
-    records.add(tmp_path / "apart", records.RIVALS, [Rival("t", "r", 1, 0.5)])
+    records.add(tmp_path / "apart", records.UNTUNED, [Untuned("t", "r", 1, 0.5)])
     stamps.add(records.stamp(tmp_path / "apart"))
     assert len(stamps) == 3
     assert records.stamp(tmp_path / "apart") in stamps
@@ -76,13 +78,13 @@ def test_a_record_is_taken_where_it_beats_what_is_done_without(tmp_path):
     assert not takes([], [])
     assert not takes([trial(1, None)], [])
     assert takes([trial(1, 0.5)], [])
-    assert takes([trial(1, 0.5)], [Rival("t", "r", 0, 0.6)])
-    assert not takes([trial(1, 0.5)], [Rival("t", "r", 0, 0.4)])
+    assert takes([trial(1, 0.5)], [Untuned("t", "r", 0, 0.6)])
+    assert not takes([trial(1, 0.5)], [Untuned("t", "r", 0, 0.4)])
     # Measured in turn, its record was slower than when it was found.
-    assert not takes([trial(1, 0.5)], [Rival("t", "r", 1, 0.6, 0.7)])
+    assert not takes([trial(1, 0.5)], [Untuned("t", "r", 1, 0.6, 0.7)])
     # A better one was found since, and has not been measured in turn: the process was killed.
-    assert takes([trial(1, 0.5), trial(2, 0.3)], [Rival("t", "r", 1, 0.6, 0.7)])
-    assert takes([trial(1, 0.5)], [Rival("u", "r", 1, 0.1)])
+    assert takes([trial(1, 0.5), trial(2, 0.3)], [Untuned("t", "r", 1, 0.6, 0.7)])
+    assert takes([trial(1, 0.5)], [Untuned("u", "r", 1, 0.1)])
 
 
 def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
@@ -168,7 +170,7 @@ TASK = "relax-0.27/llvm-1-threads/0123456789abcdef"
     ("name", "line"),
     [
         (records.CURVE, {"task": "t", "run": "r"}),
-        (records.RIVALS, {"task": "t", "run": "r", "trial": "1", "ms": 1.0}),
+        (records.UNTUNED, {"task": "t", "run": "r", "trial": "1", "ms": 1.0}),
         (records.OPERATOR, {"constants": [], "library": "yes"}),
         (records.WORKLOAD, ["1", {"type": "ffi.Function"}]),
         (records.AUTOTVM, {"input": ["llvm", "t", [], {}], "v": 0.1}),
@@ -189,7 +191,7 @@ def test_a_line_that_no_engine_writes_is_neither_added_nor_read(tmp_path, monkey
     assert not path.exists()
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(line) + "\n")
-    if name in (records.CURVE, records.RIVALS):
+    if name in (records.CURVE, records.UNTUNED):
         path.rename(path.parent / records.CURVE)
         assert records.read(path.parent).notes
     else:

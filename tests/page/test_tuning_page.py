@@ -9,7 +9,7 @@ import fake_tuning
 from page import LONG, open_tab, press, settle, whole_page, words
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.tuning import RECORDS, Trial, TuneTask
 from relascope.viz.charts.charts import best_so_far
 from relascope.viz.rows import tuning as tuned
@@ -119,7 +119,7 @@ def test_listed_tasks_follow_the_records():
     kind = (TensorType((2, 2), "float32"),)
     task = TuneTask("a", "a", kind, (), 2, None, 0.5, 1.0, None, 0, False)
     trial = Trial("a", "r", 1, 0.25, 0.25, 1.0, "x")
-    book = records.Book((trial,), (Rival("a", "r", 0, 1.0),))
+    book = records.Book((trial,), (Untuned("a", "r", 0, 1.0),))
     (found,) = tuned.refreshed((task,), book)
     assert (found.best_ms, found.trials, found.uses_record) == (0.25, 1, True)
 

@@ -340,21 +340,21 @@ def test_tensors_are_held_from_their_making_or_making_again_to_their_last_reader
     kept = cut(chain(), "keep_all").lifetimes
     assert (kept.forward, kept.backward, kept.peak) == (5, 2, 512)
     assert kept.order == ["a", "b", "c", "y", "u", "dc", "db"]
-    assert kept.held() == [0, 32, 160, 384, 416, 448, 480, 512]
-    assert kept.held("captured") == [0, 0, 128, 384, 384, 384, 384, 384]  # in Relay to the end
+    assert kept.bytes() == [0, 32, 160, 384, 416, 448, 480, 512]
+    assert kept.bytes("captured") == [0, 0, 128, 384, 384, 384, 384, 384]  # in Relay to the end
     found = cut_at(chain(), ["a"])
     assert found.recomputed == ("b", "c")
     lived = found.lifetimes
     assert lived.order == ["a", "b", "c", "y", "u", "b", "c", "dc", "db"]
-    assert lived.held() == [0, 32, 160, 416, 320, 96, 224, 480, 512, 288]
-    assert lived.held("again") == [0, 0, 0, 0, 0, 0, 128, 384, 384, 128]
+    assert lived.bytes() == [0, 32, 160, 416, 320, 96, 224, 480, 512, 288]
+    assert lived.bytes("again") == [0, 0, 0, 0, 0, 0, 128, 384, 384, 128]
     assert [(x.id, x.begin, x.end, x.reads) for x in lived.all if x.role == "again"] == [
         ("b", 6, 9, (7, 9)),
         ("c", 7, 8, (8,)),
     ]
     in_turns = cut_at(replace(chain(), ir="relax"), ["b", "c"]).lifetimes
     # There, the backward's two nodes are one kernel.
-    assert in_turns.held("captured") == [0, 0, 128, 384, 384, 384, 384, 384]
+    assert in_turns.bytes("captured") == [0, 0, 128, 384, 384, 384, 384, 384]
     at = in_turns.at(6)
     assert [(x.id, x.next_read(6)) for x in at[:2]] == [("c", 6), ("b", 7)]
     assert [x.id for x in at] == ["c", "b", "y", "u"]
@@ -362,10 +362,10 @@ def test_tensors_are_held_from_their_making_or_making_again_to_their_last_reader
 
 def test_a_view_holds_the_storage_of_its_base_once_and_what_is_a_result_stays():
     found = cut(views(), "keep_all")
-    assert max(found.lifetimes.held("captured")) == found.bytes == 32
+    assert max(found.lifetimes.bytes("captured")) == found.bytes == 32
     lived = cut_at(small(), ["y", "t"]).lifetimes
-    assert lived.held("captured") == [32, 32, 64, 96, 96, 96, 96, 96]  # the mask is there before
-    assert lived.held() == [32, 64, 96, 96, 128, 160, 160, 224]
+    assert lived.bytes("captured") == [32, 32, 64, 96, 96, 96, 96, 96]  # the mask is there before
+    assert lived.bytes() == [32, 64, 96, 96, 128, 160, 160, 224]
     found, again = cut_at(views(), ["h"]), cut(views(), "inputs_only")
     assert found.recomputed == ("v", "a", "b")
     for made, role in ((found, "captured"), (again, "again")):

@@ -80,8 +80,8 @@ def test_every_total_is_the_sum_of_the_sizes_beside_it(graph, ir):
         }
         lived, held = found.lifetimes, document["held"]
         most = max((s["bytes"] for s in held["changes"]), default=0)
-        assert lived.peak == max(lived.held()) == most == held["at_peak"]["bytes"]
-        end = lived.held("captured")[lived.forward]
+        assert lived.peak == max(lived.bytes()) == most == held["at_peak"]["bytes"]
+        end = lived.bytes("captured")[lived.forward]
         assert end == found.bytes + sum(joint.work.bytes[m] - 5056 for m in found.drawn_again)
     table = frontier_document(joint)
     for row in table["strategies"]:

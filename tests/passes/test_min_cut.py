@@ -174,7 +174,7 @@ def test_the_cap_is_filled_where_one_price_for_all_takes_all_or_nothing():
 def test_two_views_are_saved_as_the_tensor_behind_them(strategy):
     found = cut(views(), strategy)
     assert (found.ids, found.bytes) == (("h",), 32)
-    reasons = {s.id: s.reason for s in found.spared}
+    reasons = {s.id: s.reason for s in found.unsaved}
     assert "free" in reasons["v"] and "x" in reasons["v"]
     assert "free" in reasons["a"] and "nn.dense" in reasons["a"]
 
@@ -228,7 +228,7 @@ def test_what_is_saved_or_recomputed_by_hand_is_so_and_the_rest_follows(strategy
     by_hand = cut(graph, strategy, budget, save=["h"], recompute=["t"])
     assert (by_hand.ids, by_hand.recomputed) == (("h",), ("t",))
     assert by_hand.captures[0].reason == "chosen by hand"
-    assert [(s.id, s.reason[:7]) for s in by_hand.spared] == [("t", "by hand")]
+    assert [(s.id, s.reason[:7]) for s in by_hand.unsaved] == [("t", "by hand")]
 
 
 def idle_graph():
@@ -309,8 +309,8 @@ def test_reasons_name_what_would_be_computed_and_the_way_to_the_reader():
     assert "nn.dense would be computed again" in capture.reason
     by_hand = cut(graph, "min_cut", save=["h"], recompute=["t"])
     assert (by_hand.captures[0].path, by_hand.captures[0].instead) == (("h", "t", "dy"), ("h",))
-    assert by_hand.spared[0].sources == ("h",)
-    assert "recomputable from nn.dense by tanh" in by_hand.spared[0].reason
+    assert by_hand.unsaved[0].sources == ("h",)
+    assert "recomputable from nn.dense by tanh" in by_hand.unsaved[0].reason
 
 
 def test_sizes_far_apart_lose_no_more_than_the_scaling_allows():

@@ -13,13 +13,13 @@ from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
 from relascope.engine.protocol.tuning import Trial
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.viz.drawing.palette import (
+    BASELINE,
     CAPTURED,
     CHOSEN,
     FAULT,
     LINES,
     POINTS,
     QUIET,
-    RIVAL,
     between,
 )
 from relascope.viz.rows import Row, timings
@@ -68,16 +68,16 @@ def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
 
 
 def frontier(
-    document: Row, rivals: Row | None, here: Row, field: str = "bytes", clickable: bool = False
+    document: Row, pytorch: Row | None, here: Row, field: str = "bytes", clickable: bool = False
 ) -> alt.LayerChart:
     """A `field` of each cut, the bytes that it keeps or its "peak_bytes", against time added: the
     hull and the strategies of a `viz.rows.tables.frontier_document`, what was measured, PyTorch's
     cuts of a `torch_saved_document` (None while it is not known), and the cut that is chosen now,
     `here`. If `clickable`, `CLICKED` tells the "strategy" and "bytes" of a point that is clicked,
     and the legend is left to `frontier_legend`, which a narrow page can break."""
-    of_peak, marks = field == "peak_bytes", _marks(document, rivals, field)
-    line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(rivals)))
-    rules = [] if of_peak or not rivals else [c for c in rivals["pytorch_cuts"] if not _known(c)]
+    of_peak, marks = field == "peak_bytes", _marks(document, pytorch, field)
+    line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(pytorch)))
+    rules = [] if of_peak or not pytorch else [c for c in pytorch["pytorch_cuts"] if not _known(c)]
     found = [row[field] or 0 for row in (*line, *marks, *now, *theirs, *rules)]
     most, least = max(found), min(found) if of_peak else 0
     title = "peak of a step, estimated" if of_peak else "kept for the backward"
@@ -120,9 +120,9 @@ def frontier(
     return alt.layer(*layers).properties(height=290, width="container")
 
 
-def frontier_legend(document: Row, rivals: Row | None, field: str) -> str:
+def frontier_legend(document: Row, pytorch: Row | None, field: str) -> str:
     """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
-    looks = _looks(_marks(document, rivals, field), _torch_cuts(rivals))
+    looks = _looks(_marks(document, pytorch, field), _torch_cuts(pytorch))
     entries = "".join(
         f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
         f"{escape(what)}</span>"
@@ -136,7 +136,7 @@ def _looks(marks: Sequence[Row], theirs: Sequence[Row]) -> dict[str, tuple[str, 
     names = dict.fromkeys(m["what"] for m in marks)
     looks = dict(zip(names, itertools.cycle(_LOOKS), strict=False))
     looks |= {"measured": (CHOSEN, "cross")} if "measured" in names else {}
-    return looks | dict.fromkeys((c["what"] for c in theirs), (RIVAL, "circle"))
+    return looks | dict.fromkeys((c["what"] for c in theirs), (BASELINE, "circle"))
 
 
 def _told(rows: Iterable[Row]) -> list[Row]:
@@ -191,9 +191,9 @@ def _torch_curve(
         return []
     told = tips("what:N; what", "budgets:N; budget", *sizes, "drawn_anew:Q; masks drawn anew")
     line = _of(theirs).encode(x=x, y=y)
-    text = line.mark_text(color=RIVAL, fontSize=11, dx=7, dy=-8, align="left")
+    text = line.mark_text(color=BASELINE, fontSize=11, dx=7, dy=-8, align="left")
     layers = [
-        line.mark_line(color=RIVAL, strokeWidth=1.5, opacity=0.8).encode(order="budget:Q"),
+        line.mark_line(color=BASELINE, strokeWidth=1.5, opacity=0.8).encode(order="budget:Q"),
         text.encode(text="budgets:N"),
     ]
     for anew in (False, True):
@@ -203,9 +203,9 @@ def _torch_curve(
     return layers
 
 
-def tips(*told: str) -> list[alt.Tooltip]:
+def tips(*fields: str) -> list[alt.Tooltip]:
     """The tooltip of a mark: fields, each with a title and a format where they are wanted."""
-    parts = [[*one.split("; "), "", ""][:3] for one in told]
+    parts = [[*one.split("; "), "", ""][:3] for one in fields]
     return [
         alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)
         for field, title, form in parts
@@ -235,7 +235,7 @@ def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
     base = _of([{**cut, "size": size(held), "budget": budget, **named}]).encode(x="bytes:Q")
     told = tips("what:N; what", "budget:N", "size:N; kept", "drawn_anew:Q; masks drawn anew")
     if not what:
-        tick = base.mark_tick(color=RIVAL, thickness=2, size=12, opacity=1)
+        tick = base.mark_tick(color=BASELINE, thickness=2, size=12, opacity=1)
         return [tick.encode(y=alt.value(284), tooltip=told)]
     where: Row = _LEFT if held > 0.5 * most else _RIGHT
     text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
@@ -245,18 +245,18 @@ def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
     ]
 
 
-def live_bytes_chart(held: Row) -> alt.LayerChart:
-    """What is held at each node of a step of training; `held` is of `cut_document`. `CLICKED` tells
-    the "node" that is nearest to a click, its number through both phases."""
-    turn, starts = held["forward"] + 1, {"forward": 0, "backward": held["forward"]}
-    changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in held["changes"]]
+def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
+    """What is held at each node of a step of training; `lifetimes` is "held" of `cut_document`.
+    `CLICKED` gives the "node" nearest to a click, its number through both phases."""
+    turn, starts = lifetimes["forward"] + 1, {"forward": 0, "backward": lifetimes["forward"]}
+    changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in lifetimes["changes"]]
     if not (changes and changes[0]["node"] == 0):
         nothing = {"phase": "forward", "node": 0, "bytes": 0, "captured": 0, "again": 0}
         changes.insert(0, nothing)
     every = -(-len(changes) // _MOST_STEPS)  # of so many, the one at which most is held
     pieces = (changes[k : k + every] for k in range(0, len(changes), every))
     steps = [max(piece, key=lambda s: s["bytes"]) for piece in pieces]
-    end = {**changes[-1], "node": turn + held["backward"]}  # the last is as wide as the others
+    end = {**changes[-1], "node": turn + lifetimes["backward"]}  # the last is as wide as the others
     rows = []
     for step in (*steps, end):
         kept, again = step["captured"], step["again"]

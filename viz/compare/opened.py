@@ -17,9 +17,9 @@ class FlatBodies:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.nodes = {n.id: n for n in flat(graph)}
-        self.made_by = makers(graph)
-        self.reads = {i: read_by(n, self.made_by) for i, n in self.nodes.items()}
-        self.outputs = tuple(self.made_by.get(i, i) for i in graph.outputs)
+        self.producers = makers(graph)
+        self.reads = {i: read_by(n, self.producers) for i, n in self.nodes.items()}
+        self.outputs = tuple(self.producers.get(i, i) for i in graph.outputs)
         self.readers: dict[str, list[str]] = defaultdict(list)
         for reader, read in self.reads.items():
             if self.nodes[reader].body is None:  # a function's body reads its inputs

@@ -167,7 +167,7 @@ class _OriginSearch:
         for ident in (*(n.id for n in flat(body) if n.id in self.removed), old):
             self.went[ident] = _Link(Fate.MOVED, (new,), True)
         self.came[new] = _Link(Fate.REPLACES, (old,), True)
-        self.becomes[old] = self.becomes[self.old.made_by.get(old, old)] = new
+        self.becomes[old] = self.becomes[self.old.producers.get(old, old)] = new
         self.stands_for[new] = old
 
     # 3. Readers.

@@ -41,11 +41,11 @@ def of_model(ask: Ask, ir: str, source: ModelSource, stepped: Stepped, label: st
     return ComparedRun(label, ir, tuple(steps), graph, about)
 
 
-def of_recording(found: Recording, label: str) -> ComparedRun:
+def of_recording(recording: Recording, label: str) -> ComparedRun:
     """A recorded compile: its passes in the order in which they ended, so that inner passes come
     first. The end is the last program before memory is planned, whose graph still shows the
     computation."""
-    runs = [p for p in _ended(found.passes) if p.kind == "pass"]
+    runs = [p for p in _ended(recording.passes) if p.kind == "pass"]
     graphs: dict[str, Graph | None] = {}
 
     def drawn(functions: Mapping[str, str] | None) -> Graph | None:
@@ -53,7 +53,7 @@ def of_recording(found: Recording, label: str) -> ComparedRun:
         best: Graph | None = None
         for name, content in sorted((functions or {}).items(), key=lambda of: of[0] != "main"):
             if content not in graphs:
-                graphs[content] = found.graph(content)
+                graphs[content] = recording.graph(content)
             one = graphs[content]
             if one is not None and (best is None or len(one) > len(best)):
                 best = one
@@ -64,7 +64,7 @@ def of_recording(found: Recording, label: str) -> ComparedRun:
     def graph(index: int) -> Graph | None:
         if not runs:
             return None
-        return drawn(found.passes[0].before if index < 0 else runs[index].after)
+        return drawn(recording.passes[0].before if index < 0 else runs[index].after)
 
     def last() -> Graph | None:
         ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
@@ -81,8 +81,8 @@ def of_recording(found: Recording, label: str) -> ComparedRun:
         for p in runs
     )
     about = {
-        "recorded": {k: v for k, v in found.about.items() if k != "process"},
-        "code": _code(found),
+        "recorded": {k: v for k, v in recording.about.items() if k != "process"},
+        "code": _code(recording),
     }
 
     def or_end(index: int) -> Graph | None:
@@ -94,7 +94,7 @@ def of_recording(found: Recording, label: str) -> ComparedRun:
         functions = runs[index].after or {}
         for content in functions.values():
             if content not in plain:
-                plain[content] = _hash(_ADDRESS.sub("", found.text(content)))
+                plain[content] = _hash(_ADDRESS.sub("", recording.text(content)))
         return _state({name: plain[content] for name, content in functions.items()})
 
     ir = end.ir if end is not None else "relax"

@@ -186,7 +186,7 @@ PAGE: dict[Theme, dict[str, str]] = {
 
 # Colours of charts, readable on light and dark, because Altair takes one set for both.
 CAPTURED, CHOSEN, QUIET, FAULT = "#2f7fd6", "#d97706", "#7d8896", "#d9483b"
-RIVAL = "#8a6bb0"  # PyTorch's
+BASELINE = "#8a6bb0"  # PyTorch's
 POINTS = (QUIET, CAPTURED, "#c8453b", "#0f8f6f", "#c79a1b")  # large points, one per strategy
 LINES = (CAPTURED, CHOSEN, "#11a37f", "#c2497f", "#8a6bb0", "#a08c22", "#2e9fb3", "#d9483b")
 """Lines, one per kernel."""

@@ -40,7 +40,7 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
     spans: dict[str, tuple[int, int | None]] = {}
     for one in (x for x in lived.all if x.role == "captured"):  # twice where it is copied back
         spans[one.id] = spans.get(one.id, (one.begin, 0))[0], one.end
-    held = lived.held("captured", AGAIN)
+    held = lived.bytes("captured", AGAIN)
     changes = [k for k, now in enumerate(held) if now != (held[k - 1] if k else 0)]
 
     def saved(one: Capture, sort: str) -> dict[str, Any]:

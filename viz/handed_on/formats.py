@@ -40,13 +40,13 @@ COLOURED = (".html", ".svg", ".png", ".pdf")
 """Formats that show an overlay."""
 
 
-def ending_of(name: str, known: Iterable[str], option: str = "-o") -> str:
+def ending_of(name: str, endings: Iterable[str], option: str = "-o") -> str:
     """The longest known ending of a file's name. Raises EngineError of kind "usage" if it has
     none."""
-    if fits := [ending for ending in known if name.lower().endswith(ending)]:
+    if fits := [ending for ending in endings if name.lower().endswith(ending)]:
         return max(fits, key=len)
     said = "The ending of the file's name selects the format, and this one is unknown."
-    listed = ", ".join(f"{e} ({FORMATS[e]})" if known is FORMATS else e for e in known)
+    listed = ", ".join(f"{e} ({FORMATS[e]})" if endings is FORMATS else e for e in endings)
     raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
 
 

@@ -50,7 +50,7 @@ class StepSheet:
 
     title: str
     functions: Sequence[tuple[str, Pair, str]]
-    said: Sequence[Section] = ()
+    sentences: Sequence[Section] = ()
     facts: str = ""
 
 
@@ -77,7 +77,7 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
         {
             "title": step.title,
             "facts": step.facts,
-            "said": list(step.said),
+            "said": list(step.sentences),
             "functions": [
                 [name, words, drawings.picture(pair), drawings.text(pair)]
                 for name, pair, words in step.functions

@@ -53,10 +53,10 @@ def present(on: bool, take: int | None = None) -> None:
         along(take)
 
 
-def along(held: int) -> None:
+def along(saved_bytes: int) -> None:
     """Choose the cut of the frontier that keeps this many bytes."""
     put("keep_strategy", "frontier")
-    put("keep_frontier", held)
+    put("keep_frontier", saved_bytes)
 
 
 def _on() -> bool:

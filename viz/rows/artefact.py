@@ -22,15 +22,15 @@ TYPED = (
 """Examples of targets for which a build needs no device."""
 
 
-def document(found: Artefact, code: bool = True) -> Row:
+def document(artefact: Artefact, code: bool = True) -> Row:
     """The document of `compile MODEL`, with each kernel's code if asked."""
     kernels = []
-    for kernel in found.kernels:
+    for kernel in artefact.kernels:
         lines = {language: text.count("\n") + 1 for language, text in kernel.code}
         more = {"code": dict(kernel.code)} if code else {}
         kernels.append({**fields(kernel, "name phase bytes launches"), "lines": lines, **more})
     names = "target library_bytes code_bytes build_seconds notes files"
-    return {**fields(found, names), "kernels": kernels}
+    return {**fields(artefact, names), "kernels": kernels}
 
 
 def compiled_sections(document: Row) -> list[Section]:
@@ -66,9 +66,9 @@ def _cells(kernel: Row) -> Row:
     }
 
 
-def languages(found: Artefact) -> list[str]:
+def languages(artefact: Artefact) -> list[str]:
     """The languages of all kernels' code."""
-    return list(dict.fromkeys(language for k in found.kernels for language, _ in k.code))
+    return list(dict.fromkeys(language for k in artefact.kernels for language, _ in k.code))
 
 
 def search(text: str, wanted: str) -> list[tuple[int, str]]:
@@ -78,10 +78,10 @@ def search(text: str, wanted: str) -> list[tuple[int, str]]:
     return [(n, line) for n, line in lines if sought in line.lower()] if sought else []
 
 
-def zipped(found: Artefact) -> bytes:
+def zipped(artefact: Artefact) -> bytes:
     """All code as a zip archive: a folder for each phase, a file for each kernel and language."""
     files: dict[str, str] = {}
-    for kernel in found.kernels:
+    for kernel in artefact.kernels:
         for language, text in kernel.code:
             name = re.sub(r"[^\w.-]", "_", kernel.name)
             path = f"{kernel.phase}/{name}.{extension(language)}"

@@ -22,33 +22,33 @@ _PIECES = (
 )
 
 
-def document(ir: str, found: Bisection, made: Reduction | None, folder: str = "") -> Row:
+def document(ir: str, bisection: Bisection, result: Reduction | None, folder: str = "") -> Row:
     """The document of `reduce MODEL`: the culprit, the piece that shows it, and all pieces
     tried."""
-    bisected = tables.bisect_document(ir, found)
+    bisected = tables.bisect_document(ir, bisection)
     document = {**{k: bisected[k] for k in _BISECTED.split()}, "bisection": bisected["verdict"]}
-    if made is None:
-        return {**document, **_NOTHING, "verdict": reduce.cannot(found)}
-    report, piece = made.report, made.piece
+    if result is None:
+        return {**document, **_NOTHING, "verdict": reduce.cannot(bisection)}
+    report, piece = result.report, result.piece
     return {
         **document,
         **_NOTHING,
-        **({} if piece is None else {"nodes": len(piece.nodes), "operators": [*made.operators]}),
+        **({} if piece is None else {"nodes": len(piece.nodes), "operators": [*result.operators]}),
         **({} if report is None else fields(report, "title before after")),
-        "dtype": made.source.dtype,
-        "total": made.total,
-        "minimal": made.minimal,
-        "shown": plain(made.shown),
-        "tries": [piece_row(t) for t in made.log],
+        "dtype": result.source.dtype,
+        "total": result.total,
+        "minimal": result.minimal,
+        "shown": plain(result.shown),
+        "tries": [piece_row(t) for t in result.log],
         "report": report and {"folder": folder, "files": sorted(report.files)},
-        "verdict": reduce.verdict(ir, made),
+        "verdict": reduce.verdict(ir, result),
     }
 
 
-def piece_row(one: PieceTry) -> Row:
-    shown = plain(one.shown)
+def piece_row(tried: PieceTry) -> Row:
+    shown = plain(tried.shown)
     shown.pop("outputs")  # ids, which need the graph
-    return {"nodes": one.nodes, "results": one.outputs, **shown}
+    return {"nodes": tried.nodes, "results": tried.outputs, **shown}
 
 
 def pieces_table(tried: Iterable[Row]) -> Section:

@@ -135,13 +135,13 @@ def _picture(document: Row) -> str:
     return sections.text_table(rows) + (f"\n{more} more; --json has all." if more else "")
 
 
-def held_document(cut: Cut) -> Row:
+def live_document(cut: Cut) -> Row:
     """The bytes that a training step holds while each node runs, wherever they change: "bytes" in
     total, "captured", and computed "again". Nodes are counted in each phase; 0 is before the first.
-    "at_peak" is `held_at` the first node with the most bytes."""
+    "at_peak" is `live_at` the first node with the most bytes."""
     lived = cut.lifetimes
     roles = "captured", AGAIN
-    held = [*zip(lived.held(), *map(lived.held, roles), strict=True)]
+    held = [*zip(lived.bytes(), *map(lived.bytes, roles), strict=True)]
     changes = []
     for step, now in enumerate(held):
         if now != (held[step - 1] if step else (0, 0, 0)):
@@ -152,10 +152,10 @@ def held_document(cut: Cut) -> Row:
             changes.append(dict(zip(names, found, strict=True)))
     peak = max(range(len(held)), key=lambda step: held[step][0])
     sizes = fields(lived, "forward backward")
-    return {**sizes, "changes": changes, "at_peak": held_at(cut, peak)}
+    return {**sizes, "changes": changes, "at_peak": live_at(cut, peak)}
 
 
-def held_at(cut: Cut, step: int) -> Row:
+def live_at(cut: Cut, step: int) -> Row:
     """The tensors held while a node runs, the largest first, with the numbers of the nodes that
     write each, and read it next and last, or None. `step` is the node's number, counted through
     both phases."""
@@ -179,8 +179,8 @@ def held_at(cut: Cut, step: int) -> Row:
     }
 
 
-def held_section(document: Row, peak: bool = True) -> Section:
-    """A table of `held_at`, at the peak or at another node."""
+def live_section(document: Row, peak: bool = True) -> Section:
+    """A table of `live_at`, at the peak or at another node."""
     where = f"{document['name']}, node {document['step']} of {document['of']}"
     note = f"{size(document['bytes'])} are held while the step runs {where}."
     tensors = document["tensors"]

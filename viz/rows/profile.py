@@ -275,7 +275,7 @@ def findings(
     return lint(graph, None, measured, target, phases if len(set(phases)) > 1 else None)
 
 
-def lint_document(found: Iterable[Finding]) -> Row:
+def lint_document(findings: Iterable[Finding]) -> Row:
     """The document of `lint MODEL`: a row for each finding, the most expensive first, and for each
     hazard."""
     rows: list[Row] = [
@@ -285,7 +285,7 @@ def lint_document(found: Iterable[Finding]) -> Row:
             "remedy": f.remedy or None,
             "ms": 1e3 * f.seconds,
         }
-        for f in found
+        for f in findings
     ]
     groups: dict[tuple[str, str | None], Row] = {}
     for row in rows:

@@ -33,7 +33,7 @@ from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, net_text, number, size, work_text
-from relascope.viz.rows.memory import held_document, held_section
+from relascope.viz.rows.memory import live_document, live_section
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
@@ -42,7 +42,7 @@ SAVED = (
     "name; what; bytes; copies take?: copy_share; why: reason; shape; dtype; made in: scope; "
     "from: source; read in the backward by: reader_labels"
 )
-SPARED = "name; what; times?; bytes; why: reason"
+UNSAVED = "name; what; times?; bytes; why: reason"
 AXES = {"Saved bytes": "bytes", "Peak of a step": "peak_bytes"}
 """What the chart of cuts may have along its axis, by its title."""
 TORCH_CUTS = (
@@ -84,7 +84,7 @@ BEST = f"activation_memory_budget={BEST_BUDGET}"
 PROVEN = "No cut lies below the line; each point on it is a cut."
 STOPPED = "Each point on the line is a cut. The search ended early, so others may lie below it."
 """Notes on a frontier's line, by `proven` of `frontier_document`."""
-HELD_NOTE = (
+LIVE_NOTE = (
     "Everything that forward and backward hold while each node runs, without inputs and "
     "parameters, in the order that holds least, which engines use. Click an entry of the legend to "
     "see it alone."
@@ -236,7 +236,7 @@ def cut_document(cut: Cut) -> Row:
     `bytes` is the sum of those of `captures` and `masks` without those `on_host`; if there are
     such, `host_bytes` is their sum, and `copy_seconds` the time of their copies. FLOPs and seconds
     are estimates (`passes.cost`), and only ratios of seconds are meaningful, unless `prices` says
-    that they were measured. `held` is a `held_document`."""
+    that they were measured. `held` is a `live_document`."""
     by_id, whole = cut.joint.graph.by_id, cut.forward_seconds or 1.0
     captures, masks = (
         [{**plain(c), "reader_labels": [by_id[r].title for r in c.readers]} for c in saved]
@@ -251,7 +251,7 @@ def cut_document(cut: Cut) -> Row:
     )
     return {
         **fields(cut, names),
-        "spared": [{**plain(s), **fields(by_id[s.id], "scope source")} for s in cut.spared],
+        "spared": [{**plain(s), **fields(by_id[s.id], "scope source")} for s in cut.unsaved],
         "captures": captures,
         "masks": masks,
         "by_hand": {
@@ -260,7 +260,7 @@ def cut_document(cut: Cut) -> Row:
             "idle": cut.idle,
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
-        "held": held_document(cut),
+        "held": live_document(cut),
         **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
         **({"recomputed_times": dict(cut.lifetimes.times)} if cut.rewiring else {}),
     }
@@ -325,8 +325,8 @@ def cut_sections(document: Row) -> list[Section]:
         figures((title, ""), *cut_figures(document)),
         *(sentence(text) for text in (document["cap"], beside) if text),
         table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
-        table(left, spared, SPARED, ids, most=10),
-        held_section(document["held"]["at_peak"]),
+        table(left, spared, UNSAVED, ids, most=10),
+        live_section(document["held"]["at_peak"]),
     ]
     if rivals and len(rivals["pytorch_cuts"]) > len(BUDGETS[0]):
         told = "PyTorch's partitioner, within each activation_memory_budget"
@@ -338,7 +338,7 @@ def cut_sections(document: Row) -> list[Section]:
         for told, x in AXES.items():
             told = f"{told} against time added"
             sections.append(chart(told, "frontier", document, rivals, now, x, note=note))
-    held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=HELD_NOTE)
+    held = chart("Bytes held over one step", "live_bytes_chart", document["held"], note=LIVE_NOTE)
     return [*sections, held, *([chart("Bytes of each", "capture_bytes", kept)] if kept else [])]
 
 
@@ -354,9 +354,9 @@ def torch_saved_document(saved: TorchSaved) -> Row:
     }
 
 
-def masks_line(rivals: Row) -> str:
+def masks_line(pytorch: Row) -> str:
     """In a sentence, what PyTorch's cuts of a `torch_saved_document` do with dropout masks."""
-    anew = [c["budget"] for c in rivals["pytorch_cuts"] if c["drawn_anew"]]
+    anew = [c["budget"] for c in pytorch["pytorch_cuts"] if c["drawn_anew"]]
     if not anew:
         return ""
     return (
@@ -496,7 +496,7 @@ def node_error_rows(inside: Inside) -> list[Row]:
     return sorted(rows, key=lambda r: -float(r["ratio"]))
 
 
-def inside_document(found: Sequence[Inside]) -> Row:
+def inside_document(results: Sequence[Inside]) -> Row:
     """One step of `step --inside`: a comparison for each precision, and the verdict."""
     return {
         "compared": [
@@ -508,9 +508,9 @@ def inside_document(found: Sequence[Inside]) -> Row:
                 "without_counterpart": list(one.without),
                 "nodes": node_error_rows(one),
             }
-            for one in found
+            for one in results
         ],
-        "verdict": node_accuracy.verdict(*found),
+        "verdict": node_accuracy.verdict(*results),
     }
 
 
@@ -608,12 +608,12 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
     }
 
 
-def try_row(pipeline: Pipeline, one: Try) -> Row:
+def try_row(pipeline: Pipeline, tried: Try) -> Row:
     """One try of a bisection of a pipeline; `last` has the fields of a suspect."""
-    place = _step_at(pipeline, one.last)
-    count = dict(one.pipeline.steps[one.last].params).get(COUNT) if one.last >= 0 else None
+    place = _step_at(pipeline, tried.last)
+    count = dict(tried.pipeline.steps[tried.last].params).get(COUNT) if tried.last >= 0 else None
     last = {**place, "count": None if count is None else int(count)}
-    return {**plain(one), "pipeline": str(one.pipeline), "last": last}
+    return {**plain(tried), "pipeline": str(tried.pipeline), "last": last}
 
 
 def tries_table(log: Iterable[Row]) -> Section:

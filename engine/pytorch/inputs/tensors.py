@@ -112,10 +112,10 @@ def input_tensors(
     return tuple(found)
 
 
-def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource) -> Tensor:
+def fitting(argument: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource) -> Tensor:
     """A saved tensor as an input: floating-point ones in the run's dtype, integers as they are.
     Refused (kind "input") if it is of another kind, or its integers are not rows that exist."""
-    wanted = dtype if one.type is None else getattr(torch, one.type.dtype)
+    wanted = dtype if argument.type is None else getattr(torch, argument.type.dtype)
     if wanted in (torch.float32, torch.float64):
         wanted = dtype
     cast = tensor.to(wanted)
@@ -123,10 +123,10 @@ def fitting(one: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSource)
         not wanted.is_floating_point and not torch.equal(cast.to(tensor.dtype), tensor)
     ):
         kind = str(wanted).removeprefix("torch.")
-        message = f"{one.name} is saved as {tensor_type(tensor)}, but the model takes {kind}."
+        message = f"{argument.name} is saved as {tensor_type(tensor)}, but the model takes {kind}."
         raise EngineError("input", message, file_of(source), f"Save it as {kind}.")
-    if one.rows is not None and not wanted.is_floating_point:
-        _check_rows(one, int(cast.min()), int(cast.max()), file_of(source))
+    if argument.rows is not None and not wanted.is_floating_point:
+        _check_rows(argument, int(cast.min()), int(cast.max()), file_of(source))
     return cast
 
 
@@ -141,12 +141,12 @@ def file_of(source: ModelSource) -> str:
     return source.tensors[0][0].rpartition("/")[2] if source.tensors else ""
 
 
-def range_of(one: Input, kind: TensorType) -> TensorType:
+def range_of(argument: Input, kind: TensorType) -> TensorType:
     """An input's type, with the range to draw from if it is an integer and not a mask."""
-    if "int" not in kind.dtype or isinstance(kind, InputType) or _is_mask(one.name, kind):
+    if "int" not in kind.dtype or isinstance(kind, InputType) or _is_mask(argument.name, kind):
         return kind
     # Whatever is looked up has rows 0 and 1.
-    ends = one.seen or (0, 1) if one.rows is None else (0, one.rows - 1)
+    ends = argument.seen or (0, 1) if argument.rows is None else (0, argument.rows - 1)
     return InputType(kind.shape, kind.dtype, *ends)
 
 
@@ -186,16 +186,16 @@ def _is_mask(name: str, kind: TensorType) -> bool:
     return kind.dtype == "bool" or "mask" in name.lower()
 
 
-def draw(one: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> Tensor:
+def draw(argument: Input, kind: TensorType, dtype: str, generator: torch.Generator) -> Tensor:
     """A random input of a type, in the range of an `InputType`; float32 and float64 become
     `dtype`."""
     own = dtype_in_run(getattr(torch, kind.dtype), dtype)
     shape = [int(d) for d in kind.shape]
-    ranged = range_of(one, kind)
+    ranged = range_of(argument, kind)
     if isinstance(ranged, InputType):
-        _check_rows(one, ranged.least, ranged.most, one.name)
+        _check_rows(argument, ranged.least, ranged.most, argument.name)
         return torch.randint(ranged.least, ranged.most + 1, shape, generator=generator).to(own)
-    if not _is_mask(one.name, kind):
+    if not _is_mask(argument.name, kind):
         drawn_in = torch.complex64 if own.is_complex else torch.float32
         return torch.randn(shape, generator=generator, dtype=drawn_in).to(own)
     last = shape[-1] if shape else 1

@@ -40,16 +40,16 @@ def name_of(op: Any) -> str:
     return f"{name}.{op._schema.overload_name or 'default'}"
 
 
-def composing(op: Any, known: Supports, apart: bool) -> dict[Any, Callable[..., Any]]:
+def composing(op: Any, supports: Supports, apart: bool) -> dict[Any, Callable[..., Any]]:
     """PyTorch functions by the ATen operators that they compose. What the frontend knows stays
     whole, except, if `apart`, the operator itself and the max pools that it is made of."""
     pools = name_of(op).startswith("max_pool")
     table = {
         o: made
         for o, made in compositions().items()
-        if not known(name_of(o)) or (apart and (o is op or (pools and "max_pool" in name_of(o))))
+        if not supports(name_of(o)) or (apart and (o is op or (pools and "max_pool" in name_of(o))))
     }
-    if op in decomposition_table and (apart or not known(name_of(op))):
+    if op in decomposition_table and (apart or not supports(name_of(op))):
         table.setdefault(op, decomposition_table[op])
     return table
 

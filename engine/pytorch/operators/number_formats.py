@@ -54,11 +54,11 @@ def number_in(name: str, value: Any, dtype: torch.dtype) -> Any:
     return torch.tensor(value, dtype=dtype).item()
 
 
-def result_dtypes(name: str, first: Any, made: Any) -> list[torch.dtype]:
+def result_dtypes(name: str, first: Any, results: Any) -> list[torch.dtype]:
     """Dtypes of an operator's results, by its first argument and its results without memory."""
-    made = made if isinstance(made, list | tuple) else [made]
+    results = results if isinstance(results, list | tuple) else [results]
     recurrent = name.partition(".")[0] in ("lstm", "gru", "rnn_tanh", "rnn_relu")
-    return [first.dtype if recurrent else m.dtype for m in made]  # a kernel's own under autocast
+    return [first.dtype if recurrent else m.dtype for m in results]  # a kernel's own under autocast
 
 
 def fills(name: str) -> bool:

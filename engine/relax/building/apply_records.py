@@ -22,28 +22,28 @@ from relascope.engine.relax.kernels.gpu_schedules import schedule_on_gpu
 from relascope.engine.relax.kernels.schedules import schedule_kernels
 
 
-def taking(found: TuningRecords) -> Callable[[str], bool]:
+def taking(tuned: TuningRecords) -> Callable[[str], bool]:
     """Which tasks are built with their best record."""
-    if found.always:
+    if tuned.always:
         return lambda key: True
-    return functools.cache(records.read(found.place).takes)
+    return functools.cache(records.read(tuned.place).takes)
 
 
 def pipeline(
-    target: Any, ours: bool, found: TuningRecords | None, faults: list[EngineError]
+    target: Any, ours: bool, records: TuningRecords | None, faults: list[EngineError]
 ) -> Any:
     """TVM's pipeline for a target. Kernels with a record are scheduled by it, the others by DLight
     on a GPU (`kernels.gpu_schedules`) and by us on a CPU if `ours`. `faults` gets what is wrong
     with a record, because TVM's own error does not say it."""
 
     on_gpu = "gpu" in target.keys and "adreno" not in target.keys
-    if found is None and not ours and not on_gpu:
+    if records is None and not ours and not on_gpu:
         return relax.get_default_pipeline(target)
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.pipeline")
     def run(mod: Any, context: Any) -> Any:
         fusing, theirs, lowering = stages(target)
-        known = [] if found is None else [by_records(found, faults)]
+        known = [] if records is None else [by_records(records, faults)]
         scheduling = [schedule_kernels] if ours else [schedule_on_gpu(faults)] if on_gpu else theirs
         steps = [*fusing, *known, *scheduling, *lowering]
         with target:
@@ -52,10 +52,10 @@ def pipeline(
     return run
 
 
-def instead_of_library(mod: Any, found: TuningRecords) -> Any:
+def instead_of_library(mod: Any, records: TuningRecords) -> Any:
     """A module with a kernel of TVM's in place of each library call that a record beats."""
     rewriter = _RecordRewriter(mod)
-    rewriter.takes = taking(found)
+    rewriter.takes = taking(records)
     for name, function in mod.functions.items():
         if isinstance(function, relax.Function):
             rewriter.builder_.update_func(name, rewriter.visit_expr(function))
@@ -75,17 +75,17 @@ class _RecordRewriter(PyExprMutator):
         return relax.call_tir(kernel, made.args[1], made.ty)
 
 
-def by_records(found: TuningRecords, faults: list[EngineError]) -> Any:
+def by_records(records: TuningRecords, faults: list[EngineError]) -> Any:
     """A pass that schedules the kernels with a record; `faults` as of `pipeline`."""
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_by_records")
     def run(mod: Any, context: Any) -> Any:
-        takes = taking(found)
+        takes = taking(records)
         made = dict(mod.functions.items())
         try:
             for name, function in made.items():
                 if isinstance(function, tirx.PrimFunc):
-                    made[name] = _scheduled(function, found.place, takes)
+                    made[name] = _scheduled(function, records.place, takes)
         except EngineError as wrong:
             faults.append(wrong)
             raise

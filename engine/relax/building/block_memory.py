@@ -15,7 +15,7 @@ from tvm import relax
 from relascope.engine.relax.building.in_place import overwritable
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.passes.cuts.split_program import TO_HOST
-from relascope.passes.held_memory import KernelLives
+from relascope.passes.kernel_memory import KernelLives
 from relascope.passes.relax.ir.rewrite import everything, op_name
 
 SPENT = "relascope.spent"
@@ -118,8 +118,8 @@ def _with(function: Any, params: Sequence[Any], block: Any) -> Any:
     return relax.Function(list(params), body, *about)
 
 
-@tvm.transform.module_pass(opt_level=0, name="relascope.least_held")
-def least_held(mod: Any, context: Any) -> Any:
+@tvm.transform.module_pass(opt_level=0, name="relascope.best_order")
+def least_memory(mod: Any, context: Any) -> Any:
     """Order the kernels of "main" to hold the least memory, while they are pure and fused."""
     main, spent = mod["main"], spent_by(mod["main"])
     if spent is None or len(main.body.blocks) > 1:
@@ -131,7 +131,7 @@ def least_held(mod: Any, context: Any) -> Any:
     made = {index: {index} & block.sizes.keys() for index in order}
     held = block.sources, block.read, made, sizes, block.kept, given, block.over(mod.functions)
     kernels = KernelLives(order, *held)
-    bindings = [block.bindings[index] for index in kernels.least_held]
+    bindings = [block.bindings[index] for index in kernels.best_order]
     mod = _with_main(mod, _with(main, main.params, relax.DataflowBlock(bindings)))
     return relax.transform.Normalize()(mod)
 

@@ -15,7 +15,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from relascope.core.graph import TensorType
 from relascope.engine.measure.tuner import Workload
-from relascope.engine.relax.building.block_memory import least_held, plan_memory
+from relascope.engine.relax.building.block_memory import least_memory, plan_memory
 from relascope.engine.relax.building.split_slices import split_slices
 from relascope.engine.relax.draw.to_graph import counted_flops, tensor_types
 from relascope.engine.relax.kernels.blas import OPAQUE, TURNS, all_static, symbol_of
@@ -43,7 +43,7 @@ def stages(target: Any) -> tuple[tuple[Any, ...], ...]:
     at = next(i for i, p in enumerate(legalize, 1) if str(p.info.name) == "FuseTIR")
     lowering, finalizing = theirs.dataflow_lower_passes(target), theirs.finalize_passes(target)
     if kind == "llvm":
-        lowering.insert(1, least_held)
+        lowering.insert(1, least_memory)
         finalizing[0] = plan_memory  # instead of StaticPlanBlockMemory
     return (
         (split_slices, *theirs.library_dispatch_passes(target), *legalize[:at]),

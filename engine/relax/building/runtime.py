@@ -178,8 +178,8 @@ def _last_type(kind: TensorType) -> TensorType:
     return TensorType(tuple(kind.shape[axis] for axis in channels_last.LAST), kind.dtype)
 
 
-def flat(made: Any) -> list[Any]:
-    return list(made) if isinstance(made, tvm.ir.Array | list | tuple) else [made]
+def flat(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tvm.ir.Array | list | tuple) else [value]
 
 
 def arguments_of(function: Any) -> dict[str, TensorType]:
@@ -305,6 +305,6 @@ def _new_builder(instruments: Sequence[Any] = ()) -> Builder:
 _builder = _new_builder()
 
 
-def step(program: RelaxProgram, split: Any, options: BuildOptions) -> executables.Executable:
+def assemble(program: RelaxProgram, split: Any, options: BuildOptions) -> executables.Executable:
     """A program, whole or split into its two functions, built with options."""
     return executables.built(program, split, partial(build, options=options))

@@ -26,8 +26,8 @@ name_of = attrgetter("name_hint" if _INFOS else "name")
 value_of = attrgetter("value" if Constant is getattr(tvm.ir, "GenericConst", None) else "data")
 
 boxed = tuple(
-    getattr(room, name)
-    for room, name in (
+    getattr(module, name)
+    for module, name in (
         (tvm.ir, "StringImm"),
         (relax, "StringImm"),
         (relax, "PrimValue"),
@@ -35,7 +35,7 @@ boxed = tuple(
         (loops, "IntImm"),
         (loops, "FloatImm"),
     )
-    if hasattr(room, name)
+    if hasattr(module, name)
 )
 """Classes of numbers, texts and dtypes among arguments, each with a `value`."""
 

@@ -228,30 +228,30 @@ class Converter(ExportedProgramImporter):
         values = list(self.retrieve_args(node))
         return values + [a.default_value for a in positional[len(values) :]]
 
-    def as_pytorch(self, node: Node, made: Any) -> Any:
+    def as_pytorch(self, node: Node, results: Any) -> Any:
         """A result, cast to PyTorch's dtype if that is bool or another integer."""
         kinds = node.meta["val"]
         several = isinstance(kinds, list | tuple)
-        if made is None or (isinstance(made, list | tuple) and None in made):
-            return made
-        found = _made_types(made)
+        if results is None or (isinstance(results, list | tuple) and None in results):
+            return results
+        found = _made_types(results)
         wanted = [v.dtype for v in (kinds if several else [kinds])]
         if len(found) != len(wanted) or not any(map(_casts, found, wanted)):
-            return made
-        parts = [made]
-        if several and not isinstance(made, list | tuple):
-            items = [relax.TupleGetItem(made, i) for i in range(len(wanted))]
+            return results
+        parts = [results]
+        if several and not isinstance(results, list | tuple):
+            items = [relax.TupleGetItem(results, i) for i in range(len(wanted))]
             parts = [self.block_builder.emit(i) for i in items]
         elif several:
-            parts = list(made)
+            parts = list(results)
         cast = zip(parts, found, wanted, strict=True)
         parts = [self.cast(p, d) if _casts(f, d) else p for p, f, d in cast]
         return parts if several else parts[0]
 
-    def check(self, node: Node, made: Any) -> None:
+    def check(self, node: Node, results: Any) -> None:
         value = node.meta["val"]
         wanted = [tensor_type(v) for v in (value if isinstance(value, list | tuple) else [value])]
-        if wanted != (found := _made_types(made)):
+        if wanted != (found := _made_types(results)):
             theirs, ours = (", ".join(map(str, kinds)) for kinds in (wanted, found))
             message = f"{node.target} gives {ours} in Relax's PyTorch frontend"
             self.refuse(node, f"{message}, and {theirs} in PyTorch.")

@@ -45,7 +45,7 @@ _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
 
-def joint_trace(model: Model, trace: FxTrace, known: Supports) -> FxTrace:
+def joint_trace(model: Model, trace: FxTrace, supports: Supports) -> FxTrace:
     """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" that
     names the operator and its module, if one draws random numbers, changes a tensor in place, or
     has no gradient.
@@ -53,7 +53,7 @@ def joint_trace(model: Model, trace: FxTrace, known: Supports) -> FxTrace:
     `trace` is the forward in operators as PyTorch wrote them, for which autograd has rules. The
     joint graph's nodes have types and origins like the forward's, with "gradient of" an operator
     for its gradient; its arguments are the forward's, then `masks` and `grad_outs`."""
-    return _Joint(model, trace).run(known)
+    return _Joint(model, trace).run(supports)
 
 
 class _Joint:

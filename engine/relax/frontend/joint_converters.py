@@ -44,10 +44,10 @@ class JointConverter(Converter):
         }
         return {**super().create_convert_map(), **ours}
 
-    def check(self, node: Node, made: Any) -> None:
+    def check(self, node: Node, results: Any) -> None:
         """Check a result's type against PyTorch's; several results are checked when picked out."""
-        if made is not None and not isinstance(made, list):
-            super().check(node, made)
+        if results is not None and not isinstance(results, list):
+            super().check(node, results)
 
     # Gradients of single operators.
 

@@ -453,7 +453,7 @@ def arguments_of(function: Any) -> dict[str, TensorType]:
     return {str(p.name_hint): tensor_types(p.checked_type)[0] for p in function.params}
 
 
-def step(
+def assemble(
     program: RelayProgram,
     split: SplitProgram | None,
     options: BuildOptions,

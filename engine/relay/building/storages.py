@@ -21,7 +21,7 @@ from relascope.core.graph import TensorType
 from relascope.engine.building import executables
 from relascope.engine.cpu_kernels.buffer_pool import SHARED, BufferPool
 from relascope.engine.relay.kernels import blas
-from relascope.passes.held_memory import KernelLives
+from relascope.passes.kernel_memory import KernelLives
 
 
 class Workspace:
@@ -154,7 +154,7 @@ def owners_of(layout: Mapping[str, Any]) -> list[int]:
 
 
 def ordered(layout: dict[str, Any]) -> dict[str, Any]:
-    """An executor's plan whose nodes run where they hold least (`KernelLives.least_held`)."""
+    """An executor's plan whose nodes run where they hold least (`KernelLives.best_order`)."""
     nodes, rows = layout["nodes"], layout["node_row_ptr"]
     owners, sizes = owners_of(layout), entry_bytes(layout)
     heads = [owners[rows[i] + j] for i, j, *_ in layout["heads"]]
@@ -167,7 +167,7 @@ def ordered(layout: dict[str, Any]) -> dict[str, Any]:
     sources = {i: {s for s, *_ in nodes[i]["inputs"]} - {*given} for i in operators}
     of = dict(enumerate(read)), dict(enumerate(made)), dict(enumerate(sizes))
     kernels = KernelLives(operators, sources, *of, {*heads})
-    return _renumbered(layout, [*given, *kernels.least_held])
+    return _renumbered(layout, [*given, *kernels.best_order])
 
 
 def _renumbered(layout: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:

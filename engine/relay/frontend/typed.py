@@ -64,28 +64,28 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         first = next(iter(kinds.values()))
         return "int32" if first == "bool" and name in _OF_BOOLS.split() else ""
 
-    def checked(self, made: Any) -> Any:
+    def checked(self, result: Any) -> Any:
         """A result in PyTorch's type: integers of another width are cast. Raises EngineError of
         kind "operator" for another shape or dtype, or a missing result."""
         value: Any = self.node.meta["val"]
         source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
         kind = source.meta["origin"].operator
-        if made is None and self.node.users:
+        if result is None and self.node.users:
             message = f"Relay's PyTorch frontend leaves out a result of {kind}."
             self.refuse(message, REWRITE)
-        typed = self.infer_type(made) if isinstance(made, relay.Expr) else None
+        typed = self.infer_type(result) if isinstance(result, relay.Expr) else None
         if not isinstance(typed, relay.TensorType) or not isinstance(value, torch.Tensor):
-            return made
+            return result
         if any(isinstance(d, tir.Any) for d in typed.shape):
             raise by_values(kind, source.meta["origin"], self.model)
         found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
         wanted = tensor_type(value)
         if found.shape == wanted.shape and self._castable(found.dtype, wanted.dtype):
-            return _cast(made, wanted.dtype)
+            return _cast(result, wanted.dtype)
         if found != wanted:
             message = f"{kind} gives {found} in Relay's PyTorch frontend, and {wanted} in PyTorch."
             self.refuse(message, REWRITE)
-        return made
+        return result
 
     def _castable(self, found: str, wanted: str) -> bool:
         if found == wanted:

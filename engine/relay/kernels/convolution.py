@@ -45,16 +45,16 @@ class ConvolutionTile:
 def tile(
     channels: tuple[int, int],
     read: tuple[int, int],
-    made: tuple[int, int],
+    written: tuple[int, int],
     flat: bool,
     lanes: int,
     blocks: tuple[int, int] | None = None,
 ) -> ConvolutionTile:
-    """The tile for a convolution from `read` rows and pixels to `made` rows and pixels. `flat` says
-    that the kernel is one pixel: then a tile may have several rows. `lanes` are elements in a
+    """The tile for a convolution from `read` rows and pixels to `written` ones. `flat` says that
+    the kernel is one pixel: then a tile may have several rows. `lanes` are elements in a
     register; `blocks` are the blocks of channels, if the layout has them already."""
     given, wanted = blocks or (None, None)
-    outputs, rows, pixels = _best(channels[1], made, flat, lanes, wanted)
+    outputs, rows, pixels = _best(channels[1], written, flat, lanes, wanted)
     # What is read was most likely made by a convolution like this one, in its blocks.
     inputs = given or _best(channels[0], read, flat, lanes, None)[0]
     return ConvolutionTile(inputs, outputs, rows, pixels)

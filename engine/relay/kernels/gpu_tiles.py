@@ -58,24 +58,24 @@ class Convolution:
     apart: bool = False
 
 
-def tile(one: Convolution) -> GpuTile:
+def tile(convolution: Convolution) -> GpuTile:
     """The tile with the least cost: reads per product, weighted by how much of the GPU is idle.
     Raises ValueError if none fits into a block's shared memory."""
-    options = [_splits(extent) for extent in one.result]
+    options = [_splits(extent) for extent in convolution.result]
     best: tuple[float, GpuTile] | None = None
     for parts in itertools.product(*options):
         (tf, fi), (ty, yi), (tx, xi) = parts
         threads, inner = tf * ty * tx, fi * yi * xi
         if threads > _MOST_THREADS or tf > _MOST_DEEP or inner > _MOST_INNER:
             continue
-        channels, filled = _filled(one, (tf * fi, ty * yi, tx * xi))
+        channels, filled = _filled(convolution, (tf * fi, ty * yi, tx * xi))
         if not channels:
             continue
         outputs = threads * inner
-        blocks = one.batch * math.prod(one.result) / outputs
-        reads = 1.0 if one.apart else 1 / (yi * xi) + 1 / fi
+        blocks = convolution.batch * math.prod(convolution.result) / outputs
+        reads = 1.0 if convolution.apart else 1 / (yi * xi) + 1 / fi
         idle = math.ceil(threads / _WARP) * _WARP / threads * max(1.0, _BUSY / (blocks * threads))
-        products = outputs * channels * math.prod(one.window)
+        products = outputs * channels * math.prod(convolution.window)
         cost = (1 + reads + _FILL * filled / products) * idle
         if best is None or cost < best[0]:
             best = cost, GpuTile((tf, ty, tx), (fi, yi, xi), channels)

@@ -52,7 +52,7 @@ def _transformed(name: str, nodes: Sequence[str], rule: Callable[[Any], Any]) ->
 def _nan_kept(*names: str) -> Any:
     known = nan_kept.marks(tir, _intrinsic)
     return _transformed(
-        "nan_kept", names, lambda body: nan_kept.rule(tir, _DIALECT.walk, body, known=known)
+        "nan_kept", names, lambda body: nan_kept.rule(tir, _DIALECT.walk, body, names=known)
     )
 
 

@@ -105,7 +105,7 @@ def test_any_set_of_captures_gives_pytorchs_gradients(net):
     assert len(may) > 3
     for chosen in (may, may[::2], may[1::2]):
         parts = engine.split(program, graph, exprs, chosen)
-        built = engine.runtime.step(program, parts, BuildOptions(QUICK))
+        built = engine.runtime.assemble(program, parts, BuildOptions(QUICK))
         values = values_of(model, program)
         outputs, captures = built.forward(values)
         assert len(captures) == len(chosen)

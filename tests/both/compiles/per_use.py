@@ -58,7 +58,7 @@ def steps(model, program, options):
     often = fitted(once)
     for lives in once, often:
         parts = split(program, graph, exprs, (*ids, *written(lives.rewiring)))
-        built = runtime.step(program, parts, options)
+        built = runtime.assemble(program, parts, options)
 
         def run(built=built):
             outputs, captures = built.forward(values)

@@ -79,7 +79,7 @@ def found_for(target):
 
 def compared(model, program, target, place):
     options = BuildOptions(target, records=TuningRecords(place, "", always=True))
-    built = Built(model, program, runtime.step(program, None, options), None, 0.0)
+    built = Built(model, program, runtime.assemble(program, None, options), None, 0.0)
     return {c.name: c.max_rel for c in compare(built, quiet)}
 
 
@@ -198,7 +198,7 @@ def test_a_build_takes_a_record_only_where_it_beats_what_is_done_without(place):
     records.add(folder, records.CURVE, [book])
     found = found_for(target)
     assert found.place == folder and apply_records.taking(found)(task.key)
-    records.add(folder, records.RIVALS, [records.Rival(task.key, "r", 1, 0.25)])
+    records.add(folder, records.UNTUNED, [records.Untuned(task.key, "r", 1, 0.25)])
     again = found_for(target)
     assert again != found  # what was built with the records as they were is built anew
     assert not apply_records.taking(again)(task.key)
@@ -228,7 +228,7 @@ def test_a_record_of_another_kernel_is_refused(tmp_path):
     (tmp_path / second.key).rename(tmp_path / first.key)
     options = BuildOptions(SCHEDULED, records=TuningRecords(tmp_path, "", always=True))
     with refused(says="of another kernel") as caught:
-        runtime.step(program, None, options)
+        runtime.assemble(program, None, options)
     assert first.key in caught.value.where
 
 
@@ -247,7 +247,7 @@ def test_what_is_found_goes_on_and_is_tvms_database_too(place):
     assert [t.trial for t in book.trials] == [1, 2, 3, 4, 5, 6]
     assert [len(book.in_run(r.run)) for r in (result, again)] == [3, 3]
     # The rival alone, then in turn with the best record, which the second run has from the start.
-    assert [r.ours_ms is not None for r in book.rivals] == [False, True, True, True]
+    assert [r.ours_ms is not None for r in book.untuned] == [False, True, True, True]
     own = folder / first.key
     theirs = ms.database.JSONDatabase(str(own / records.WORKLOAD), str(own / records.SCHEDULES))
     assert len(theirs) == sum(t.ms is not None for t in book.trials)

@@ -88,11 +88,11 @@ def test_a_backward_gives_up_what_nobody_else_has():
         spent = {**masks, **built.forward(masks)[1]}
         others = dict(spent) if held else {}
         del masks
-        return built.step.backward(built.values, spent), others
+        return built.executable.backward(built.values, spent), others
 
     gradients, captures = run(True)
     assert all(torch.equal(g, gradients[n]) for n, g in run(False)[0].items())
-    with built.step.counting() as counted:
+    with built.executable.counting() as counted:
         low, high = (torch_peak(partial(run, held), built.model.device) for held in (False, True))
     assert counted and high - low >= max(c.nbytes for c in captures.values())
     assert low >= sum(g.nbytes for g in gradients.values())

@@ -109,7 +109,7 @@ def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
     made = passes(new.program(relax.op.dequantize(q, scale, zero, -1, "float32")), "legalize")
     assert counted(made, "call_tir") == 2
     values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) * 10
-    ours = runtime.step(made, None, BuildOptions(QUICK)).forward({"x": values})[0][0]
+    ours = runtime.assemble(made, None, BuildOptions(QUICK)).forward({"x": values})[0][0]
     theirs = torch.fake_quantize_per_tensor_affine(values, 0.1, 3, -128, 127)
     torch.testing.assert_close(
         ours, theirs, rtol=0, atol=rounding("float32", 1, values.abs().max())

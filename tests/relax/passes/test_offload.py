@@ -50,7 +50,7 @@ def alike(model, program, target):
     away, found = movable(Joint(graph), ids), []
     for chosen in ids, marked(ids, away):
         parts = split(program, graph, exprs, chosen)
-        built = runtime.step(program, parts, BuildOptions(target, opt_level=1))
+        built = runtime.assemble(program, parts, BuildOptions(target, opt_level=1))
         outputs, captures = built.forward(values)
         gradients = built.backward({**values, **captures})
         found.append([*outputs, *gradients.values()])
@@ -114,7 +114,7 @@ def test_the_device_does_not_hold_what_waits_on_the_host():
     away, measured = movable(it := Joint(graph), ids), []
     estimated = [peak(it, ids, some) for some in ((), away)]
     for some in (), away:
-        built = runtime.step(
+        built = runtime.assemble(
             whole, split(whole, graph, exprs, marked(ids, some)), BuildOptions(OURS)
         )
 
@@ -158,7 +158,7 @@ def test_a_kernel_writes_over_what_is_on_the_host_by_then():
     ids = cut(graph, "min_cut", offload=True).ids
     parts = split(whole, graph, exprs, marked(ids, movable(Joint(graph), ids)))
     assert parts.cut.offloaded
-    built = runtime.step(whole, parts, BuildOptions(OURS))
+    built = runtime.assemble(whole, parts, BuildOptions(OURS))
     assert built.functions[0].own_memory(values_of(model, whole)).peak < 2 * 4096 * 16 * 4
 
 

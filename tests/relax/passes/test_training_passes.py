@@ -33,7 +33,7 @@ def program(*results):
 
 def run(made):
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
-    step = runtime.step(made, None, BuildOptions(QUICK))
+    step = runtime.assemble(made, None, BuildOptions(QUICK))
     return step.forward(values)[0]
 
 
@@ -130,7 +130,7 @@ def test_what_is_spelled_out_is_what_it_was(module, name, size):
     spelled = ("gelu", "gelu_tanh", "layer_norm", "group_norm", "instance_norm", "batch_norm")
     assert not {f"nn.{name}" for name in spelled} & set(operators(after))
     assert operators(after) != operators(before)
-    step = runtime.step(after, None, BuildOptions(QUICK))
+    step = runtime.assemble(after, None, BuildOptions(QUICK))
     values = dict(zip(model.input_names, model.inputs, strict=True))
     (ours,), _ = step.forward({**values, **model.parameters, **model.buffers})
     torch.testing.assert_close(ours, model.forward()[0], **close(LIMITS["float64"][0]))

@@ -11,7 +11,7 @@ from quick import QUICK
 from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.compare import Built, compare
-from relascope.engine.relax.building.runtime import make, step
+from relascope.engine.relax.building.runtime import assemble, make
 
 
 def main_of(program):
@@ -19,7 +19,7 @@ def main_of(program):
 
 
 def errors(model, program, target=QUICK):
-    built = Built(model, program, step(program, None, BuildOptions(target)), None, 0.0)
+    built = Built(model, program, assemble(program, None, BuildOptions(target)), None, 0.0)
     found = compare(built, quiet)
     of_gradients = {c.dtype for c in found if c.name.startswith("gradient")}
     assert of_gradients == ({model.source.dtype} if program.gradients else set())

@@ -17,7 +17,7 @@ from answers import quiet
 from limits import LIMITS
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.protocol.tuning import RECORDS
@@ -100,9 +100,9 @@ def test_what_was_found_is_built_and_right(session, dtype):
     assert made.tasks[0].before_ms is not None
     place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
     without = lowered(session, source, PLAIN)
-    records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e-9)])
+    records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e-9)])
     assert lowered(session, source, tuned) == without  # nothing beats that, so it stays
-    records.add(place, records.RIVALS, [Rival(key, made.run, 4, 1e9)])
+    records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e9)])
     assert lowered(session, source, tuned) != without
     found = session.check(BuildRequest(source, PIPELINE, tuned), progress=quiet)
     assert max(c.max_rel for c in found) < LIMITS[dtype][0]

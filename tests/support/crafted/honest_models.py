@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 CASES = {}
 """By name: a module's class, its inputs, its named inputs, whether a batch is dynamic."""
-WAYS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
+VARIANTS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
 
 
 class Model(nn.Module):
@@ -496,7 +496,7 @@ def write(folder):
         with suppress(AttributeError, TypeError):  # an older torch registers fewer
             _register()
     for name, (made, inputs, named, dynamic) in CASES.items():
-        for way in WAYS:
+        for way in VARIANTS:
             torch.manual_seed(0)
             path = Path(folder) / f"{name}.{version}.{way}"
             try:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Rival
+from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.tuning import Trial, TuneResult, TuneTask
 
 SLOW_TRIALS = 777  # so many trials take a minute
@@ -41,7 +41,7 @@ class FakeTuning:
             name, *_, before = TASKS[key]
             book = records.read(place)
             earlier, count = book.best_ms(key), len(book.of(key))
-            records.add(place, records.RIVALS, [Rival(key, run, count, before)])
+            records.add(place, records.UNTUNED, [Untuned(key, run, count, before)])
             best = earlier
             for k in range(trials):
                 if trials == SLOW_TRIALS:

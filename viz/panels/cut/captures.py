@@ -11,7 +11,7 @@ from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, picked, show_sections, table
 from relascope.viz.rows import Row, formats, tables
-from relascope.viz.rows.memory import held_at, held_section
+from relascope.viz.rows.memory import live_at, live_section
 from relascope.viz.rows.sections import Section
 
 VIEW = "joint_view"
@@ -35,7 +35,7 @@ def show(cut: Cut, document: Row, node_id: str | None) -> None:
         st.caption(f"{held['note']} Click to list what is held there.")
         show_sections(others, "cut_chart")
     if told := clicked(chart_key, charts.CLICKED):
-        at_peak = held_section(held_at(cut, int(told["node"])), peak=False)
+        at_peak = live_section(live_at(cut, int(told["node"])), peak=False)
     with words:
         keys = "captures_table", "spared_table", "held_table"
         for key, section in zip(keys, (*listed, at_peak), strict=True):

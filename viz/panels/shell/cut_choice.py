@@ -157,12 +157,12 @@ def forced_ids(screen: Screen) -> dict[str, Any]:
     return {way: tuple(i for i, w in forced if w == way) for way in (SAVE, RECOMPUTE)}
 
 
-def force(screen: Screen, ids: Collection[str], way: str | None) -> None:
+def force(screen: Screen, ids: Collection[str], decision: str | None) -> None:
     """Force tensors to be saved or recomputed, or (None) leave them to the strategy again."""
     everywhere: dict[Any, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
     forced = {i: w for i, w in forced_by_hand(screen).items() if i not in ids}
-    if way is not None:
-        forced |= dict.fromkeys(ids, way)
+    if decision is not None:
+        forced |= dict.fromkeys(ids, decision)
     everywhere[screen.place] = forced
     st.session_state.keep_by_hand = everywhere
 

@@ -80,7 +80,7 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
     return found
 
 
-def show(screen: Screen, found: BisectSearch | None) -> None:
+def show(screen: Screen, search: BisectSearch | None) -> None:
     """Draw the button and, for a search, its tries as they come and its result."""
     # Timing needs pipelines without a pass, which recorded passes do not have.
     timed = not any(s.name == recorded.NAME for s in screen.pipeline)
@@ -97,19 +97,19 @@ def show(screen: Screen, found: BisectSearch | None) -> None:
             screen.source, screen.pipeline, tuple(wish.items())
         )
         st.rerun()
-    if found is None:
+    if search is None:
         noting.show_kept(screen, "bisection")
         return
-    tried = tables.tries_table(tables.try_row(screen.pipeline, one) for one in found.log)
+    tried = tables.tries_table(tables.try_row(screen.pipeline, one) for one in search.log)
     show_sections([tried], "bisect")
     with boundary(screen.cache, asked="bisect"):
-        if found.problem is not None:
-            raise found.problem
-    if found.result is not None:
-        noting.note_result(screen, "bisection", results.saved_search(screen.ir, found.result))
-        say = st.error if found.result.kind else st.success
-        say(plain_text(bisect.verdict(screen.ir, found.result)))
-        _reduction(screen, found.result)
+        if search.problem is not None:
+            raise search.problem
+    if search.result is not None:
+        noting.note_result(screen, "bisection", results.saved_search(screen.ir, search.result))
+        say = st.error if search.result.kind else st.success
+        say(plain_text(bisect.verdict(screen.ir, search.result)))
+        _reduction(screen, search.result)
 
 
 def _wish(wishes: list[str]) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def _variants(
         key="keep_ways",
         format_func=lambda n: n.replace("_", " "),
         help="Built, checked and timed in the same run as the chosen target.\n\n"
-        + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.WAYS[n]}" for n in others),
+        + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.VARIANTS[n]}" for n in others),
     )
 
     picked = [others[n] for n in taken if n in others]

@@ -18,22 +18,22 @@ Steps = Mapping[Name, Collection[Name]]
 class KernelLives(Generic[Name]):
     """The kernels of a function, by name, and the storages that they use. They run in `order`, each
     after those of its `sources` that are in it. `read` are the storages that each reads, with or
-    without its own, and `made` those that it writes first; `sizes` are bytes of each storage, 0 for
-    one to ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are
+    without its own, and `writes` those that it writes first; `sizes` are their bytes, 0 for one to
+    ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are
     storages that a kernel may overwrite with its result, element by element, if it is their last
     reader and they are not given."""
 
     order: Sequence[Name]
     sources: Steps[Name]
     read: Steps[Name]
-    made: Steps[Name]
+    writes: Steps[Name]
     sizes: Mapping[Name, int]
     kept: Collection[Name]
     given: Collection[Name] = ()
     over: Steps[Name] = field(default_factory=dict)
 
     @cached_property
-    def least_held(self) -> list[Name]:
+    def best_order(self) -> list[Name]:
         """An order with a lower peak, or else their own order. A compiler orders kernels depth
         first: a backward begins with everything that it recomputes, and ends with the gradients of
         weights, whose operands are held until then. Here, from the end, each recomputation moves to
@@ -53,11 +53,11 @@ class KernelLives(Generic[Name]):
                     users[storage].append(node)
                 else:
                     users[storage] = [node]
-            made[node] = sum([sizes[s] for s in self.made[node]])
+            made[node] = sum([sizes[s] for s in self.writes[node]])
         alive = {*self.kept}
 
         def begun(node: Name) -> Iterable[Name]:
-            alive.difference_update(self.made[node])
+            alive.difference_update(self.writes[node])
             new = [s for s in read[node] if s not in alive]
             alive.update(new)
             return new
@@ -176,7 +176,7 @@ class KernelLives(Generic[Name]):
 
         sizes = np.array([*self.sizes.values()], dtype=np.int64)
         free = np.array([s not in self.kept for s in self.sizes], dtype=np.bool_)
-        read, made = self.read.__getitem__, self.made.__getitem__
+        read, made = self.read.__getitem__, self.writes.__getitem__
         return _Uses(sizes, free, *map(pairs, (read, made, self._able)))
 
 
