@@ -74,8 +74,9 @@ def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_p
 
 
 def test_the_page_does_so_too(compiled, monkeypatch):
-    monkeypatch.setenv(keeping.OPEN, compiled)
-    page = whole_page().run()
+    with monkeypatch.context() as opening:  # engines in the same environment are forked from one
+        opening.setenv(keeping.OPEN, compiled)
+        page = whole_page().run()
     assert not [b for b in page.button if b.key == "bisect_button"], "no engine is started yet"
     press(page, "recorded_compare")
     errors = page.dataframe[0].value

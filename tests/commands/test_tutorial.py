@@ -68,8 +68,9 @@ def command(tmp_path_factory):
     CATALOGUE.update(known)
 
 
-LONG = re.compile("reduce|report|--measure")
-"""What builds a dozen programs, or starts a TVM, which other tests do; tests/both/reducing.py."""
+LONG = re.compile("check|bisect|reduce|report|--measure")
+"""What builds several programs, or starts a TVM, which other tests do: tests/both/bisecting.py,
+tests/both/reducing.py."""
 
 
 def holds(command, page, whole=True):

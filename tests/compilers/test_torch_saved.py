@@ -103,7 +103,11 @@ def test_cuts_within_budgets_are_estimated_on_pytorchs_graph_and_say_which_draw_
     assert plain.net_share is plain.peak_bytes is None and plain.drawn_anew == 1
 
 
-def test_a_mask_that_the_backward_draws_anew_is_another():
+@pytest.mark.parametrize(
+    "backend",
+    ["aot_eager_decomp_partition", pytest.param("inductor", marks=pytest.mark.exhaustive)],
+)
+def test_a_mask_that_the_backward_draws_anew_is_another(backend):
     """What `drawn_anew` says of PyTorch's partitioner: its gradients are of another mask."""
     from torch._functorch import config
 
@@ -114,7 +118,7 @@ def test_a_mask_that_the_backward_draws_anew_is_another():
         torch.manual_seed(0)
         torch._dynamo.reset()
         with config.patch(activation_memory_budget=budget):
-            y = torch.compile(module, backend="inductor")(x)
+            y = torch.compile(module, backend=backend)(x)
             y.sum().backward()
         assert torch.equal(x.grad != 0, y != 0) is right
 

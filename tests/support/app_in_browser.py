@@ -50,6 +50,7 @@ def wait(page, side, code, argument=None):
         " return v && new Function('v', 'd', 'a', 'return ' + code)(v, v.drawing, a); }",
         arg=[side, code, argument],
         timeout=LONG,
+        polling=50,
     )
 
 

@@ -1,6 +1,7 @@
 """A session that builds a function of either engine, and says whether that was built before."""
 
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -9,6 +10,13 @@ import torch
 from relascope.engine.building.options import BuildOptions, Function, both
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
+
+IR = sys.argv[sys.argv.index("--ir") + 1]
+# Before the engine's processes are forked, so that it takes none of them time.
+runtime, targets, libraries = (
+    import_module(f"relascope.engine.{IR}.building.{name}")
+    for name in ("runtime", "targets", "libraries")
+)
 
 
 def relax_program(weight):
@@ -27,12 +35,10 @@ def relax_program(weight):
 
 
 def relay_program(weight):
-    from relascope.engine.relay.tvm.boot import boot
-    from relascope.passes.relay.ir.program import RelayProgram
-
-    boot()
     import tvm
     from tvm import relay
+
+    from relascope.passes.relay.ir.program import RelayProgram
 
     x = relay.var("x", shape=(1, 4, 16, 16))
     about = {"padding": (1, 1), "channels": 4, "kernel_size": (3, 3)}
@@ -43,29 +49,30 @@ def relay_program(weight):
     return RelayProgram(relay.transform.InferType()(mod), {}, ("x",), 1)
 
 
+def program_of(scale):
+    weight = scale * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)
+    return {"relax": relax_program, "relay": relay_program}[IR](weight)
+
+
 class KeptSession:
-    def run(self, ir, scale=1.0, keep=True, plain=False, opt_level=3, threads=2, *, progress):
+    def run(self, scale=1.0, keep=True, plain=False, opt_level=3, threads=2, *, progress):
         """The result's bytes, and how many builds were found on the disk until now."""
-        building = f"relascope.engine.{ir}.building"
-        runtime, targets, libraries = (
-            import_module(f"{building}.{name}") for name in ("runtime", "targets", "libraries")
-        )
-        weight = scale * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)
-        program = {"relax": relax_program, "relay": relay_program}[ir](weight)
+        program = program_of(scale)
         target = "llvm" if plain else targets.targets()[0].name
         set_threads(threads)
         SHELF.name = SHELF.name if keep else ""
         built = runtime.build(program, BuildOptions(target, opt_level))
         (result,) = built.run({"x": torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)})
-        source = libraries.library(Function(program, "main", None, {}), "forward", target).llvm[0]
-        return result.numpy().tobytes(), SHELF.taken, "define" in source
+        return result.numpy().tobytes(), SHELF.taken
 
-    def pair(self, ir, processors, dies=False, *, progress):
+    def source(self, *, progress):
+        """The text of what `run` builds, whether that is kept or not."""
+        function = Function(program_of(1), "main", None, {})
+        return libraries.library(function, "forward", targets.targets()[0].name).llvm[0]
+
+    def pair(self, processors, dies=False, *, progress):
         """Two results' bytes, and PyTorch's threads in each build that this process made."""
-        building = f"relascope.engine.{ir}.building"
-        runtime, targets = (import_module(f"{building}.{n}") for n in ("runtime", "targets"))
-        makes = {"relax": relax_program, "relay": relay_program}[ir]
-        programs = [makes(s * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)) for s in (1, 2)]
+        programs = [program_of(scale) for scale in (1, 2)]
         options, here, made = BuildOptions(targets.targets()[0].name), os.getpid(), []
         os.sched_getaffinity, make = (lambda _: range(processors)), runtime._builder._make
 
