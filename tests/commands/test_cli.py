@@ -17,7 +17,7 @@ import pytest
 
 import page_session
 import relascope.commands.main as cli
-from command_line import FAKE, document, on_terminal, page_of, run, run_apart
+from command_line import FAKE, document, on_terminal, page_of, run
 from limits import GRADIENT
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
@@ -446,8 +446,14 @@ def test_without_json_there_is_an_aligned_table(command):
     assert len(rules) == {"passes": 2, "graph mlp": 3, "captures mlp": 2}.get(command, 1)
 
 
+def in_shell(reader):
+    command = f"{sys.executable} cli.py models --json {reader}"
+    shell = ["bash", "-o", "pipefail", "-c", command]
+    return subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_process_prints_one_document_and_nothing_else():
-    done = run_apart("models", "--json", real=True)
+    done = in_shell("")
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)["models"]
     assert rows == document("models")["models"]
@@ -502,12 +508,13 @@ def test_what_is_malformed_or_does_not_fit_a_sample_is_wrong_usage(option, text)
     assert (error["kind"], error["where"]) == ("usage", option)
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_what_went_wrong_inside_is_told_in_words_and_the_log_only_on_request(verbose):
-    seed = str(page_session.SURPRISING_SEED)
-    made = run_apart("graph", "mlp", "--seed", seed, *["--verbose"] * verbose)
-    assert made.returncode == 1 and "error: ValueError: a surprise" in made.stderr
-    assert ("Traceback" in made.stderr) == verbose
+def test_what_went_wrong_inside_is_told_in_words_and_the_log_only_on_request():
+    failing = ("graph", "mlp", "--seed", str(page_session.SURPRISING_SEED))
+    apart = [sys.executable, "-c", FAKE, *failing, "--verbose"]
+    told = subprocess.run(apart, cwd=ROOT, capture_output=True, text=True, check=False)
+    for made, logged in ((run(*failing), False), (told, True)):
+        assert made.returncode == 1 and "error: ValueError: a surprise" in made.stderr
+        assert ("Traceback" in made.stderr) == logged
 
 
 def test_ctrl_c_stops_the_engine_and_says_so():
@@ -544,10 +551,8 @@ def read_all(terminal):
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():
-    command = f"{sys.executable} -c '{FAKE}' graph mlp --json | head -c 10"
-    shell = ["bash", "-o", "pipefail", "-c", command]
-    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout, done.returncode) == ('{"model": ', 0) and "Traceback" not in done.stderr
+    done = in_shell("| head -c 10")
+    assert (done.stdout, done.returncode) == ('{"models":', 0) and "Traceback" not in done.stderr
 
 
 @pytest.mark.engine

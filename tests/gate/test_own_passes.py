@@ -5,9 +5,10 @@ from functools import cache
 
 import pytest
 
-from command_line import document, run
+from command_line import document
 from engines import Shared
 from place import ROOT
+from relascope.commands import text
 from relascope.core.errors import EngineError
 from relascope.passes import catalogue
 from relascope.passes.applications import Applications, counting, looking_at, may_replace
@@ -95,16 +96,16 @@ def own(request, tmp_path, monkeypatch):
     ir = request.param
     file, documented = tmp_path / "own.py", tmp_path / "documented.py"
     file.write_text(OWN[ir] + COMMON)
-    text = (ROOT / "docs" / "in-your-code.md").read_text("utf-8")
-    (code,) = re.findall(rf"^```$\n(from relascope\.passes\.{ir}\..*?)^```$", text, re.M | re.S)
+    page = (ROOT / "docs" / "in-your-code.md").read_text("utf-8")
+    (code,) = re.findall(rf"^```$\n(from relascope\.passes\.{ir}\..*?)^```$", page, re.M | re.S)
     documented.write_text(code)
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     connect = cache(lambda name: Shared(name, None))
 
-    def ask(*args, put=document, **more):
+    def ask(*args, **more):
         files = [f"--pass-file={path}" for path in (file, documented)]
-        return put(*args, "--engine", ir, *files, connect=connect, **more)
+        return document(*args, "--engine", ir, *files, connect=connect, **more)
 
     ask.ir = ir
     yield ask
@@ -128,8 +129,8 @@ def test_ones_own_passes(own):
     assert "results differ by" in wrong["said"][1] and "+" in wrong["diff"]
     assert "tanh" in wrong["diff"] and "relu" in wrong["diff"]
     assert tests["soft_nothing"]["said"] == ["before_soft_nothing returns nothing."]
-    text = own("passes", "soft_kept", "--test", put=run).stdout
-    assert "passed  soft_kept (by its numbers alone, results within 0e+00 in float64)" in text
+    said = text.passes({"tests": [*tests.values()], "without": []})
+    assert "passed  soft_kept (by its numbers alone, results within 0e+00 in float64)" in said
     shown = own("passes", "soft")
     assert "exp" in shown["example"]["before"] and "tanh" in shown["example"]["after"]
 
@@ -141,8 +142,7 @@ def test_ones_own_passes(own):
     assert application["node"]["scope"] == scope
     assert f"Application 3 of {of} makes it wrong: the one to `" in found["verdict"]
     assert [r["last"]["count"] for r in found["log"]][-3:] == [0, 2, 3]
-    text = own("bisect", "mlp", "--passes", "cse|third_wrong|bind", put=run).stdout
-    assert "2 third_wrong, the first 3" in text
+    assert "2 third_wrong, the first 3" in text.bisect(found)
 
     counted = ("step", "mlp", "--passes", "cse|third_wrong", "--check", "--verify-each")
     assert own(*counted, "--count", "third_wrong=2")["fails"] is False
@@ -151,8 +151,7 @@ def test_ones_own_passes(own):
     assert data["steps"][1]["problems"] == []
     data = own("step", "mlp", "--passes", "cse|broken|bind", "--verify-each", status=3)
     assert any("argument nobody" in p for p in data["steps"][1]["problems"])
-    broken = own("step", "mlp", "--passes", "cse|broken", "--verify-each", put=run)
-    assert broken.returncode == 3 and "programs are broken" in broken.stdout
+    assert "programs are broken" in text.step(data)
 
     data = own("step", "mlp", "--passes", "cse|third_wrong|bind", "--print", "--stop-after", "2")
     assert [s["pass"] for s in data["steps"]] == ["cse", "third_wrong"]
@@ -179,13 +178,13 @@ def test_a_counter_lets_so_many_through_and_counts_nothing_outside():
 
 
 def test_what_is_not_counted_says_why():
-    for text, words in (
+    for steps, words in (
         ("cse(count=1)", "TVM's passes do their own rewriting"),
         ("root_grad_out(count=1)", "the program needs all of them"),
         ("drop_zeros(count=-1)", "is not a count"),
     ):
         with pytest.raises(ValueError, match=words):
-            read_pipeline("relay", text)
+            read_pipeline("relay", steps)
     step = read_pipeline("relay", "drop_zeros(count=3)").steps[0]
     assert (info("relay", step).count(step), info("relay", step).arguments(step)) == (3, {})
 

@@ -258,7 +258,7 @@ def test_the_console_script_opens_the_page_with_a_graph_on_this_machine_alone(se
     with pytest.raises(ConnectionRefusedError):  # of another address of this machine
         socket.create_connection(("127.0.0.2", served.port), timeout=5).close()
     page = chromium.new_page()
-    page.goto(served.url)
+    page.goto(f"{served.url}/?model=mlp")
     page.locator(".rs[data-ready]:visible").wait_for(timeout=120_000)
     assert page.get_by_text("Traceback").count() == 0
     page.close()

@@ -39,14 +39,6 @@ def run(*args: str, real: bool = False, connect: Connect | None = None) -> Compl
     return CompletedProcess(args, status, out.getvalue(), err.getvalue())
 
 
-def run_apart(*args: str, real: bool = False) -> CompletedProcess[str]:
-    """Run a command as a person does: a process and engines of its own."""
-    command = [sys.executable, "cli.py"] if real else [sys.executable, "-c", FAKE]
-    return subprocess.run(
-        [*command, *args], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
-
-
 def page_of(*args: str) -> tuple[list[str], dict[str, str]]:
     """The command that a command becomes, to serve the page, and its environment."""
     told: list[Any] = []
