@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from networkx.utils import UnionFind
-
 from relascope.core.graph import Graph, Kind
 from relascope.core.identity import flat
 from relascope.core.operators import category
@@ -141,11 +139,12 @@ class _ModelSide:
 
     def _parts(self) -> list[set[tuple[str, Key]]]:
         """The connected parts of each key's nodes, ordered by their last node."""
+        from networkx.utils import UnionFind  # slow to import
+
         parts = UnionFind((node.id, key) for node in self.graph for key in self.keys[node.id])
-        for node in self.graph:
-            for source in node.edges:
-                for key in set(self.keys[source]).intersection(self.keys[node.id]):
-                    parts.union((source, key), (node.id, key))
+        for node, source in ((n, source) for n in self.graph for source in n.edges):
+            for key in set(self.keys[source]).intersection(self.keys[node.id]):
+                parts.union((source, key), (node.id, key))
         return sorted(parts.to_sets(), key=lambda part: max(self.place[n] for n, _ in part))
 
 

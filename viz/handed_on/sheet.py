@@ -18,7 +18,6 @@ from typing import Any
 
 from relascope.core.version import __version__
 from relascope.core.visible import visible
-from relascope.viz.charts import charts
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.palette import CATEGORIES
 from relascope.viz.rows import sections
@@ -97,6 +96,8 @@ def drawn(section: Section) -> Section:
         names, numbers, rows = sections.cells(section["rows"])
         return {**section, "columns": names, "numbers": numbers, "rows": rows}
     if section["kind"] == "chart":
+        from relascope.viz.charts import charts  # Altair and pandas are slow to import
+
         svg = chart_svg(charts.drawn(section))
         return {"kind": "chart", "title": section["title"], "svg": svg, "note": section["note"]}
     return section
