@@ -158,12 +158,12 @@ def _imported(session: str) -> bool:
     forking is not safe, each engine's process imports it itself."""
     if sys.platform != "linux":
         return False
+    gc.set_threshold(0)  # torch and TVM are a million objects, and hardly any is garbage
     try:
         importlib.import_module(session.partition(":")[0])
     except BaseException:
         return False
     # The collector then leaves what exists now alone; to write to its pages would copy them.
-    gc.collect()
     gc.freeze()
     return True
 

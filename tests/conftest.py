@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-gc.set_threshold(50_000, 20, 20)  # as engines have it
+gc.disable()  # until the tests are imported, as engines do
 # PyTorch's threads sleep while they wait: beside those of other workers, spinning takes a third of
 # the processor's time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -66,6 +66,19 @@ def no_memory(own_settings) -> Iterator[None]:
 def no_records(own_settings) -> None:
     """What earlier tests tuned is gone; engines that all share go on writing to the same folder."""
     _emptied("RELASCOPE_RECORDS")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """The collector leaves alone what was imported, and looks as rarely as in engines."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """While Python ends, it would look at all objects several times."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
