@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from limits import GRADIENT, close
-from quick import ENGINE
+from quick import ENGINE, QUICK
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.dropout_masks import DRAWING, MaskDrawing, draw_masks
 from relascope.engine.dispatch import add_tvm_dispatch
@@ -96,7 +96,8 @@ def test_masks_drawn_again_are_those_of_the_forward():
         torch.nn.Linear(8, 65), torch.nn.Dropout(0.4), torch.nn.Tanh(), torch.nn.Linear(65, 16)
     ).append(torch.nn.Dropout(0.1))
     x, net = torch.randn(600, 8), deepcopy(own)
-    add_tvm_dispatch(net, (x,), engine=ENGINE, captures="budget", budget=12_000)
+    about = {"captures": "budget", "budget": 12_000, "verify": False}
+    add_tvm_dispatch(net, (x,), engine=ENGINE, target=QUICK, **about)
 
     def step(module):
         torch.manual_seed(3)

@@ -25,12 +25,16 @@ def live_of(model, target=QUICK):
     return LiveProgram(load_engine(ENGINE), model, ("min_cut", None), target)
 
 
-def backward(live, values, wanted, grad_outs):
-    """The gradients of arguments, by their names."""
+def stepped(live, values, wanted, grad_outs):
+    """The outputs, and the gradients of arguments by their names."""
     step = live.step(wanted)
-    _, captures = step.forward(values)
+    outputs, captures = step.forward(values)
     outs = dict(zip(step.grad_outs, grad_outs, strict=True))
-    return step.backward({**values, **captures, **outs})
+    return outputs, step.backward({**values, **captures, **outs})
+
+
+def backward(*about):
+    return stepped(*about)[1]
 
 
 def together(cases):
@@ -59,7 +63,8 @@ def forward_agrees(function, *inputs, target=None):
 
 
 def gradients_agree_of(cases, target=QUICK):
-    """The gradient of every floating input of a table's functions, with those of outputs drawn.
+    """Outputs, and the gradient of every floating input of a table's functions, with those of
+    outputs drawn.
 
     Built quickly: what is special of the kernels for this processor, `forwards_agree` shows."""
     function, inputs = together(cases)
@@ -68,7 +73,8 @@ def gradients_agree_of(cases, target=QUICK):
     outs = function(*{**values, **leaves}.values())
     weights = [torch.randn(o.shape, generator=torch.Generator().manual_seed(3)) for o in outs]
     torch.autograd.backward(outs, weights)
-    found = backward(live, values, leaves, weights)
+    outputs, found = stepped(live, values, leaves, weights)
+    torch.testing.assert_close(outputs, tuple(outs), equal_nan=True, **close(ELEMENTWISE))
     owners = iter(name for name, (_, *given) in cases.items() for _ in given)
     owners = {name: (next(owners), name) for name in values}
     ours, theirs = (
@@ -272,7 +278,8 @@ def larger(**how):
     return lambda x: F.interpolate(x, mode="bilinear", **how)
 
 
-def test_slopes_at_edges():
+@pytest.mark.parametrize("target", [QUICK, pytest.param(None, marks=pytest.mark.exhaustive)])
+def test_slopes_at_edges(target):
     cases = {n: (f, drawn(6) * 3 if n == "whole" else STRANGE) for n, f in SLOPES.items()}
     cases |= {
         f"{loss.__name__}, {reduction}": (partial(loss, reduction=reduction), MARGINS, labels)
@@ -281,8 +288,7 @@ def test_slopes_at_edges():
     }
     cases["pixels of a size"] = larger(size=(7, 6)), IMAGE
     cases["pixels by a factor"] = larger(scale_factor=1.7), IMAGE
-    forwards_agree(cases)
-    gradients_agree_of(cases)
+    gradients_agree_of(cases, target)
 
 
 def of_layer_norm(x):
