@@ -11,6 +11,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
+from relascope.viz.rows.memory import measured_peak
 
 
 def captures(command: Command) -> Document:
@@ -23,24 +24,27 @@ def captures(command: Command) -> Document:
     prices = forward_times(command, command.request()) if args.prices == "measured" else ()
     chosen = command.cut(joint_of(command, source, pipeline, *prices))
     saved = _torch_saved(command, source)
+    points = [(args.strategy, chosen)]
+    if args.frontier:
+        others = (n for n, s in STRATEGIES.items() if not s.has_budget)
+        points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
+    measured = measure(command, command.request(), points) if args.measure else ()
+    peaks = {one.marked: p.peak_bytes for (_, one), p in zip(points, measured, strict=False)}
     document = {
         **command.about(source, pipeline, built=False),
         **tables.cut_document(chosen),
+        **measured_peak(chosen, peaks),
         "seconds": time.perf_counter() - started,
         "rivals": tables.torch_saved_document(saved) if saved else None,
     }
     if args.frontier:
-        document |= tables.frontier_document(chosen.joint)
-    if args.measure:
-        points = [(args.strategy, chosen)]
-        if args.frontier:
-            others = (n for n, s in STRATEGIES.items() if not s.has_budget)
-            points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
-        document["measured"] = plain(measure(command, command.request(), points))
+        document |= tables.frontier_document(chosen.joint, measured=peaks)
+    if measured:
+        document["measured"] = plain(measured)
         if chosen.offloaded:
             document["measured"][0]["host_bytes"] = chosen.host_bytes
     if args.output:
-        handing_on.captures(command, source, pipeline, chosen, saved)
+        handing_on.captures(command, source, pipeline, chosen, saved, peaks)
     return document
 
 

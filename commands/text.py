@@ -196,7 +196,10 @@ def _details(number: int, step: Row, before: Row) -> list[str]:
 def captures(document: Document) -> str:
     points = *document.get("frontier", ()), *document.get("strategies", ())
     rows = [{"strategy": None, **p, "again": work_text(p["share"], 1.0)} for p in points]
-    columns = "kept: bytes; time added: net_share; computed again: again; captures; strategy"
+    columns = (
+        "kept: bytes; peak, estimated: peak_bytes; peak, measured?: measured_peak_bytes; "
+        "time added: net_share; computed again: again; captures; strategy"
+    )
     kept = text_table(rows, columns)
     measured = text_table(document.get("measured", ()), tables.MEASURED)
     return sections.text([*tables.cut_sections(document), kept, measured])

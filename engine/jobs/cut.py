@@ -1,7 +1,7 @@
 """From a source and a pipeline to the joint graph that capture strategies cut; cuts measured."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -19,6 +19,9 @@ BASE = "keep_all"
 """The strategy that recomputes nothing: the others' work is compared with its."""
 
 _WHOLE = "forward_backward"
+
+MeasuredPeaks = Mapping[tuple[str, ...], int | None]
+"""Bytes at the measured peak of a step, by `Cut.marked`; None where a build does not count them."""
 
 
 def joint_of(
@@ -124,6 +127,17 @@ def measure(
         points.append(Point(title, len(one.ids), one.bytes, *shares, *took, *peaks, error))
         tell(points[-1])
     return tuple(points)
+
+
+def measured_peaks(
+    request: BuildRequest, times: Iterable[tuple[BuildRequest, TimeResult]]
+) -> MeasuredPeaks:
+    """The peaks in those of some timings that differ from a request in captures and repeats."""
+    return {
+        of.captures: _ours(result, _WHOLE).peak_bytes
+        for of, result in times
+        if replace(request, repeats=of.repeats).split_at(of.captures) == of
+    }
 
 
 def _ours(result: TimeResult, phase: str) -> TimeRow:

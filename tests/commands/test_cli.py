@@ -578,8 +578,13 @@ def test_the_price_of_work_and_captures_are_measured_on_request():
     for point in data["measured"]:  # all as fast as keep_all
         assert point.items() >= each.items()
     assert data["measured"][0]["estimated_peak_bytes"] == data["peak_bytes"]
-    assert "measured" not in document("captures", "mlp")
-    assert "work again, estimated" in run("captures", "mlp", "--measure").stdout
+    assert data["measured_peak_bytes"] == 4096 == data["strategies"][-1]["measured_peak_bytes"]
+    assert not {"measured", "measured_peak_bytes"} & document("captures", "mlp").keys()
+    printed = run("captures", "mlp").stdout
+    assert "estimated, not measured; " in printed and "captures --measure" in printed
+    printed = run("captures", "mlp", "--measure").stdout
+    assert "estimated, 4.0 KiB measured; " in printed and "captures --measure" not in printed
+    assert "work again, estimated" in printed
 
 
 def test_step_holds_each_node_against_pytorch_and_says_what_it_is():

@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3659,
-    "commands": 3368,
+    "commands": 3381,
     "core": 1307,
-    "engine": 41607,
+    "engine": 41621,
     "passes": 11607,
     "recorder": 1460,
     "samples": 553,
-    "viz": 25142,
+    "viz": 25235,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -1,15 +1,22 @@
 """The tab "Gradient & cut" beyond its strategies: the frontier, by hand, and the reasons."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import page_session
 from joints import chain
 from page import open_tab, press, settle, training, words
+from relascope.engine.jobs.cut import measured_peaks
+from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TorchCut, TorchSaved
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz.charts import charts
 from relascope.viz.component import views as component
+from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.panels import presenting
 from relascope.viz.panels.cut import captures
 from relascope.viz.panels.cut import tab as cut_tab
 from relascope.viz.panels.shell import cut_choice
@@ -131,7 +138,46 @@ def test_the_chart_has_the_peak_of_a_step_what_was_measured_and_pytorchs_whole_r
     assert field == "peak_bytes" and len(rivals["pytorch_cuts"]) == 11
     assert all(p["peak_bytes"] for p in (*document["frontier"], *document["strategies"]))
     assert document["measured"] and not gradient.exception
+    taken = {s["strategy"]: s.get("measured_peak_bytes") for s in document["strategies"]}
+    assert taken["min_cut"] == taken["keep_all"] == 4096 and taken["inputs_only"] is None
+    spec = charts.frontier(*drawn[-1]).to_dict()
+    peaks = [
+        r["peak"] for d in spec["datasets"].values() for r in d if "chosen" in r.get("what", "")
+    ]
+    assert peaks and all(text.endswith("estimated, 4.0 KiB measured") for text in peaks)
     assert "Within 0.4, 0.3, 0.2, 0.1, 0 PyTorch" in words(gradient)
+
+
+def test_a_measured_peak_stays_beside_the_estimate_wherever_the_cut_is(gradient, monkeypatch):
+    shows, files = [], []
+    made = presenting.show_document
+    monkeypatch.setattr(presenting, "show_document", lambda *a: shows.append(made(*a)) or shows[-1])
+    monkeypatch.setattr(cut_tab.handing_on, "button", lambda *a: files.append(a[3]))
+    gradient.session_state["show_asked"] = True
+    strategy(gradient, "inputs_only")
+    assert "estimated, not measured" in words(gradient)
+    assert shows[-1]["cuts"][shows[-1]["chosen"]]["step"].endswith("not measured")
+    press(gradient, "measure_it")
+    assert "estimated, 4.0 KiB measured" in words(gradient)
+    assert shows[-1]["cuts"][shows[-1]["chosen"]]["step"].endswith("4.0 KiB measured")
+    assert "measure_it" not in {b.key for b in gradient.button}
+    file = Sheet("cut", {})
+    files[-1](file)
+    assert "estimated, 4.0 KiB measured" in str(file.tabs)
+    strategy(gradient, "recompute_pointwise")
+    assert "estimated, not measured" in words(gradient)
+    strategy(gradient, "inputs_only")
+    assert "estimated, 4.0 KiB measured" in words(gradient)
+
+
+def test_a_measured_peak_is_of_the_same_program_and_target():
+    request = BuildRequest("source", "pipeline", "cpu", 1, 30)
+    row = SimpleNamespace(ratio_to_eager=1.0, phase="forward_backward", peak_bytes=7)
+    others = [replace(request, target="cuda"), replace(request, threads=2, repeats=3)]
+    asked = [r.split_at(ids) for r, ids in zip((*others, request), "abc", strict=True)]
+    asked.append(replace(request, repeats=3).split_at("d"))
+    timings = [(of, SimpleNamespace(rows=[row])) for of in (*asked, request)]  # the last is whole
+    assert measured_peaks(request, timings) == {("c",): 7, ("d",): 7}
 
 
 def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, cards):

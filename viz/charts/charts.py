@@ -24,6 +24,7 @@ from relascope.viz.drawing.palette import (
 )
 from relascope.viz.rows import Row, timings
 from relascope.viz.rows.formats import net_text, size
+from relascope.viz.rows.memory import peak_words
 from relascope.viz.rows.sections import Section
 
 CLICKED = "clicked"  # the name of the selection in `frontier`
@@ -36,6 +37,7 @@ _CLIPS = {  # of the shapes, for a legend
     "diamond": "polygon(50% 0, 92% 50%, 50% 100%, 8% 50%)",
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
+_BY_BUDGET = "PyTorch's, by budget"
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
 _MOST_BARS, _MOST_STEPS = 20, 1000
 _LEFT: Row = {"align": "right", "dx": -6}  # of a rule, where words stand
@@ -84,7 +86,7 @@ def frontier(
     x = alt.X(f"{field}:Q", title=title, axis=_bytes_axis(most, least))
     x = x.scale(zero=False, nice=False, padding=12) if of_peak else x
     y = alt.Y("net_share:Q", title="time added", axis=alt.Axis(format="+.0%", tickCount=6))
-    sizes = "size:N; kept", "net:N; time added", *(["peak:N; peak of a step"] if of_peak else [])
+    sizes = "size:N; kept", "net:N; time added", "peak:N; peak of a step"
     named = tips("what:N; what", *sizes)
     below = alt.Legend(
         title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
@@ -146,7 +148,7 @@ def _told(rows: Iterable[Row]) -> list[Row]:
             **row,
             "size": size(row["bytes"]),
             "net": net_text(row["net_share"]),
-            "peak": size(row.get("peak_bytes")),
+            "peak": peak_words(row) if row.get("what") != _BY_BUDGET else size(row["peak_bytes"]),
         }
         for row in rows
     ]
@@ -163,7 +165,8 @@ def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
         marks.append({"what": "PyTorch eager", **eager})
     for point in document.get("measured", ()):
         share = {"net_share": point["measured_share"], "strategy": ""}
-        marks.append({**point, **share, "what": "measured"})
+        peak = {"measured_peak_bytes": point["peak_bytes"]}
+        marks.append({**point, **share, **peak, "what": "measured"})
     return _told(m for m in marks if m[field] is not None)
 
 
@@ -179,7 +182,7 @@ def _torch_cuts(rivals: Row | None) -> list[Row]:
     found = []
     for cuts in groups.values():
         ends = dict.fromkeys(f"{c['budget']:g}" for c in (cuts[-1], cuts[0]))
-        found.append({**cuts[0], "what": "PyTorch's, by budget", "budgets": " to ".join(ends)})
+        found.append({**cuts[0], "what": _BY_BUDGET, "budgets": " to ".join(ends)})
     return found
 
 

@@ -1,5 +1,6 @@
 """The data of a show: every cut of the frontier, with each capture and its reason."""
 
+from collections.abc import Callable
 from typing import Any
 
 from relascope.passes.cuts.cut import STRATEGIES, Capture, Cut, cut_of
@@ -7,7 +8,7 @@ from relascope.passes.cuts.frontier import Frontier
 from relascope.passes.cuts.lifetimes import AGAIN
 
 
-def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
+def show_document(line: Frontier, chosen: Cut, peak_words: Callable[[Cut], str]) -> dict[str, Any]:
     """The cuts of a frontier and the chosen one with its strategy, the fewest bytes first.
 
     A cut's `saved` has a row for each capture, then for each mask: id and bytes, why it is saved,
@@ -15,7 +16,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     `path` to the backward, the nodes recomputed if it is not saved (`instead`), whether these are
     the `whole`, their estimated time as a share of the forward's, and the first and last step
     that hold it, None for the end. `held` has the bytes saved or recomputed at each step that
-    changes them, `peak` the most of them, `step` the peak of a whole training step. Steps are
+    changes them, `peak` the most of them, `step` the `peak_words` of a whole step. Steps are
     counted through forward and backward. The `line` is the frontier for the wish of the chosen cut,
     if its strategy respects one; `chosen` is the cut on the screen, on the frontier or not.
     """
@@ -26,7 +27,7 @@ def show_document(line: Frontier, chosen: Cut) -> dict[str, Any]:
     if not where:
         rows.insert(at, (chosen, STRATEGIES[chosen.strategy].title))
     return {
-        "cuts": [_told(cut, title) for cut, title in rows],
+        "cuts": [{**_told(cut, title), "step": peak_words(cut)} for cut, title in rows],
         "chosen": at,
         "strategy": chosen.strategy,
         "everything": joint.bytes_of(joint.crossings),
@@ -64,7 +65,6 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
         "share": cut.share,
         "net": cut.net_share,
         "peak": max(held),
-        "step": lived.peak,
         "forward": lived.forward,
         "backward": lived.backward,
         "saved": [saved(c, _sort(cut, c)) for c in cut.captures]

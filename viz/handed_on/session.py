@@ -4,7 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.cut import joint_of
+from relascope.engine.jobs.cut import MeasuredPeaks, joint_of
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
@@ -26,10 +26,12 @@ from relascope.viz.sessions.state import RESULTS, Session, pipeline_text
 _MOST = 1000  # nodes of a model whose page is made at once
 
 
-def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
+def session_sheet(
+    ask: Ask, session: Session, source: ModelSource, peaks: MeasuredPeaks | None = None
+) -> Sheet:
     """The file of a session whose model is `source` on this machine; missing results are requested
-    from the engine. Raises EngineError if the model cannot be imported, or the call was
-    cancelled."""
+    from the engine, except `peaks` of cuts. Raises EngineError if the model cannot be imported, or
+    the call was cancelled."""
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)
@@ -47,7 +49,7 @@ def session_sheet(ask: Ask, session: Session, source: ModelSource) -> Sheet:
             said = f"{error.as_finding().message} {error.hint}".strip()
             file.tab("cut", "Gradient & cut", [sheet.sentence(said, True)])
         else:
-            cut_tab(file, cut, view, _saved(ask, info))
+            cut_tab(file, cut, view, _saved(ask, info), peaks)
     if session.timings:
         times_tab(file, ((t.title, t.run) for t in reversed(session.timings)))
     if found := _findings(session):

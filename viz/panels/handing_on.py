@@ -13,6 +13,7 @@ from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell import keeping
+from relascope.viz.panels.shell.cut_choice import measured_peaks
 from relascope.viz.panels.shell.frame import boundary, download
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.screen import Screen
@@ -38,7 +39,8 @@ def button(
 
             _page(screen, key, tab, what, str(screen.place))
         session = keeping.so_far(screen)
-        whole = partial(session_sheet, screen.cache.ask, session, screen.source)
+        peaks = measured_peaks(screen)
+        whole = partial(session_sheet, screen.cache.ask, session, screen.source, peaks)
         _page(screen, f"{key}_session", whole, "all of the session", session.text())
         for name, graph in graphs.items():
             st.caption(f"The {name} graph, {len(graph)} nodes")

@@ -1,5 +1,6 @@
 """The show of the joint graph, cut by cut along the frontier: how it begins and ends."""
 
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -7,9 +8,10 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.drawing.show import show_document
-from relascope.viz.panels.shell.cut_choice import chosen, frontier_of
+from relascope.viz.panels.shell.cut_choice import chosen, frontier_of, measured_peaks
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.rows.memory import cut_peak_words
 
 _NAME = "show"  # the address's parameter
 _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
@@ -33,9 +35,13 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
     state = st.session_state
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):
-        line = frontier_of(screen, True)
+        line, peaks = frontier_of(screen, True), measured_peaks(screen)
         more["show"] = screen.derive(
-            lambda: show_document(line, cut), "show", chosen(screen), cut.joint.measured
+            lambda: show_document(line, cut, partial(cut_peak_words, peaks=peaks)),
+            "show",
+            chosen(screen),
+            cut.joint.measured,
+            frozenset(peaks.items()),
         )
         more["showing"] = state.get(_COUNT, 0) if _on() else 0
     return more

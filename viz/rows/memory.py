@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from relascope.core.graph import Graph
+from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.cuts.joint import original
 from relascope.passes.cuts.lifetimes import AGAIN
@@ -133,6 +134,27 @@ def _picture(document: Row) -> str:
     ]
     more = len(storages) - len(rows)
     return sections.text_table(rows) + (f"\n{more} more; --json has all." if more else "")
+
+
+MEASURE = "Measure the peak with `captures --measure`, or with *Measure it* on the page."
+
+
+def measured_peak(cut: Cut, peaks: MeasuredPeaks | None) -> Row:
+    """The measured peak of a cut as a field beside "peak_bytes"; nothing where there is none."""
+    return {"measured_peak_bytes": peaks[cut.marked]} if peaks and cut.marked in peaks else {}
+
+
+def peak_words(row: Row) -> str:
+    """A cut's peak as estimated and as measured, from the fields of its row that are known."""
+    estimated, known = row.get("peak_bytes"), "measured_peak_bytes" in row
+    words = [] if estimated is None else [f"{size(estimated)} estimated"]
+    words.append(f"{size(row['measured_peak_bytes'])} measured" if known else "not measured")
+    return ", ".join(words)
+
+
+def cut_peak_words(cut: Cut, peaks: MeasuredPeaks | None) -> str:
+    """`peak_words` of a cut."""
+    return peak_words({"peak_bytes": cut.peak_bytes, **measured_peak(cut, peaks)})
 
 
 def live_document(cut: Cut) -> Row:

@@ -15,6 +15,7 @@ from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
+from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
@@ -33,7 +34,13 @@ from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import milliseconds, net_text, number, size, work_text
-from relascope.viz.rows.memory import live_document, live_section
+from relascope.viz.rows.memory import (
+    MEASURE,
+    live_document,
+    live_section,
+    measured_peak,
+    peak_words,
+)
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
@@ -285,6 +292,8 @@ def idle_lines(cut: Cut) -> list[str]:
 def cut_figures(document: Row) -> list[tuple[str, str]]:
     """A cut's figures with their labels; `document` is from `cut_document`."""
     again = work_text(document["recomputed_flops"], document["forward_flops"])
+    peak = size(document["peak_bytes"])
+    words = peak_words(document).removeprefix(peak)
     masks = len(document["masks"])
     drawn = any(m["name"].startswith(DRAW_PREFIX) for m in document["masks"])
     drawn_kind = "random input" if drawn else "dropout mask"
@@ -296,7 +305,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
         (number(masks), drawn_kind if masks == 1 else f"{drawn_kind}s"),
         (size(document["bytes"]), "kept for the backward"),
         *(on_host if away else ()),
-        (size(document["peak_bytes"]), "peak of a step, estimated"),
+        (peak, f"peak of a step,{words}"),
         (number(len(document["recomputed"])), "nodes recomputed"),
         (again, "of the forward's FLOPs again"),
         (work_text(document["share"], 1.0), f"of its {document['prices']} time"),
@@ -320,10 +329,11 @@ def cut_sections(document: Row) -> list[Section]:
         f"{size(rivals['pytorch_min_cut_bytes'])}, and with {BEST} "
         f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}{masks_line(rivals)}".strip()
     )
+    measure = "" if "measured_peak_bytes" in document else MEASURE
     left, ids = "Read by the backward and not saved, and why", [r["id"] for r in spared]
     sections = [
         figures((title, ""), *cut_figures(document)),
-        *(sentence(text) for text in (document["cap"], beside) if text),
+        *(sentence(text) for text in (document["cap"], measure, beside) if text),
         table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
         table(left, spared, UNSAVED, ids, most=10),
         live_section(document["held"]["at_peak"]),
@@ -332,8 +342,7 @@ def cut_sections(document: Row) -> list[Section]:
         told = "PyTorch's partitioner, within each activation_memory_budget"
         sections.append(table(told, rivals["pytorch_cuts"], TORCH_CUTS))
     if "frontier" in document:
-        now = {n: document[n] for n in ("bytes", "net_share", "peak_bytes")}
-        now["what"] = f"chosen: {title}"
+        now = {**document, "what": f"chosen: {title}"}
         note = PROVEN if document["proven"] else STOPPED
         for told, x in AXES.items():
             told = f"{told} against time added"
@@ -366,27 +375,32 @@ def masks_line(pytorch: Row) -> str:
     )
 
 
-def frontier_document(joint: Joint, peaks: bool = True) -> Row:
+def frontier_document(
+    joint: Joint, peaks: bool = True, measured: MeasuredPeaks | None = None
+) -> Row:
     """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
     `proven` says whether the frontier has every cut that is best at some price. Of each also the
-    estimated peak of a step if `peaks`, which takes some milliseconds a cut."""
+    estimated peak of a step if `peaks`, which takes some milliseconds a cut, and the `measured`."""
     cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
     line = frontier(joint)
     return {
-        "frontier": frontier_rows(joint, reversed(line), peaks),
+        "frontier": frontier_rows(joint, reversed(line), peaks, measured),
         "proven": line.proven,
-        "strategies": [{"strategy": n, **_cut_row(c, peaks)} for n, c in cuts.items()],
+        "strategies": [{"strategy": n, **cut_row(c, peaks, measured)} for n, c in cuts.items()],
     }
 
 
-def frontier_rows(joint: Joint, points: Iterable[FrontierPoint], peaks: bool) -> list[Row]:
+def frontier_rows(
+    joint: Joint, points: Iterable[FrontierPoint], peaks: bool, measured: MeasuredPeaks | None
+) -> list[Row]:
     """One row a cut of the frontier, as of `frontier_document`."""
-    return [_cut_row(cut_of(joint, p, Wish()), peaks) for p in points]
+    return [cut_row(cut_of(joint, p, Wish()), peaks, measured) for p in points]
 
 
-def _cut_row(one: Cut, peaks: bool) -> Row:
-    more = " peak_bytes" if peaks else ""
-    return {**fields(one, f"bytes share net_share{more}"), "captures": len(one.ids)}
+def cut_row(cut: Cut, peaks: bool, measured: MeasuredPeaks | None) -> Row:
+    """One cut, as of `frontier_document`."""
+    names = f"bytes share net_share{' peak_bytes' if peaks else ''}"
+    return {**fields(cut, names), **measured_peak(cut, measured), "captures": len(cut.ids)}
 
 
 def alignment_document(alignment: Alignment) -> Row:

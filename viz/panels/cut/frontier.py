@@ -13,13 +13,14 @@ from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
+from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of, request_of
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, table
-from relascope.viz.rows import fields, formats, tables
+from relascope.viz.rows import Row, formats, tables
 
 _READ = (
     "Time added is the time of recomputation, estimated or from measured kernels, less that of the "
@@ -41,19 +42,23 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     joint = joint_of(screen)
     axis = one_of("Against time added", list(tables.AXES), "keep_cut_axis", width="stretch")
     field = tables.AXES[axis]
-    peaks = field != "bytes"
+    peaks, measured = field != "bytes", cut_choice.measured_peaks(screen)
     document = screen.derive(
-        lambda: tables.frontier_document(joint, peaks), "frontiers", joint.measured, peaks
+        lambda: tables.frontier_document(joint, peaks, measured),
+        "frontiers",
+        joint.measured,
+        peaks,
+        frozenset(measured.items()),
     )
     if cut.strategy == "frontier":  # the line that the slider moves along
         line = frontier_of(screen)
-        rows = tables.frontier_rows(joint, reversed(line), peaks)
+        rows = tables.frontier_rows(joint, reversed(line), peaks, measured)
         document = {**document, "frontier": rows, "proven": line.proven}
     document = {**document, "measured": plain(_measured(screen))}
     known = _known(screen)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
-    here = {"what": f"chosen: {title}", **fields(cut, "bytes net_share peak_bytes")}
+    here = {"what": f"chosen: {title}", **tables.cut_row(cut, True, measured)}
     # A choice begins a chart anew.
     key = f"frontier_{field}_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"
     st.altair_chart(
@@ -133,8 +138,7 @@ def show_measured(screen: Screen) -> None:
         "Cuts to measure", offered, key="keep_points", help=_HELP, format_func=named
     )
     if pressed("Measure", "measure", button, disabled=not names, width="stretch"):
-        state.points = {**_asked(screen), **_wanted(screen, names)}
-        state.points_of = screen.place
+        _add(screen, names)
     asked = _asked(screen)
     if not asked:
         return
@@ -151,6 +155,19 @@ def show_measured(screen: Screen) -> None:
             "Work again is a share of the forward's time. As measured, it is how much longer "
             "forward and backward take than with everything kept; slightly below zero is noise."
         )
+
+
+def measure_it(screen: Screen, document: Row) -> None:
+    """Draw a button beside an estimated peak that was not measured."""
+    if "measured_peak_bytes" not in document and pressed("Measure it", "measure_it", help=_HELP):
+        _add(screen, [CHOSEN])
+
+
+def _add(screen: Screen, names: list[str]) -> None:
+    """Ask for some cuts to be measured, too."""
+    state = st.session_state
+    state.points = {**_asked(screen), **_wanted(screen, names)}
+    state.points_of = screen.place
 
 
 def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:

@@ -15,6 +15,7 @@ from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
+from relascope.viz.rows.memory import measured_peak
 
 _VIEWS = ("Joint", "Forward", "Backward")
 
@@ -68,8 +69,11 @@ def show(screen: Screen) -> None:
     document = screen.derive(
         lambda: tables.cut_document(cut), "cut_document", chosen(screen), cut.joint.measured
     )
+    peaks = cut_choice.measured_peaks(screen)
+    document = {**document, **measured_peak(cut, peaks)}
     with figures:
         strip(*tables.cut_figures(document))
+        frontier.measure_it(screen, document)
         if document["cap"]:
             st.caption(document["cap"])
         if node_id is None:
@@ -82,7 +86,7 @@ def show(screen: Screen) -> None:
             screen,
             "cut",
             {"joint": coloured},
-            lambda file: cut_tab(file, cut, screen.view(620, open_alone=None)),
+            lambda file: cut_tab(file, cut, screen.view(620, open_alone=None), peaks=peaks),
             "the cut, with its frontier,",
         )
     captures.show(cut, document, node_id)

@@ -18,6 +18,7 @@ from relascope.passes.cuts.budget import HALF
 from relascope.passes.cuts.frontier import Frontier, Prices, frontier
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell.frame import boundary, one_of
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
 from relascope.viz.sessions.results import cut_with
@@ -194,6 +195,13 @@ def request_of(screen: Screen) -> BuildRequest:
         int(state.get("keep_threads", 0)),
         int(state.get("keep_repeats", 30)),
     )
+
+
+def measured_peaks(screen: Screen) -> cutting.MeasuredPeaks:
+    """The measured peaks of cuts of this program, as far as they are here."""
+    with suppress(EngineError, Waiting):
+        return cutting.measured_peaks(request_of(screen), screen.cache.answers("time"))
+    return {}
 
 
 def _measured(screen: Screen) -> tuple[MeasuredKernels, float | None] | tuple[()]:

@@ -76,6 +76,12 @@ class RequestCache:
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None
 
+    def answers(self, method: str) -> list[tuple[Any, ...]]:
+        """All answers of a method that are here: the arguments, and the answer after them."""
+        self.collect()
+        found = ((r, a) for r, a in self._answers.items() if r.method == method)
+        return [(*r.arguments, a) for r, a in found if not isinstance(a, EngineError)]
+
     def has(self, method: str, *arguments: Any) -> bool:
         """Whether the answer, or an error in its place, is there."""
         self.collect()

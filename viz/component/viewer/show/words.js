@@ -30,7 +30,7 @@ export function figures({ cut, cuts, at }, show) {
     figure("kept for the backward", sizeText(cut.bytes), less > 0
       ? `${percent(less / show.everything)} less than everything` : "everything that crosses",
     "Captures and dropout masks, each storage once"),
-    figure("held at the peak", sizeText(cut.peak), `a whole step: ${sizeText(cut.step)}`,
+    figure("held at the peak", sizeText(cut.peak), `a whole step: ${cut.step}`,
     "The most held at any time: what is kept, and what the backward computes again"),
     figure("time added", netPercent(cut.net), `of the forward's, ${show.prices}`,
       `What the backward computes again (${percent(cut.share)}), less the writes and reads spared`),
