@@ -26,7 +26,7 @@ def captures(command: Command) -> Document:
     saved = _torch_saved(command, source)
     points = [(args.strategy, chosen)]
     if args.frontier:
-        others = (n for n, s in STRATEGIES.items() if not s.has_budget)
+        others = (n for n, s in STRATEGIES.items() if not s.needs_budget)
         points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
     measured = measure(command, command.request(), points) if args.measure else ()
     peaks = {one.marked: p.peak_bytes for (_, one), p in zip(points, measured, strict=False)}

@@ -337,6 +337,11 @@ class Strategy:
     def has_budget(self) -> bool:
         return self.limit is not None
 
+    @property
+    def needs_budget(self) -> bool:
+        """Whether it has no cut of its own without a budget."""
+        return self.limit is budget_bytes
+
 
 def _drawn(joint: Joint, wish: Wish) -> Collection[str]:
     """Ids of what is drawn in the forward and would come out otherwise a second time."""

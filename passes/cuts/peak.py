@@ -71,6 +71,16 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     return within_peak(joint, replace(wish, budget=lowest[0])) if wish.offload else lowest[1]
 
 
+def peak_curve(joint: Joint) -> list[FrontierPoint]:
+    """The cuts that `within_peak` finds as the budget falls, the quickest first."""
+    prices, found, least = Prices(joint, Wish()), list[FrontierPoint](), 1 << 62
+    for point in sorted(_points(joint, Wish()), key=lambda p: p.seconds):
+        used = prices.used(point.saved)
+        if (high := peak(joint, used.saved)) < least:
+            found, least = [*found, used], high
+    return found
+
+
 def _quickest(joint: Joint, prices: Prices, points: list[FrontierPoint]) -> list[FrontierPoint]:
     """Those that no quicker one has a lower peak than, of the step or of its forward: how often
     the backward computes a value does not change what the forward holds."""

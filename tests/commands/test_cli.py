@@ -573,7 +573,7 @@ def test_the_price_of_work_and_captures_are_measured_on_request():
     assert "measured time" in run(*keep, "--prices", "measured").stdout
     data = document("captures", "mlp", "--measure", "--frontier", "--repeats", "3")
     titles = [p["title"] for p in data["measured"]]
-    assert titles == ["min_cut", "recompute_pointwise", "keep_all", "inputs_only"]
+    assert titles == ["min_cut", "peak", "recompute_pointwise", "keep_all", "inputs_only"]
     each = {"ratio": 1.32, "measured_share": 0, "max_abs_error": 1e-6, "peak_bytes": 4096}
     for point in data["measured"]:  # all as fast as keep_all
         assert point.items() >= each.items()

@@ -11,6 +11,7 @@ from joints import graph_of
 from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.passes.cuts.frontier import frontier
 from relascope.passes.cuts.lifetimes import peak
+from relascope.passes.cuts.peak import peak_curve
 
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 
@@ -29,22 +30,26 @@ def test_captures_results_and_what_is_written_count_until_their_last_reader_only
 @given(
     joint_graphs(),
     st.lists(st.floats(0.0, 1.2), min_size=2, max_size=4),
-    st.sampled_from(["relay", "relax"]),
+    st.sampled_from([("relay", ""), ("relax", ""), ("relax", "offload"), ("relax", "per_use")]),
 )
-def test_a_lower_limit_never_gives_a_higher_peak(graph, shares, ir):
-    joint = Joint(replace(graph, ir=ir))
+def test_a_lower_limit_never_gives_a_higher_peak(graph, shares, asked):
+    joint, how = Joint(replace(graph, ir=asked[0])), dict.fromkeys(filter(None, asked[1:]), True)
     peaks = [peak(joint, p.saved) for p in frontier(joint)]
-    lowest, before = cut(joint, "peak").peak_bytes, None
+    lowest, before = cut(joint, "peak", **how).peak_bytes, None
+    of_curve = [peak(joint, p.saved) for p in peak_curve(joint)]
+    assert of_curve == sorted(of_curve, reverse=True) and lowest <= of_curve[-1]
     assert lowest <= min(peaks)
     for share in sorted(shares, reverse=True):
         limit = int(share * max(peaks))
         if limit < lowest:
             with pytest.raises(ValueError, match=f"the lowest is {lowest:,}"):
-                cut(joint, "peak", limit)
+                cut(joint, "peak", limit, **how)
             continue
-        found = cut(joint, "peak", limit)
+        found = cut(joint, "peak", limit, **how)
         assert found.peak_bytes <= min(limit, before or limit)
         before = found.peak_bytes
+        if not how:
+            assert before == next(b for b in of_curve if b <= limit)
 
 
 def stack(layers):

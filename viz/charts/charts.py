@@ -38,6 +38,7 @@ _CLIPS = {  # of the shapes, for a legend
 }
 _LOOKS = list(zip(POINTS, _CLIPS, strict=True))  # of the large points: a colour and a shape each
 _BY_BUDGET = "PyTorch's, by budget"
+_WITHIN, _PEAK = STRATEGIES["peak"].title, POINTS[-1]
 _STORAGES = 40  # of a plan of memory: those with several tensors at once, then the largest
 _MOST_BARS, _MOST_STEPS = 20, 1000
 _LEFT: Row = {"align": "right", "dx": -6}  # of a rule, where words stand
@@ -79,8 +80,10 @@ def frontier(
     and the legend is left to `frontier_legend`, which a narrow page can break."""
     of_peak, marks = field == "peak_bytes", _marks(document, pytorch, field)
     line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(pytorch)))
+    curve = [{**c, "what": _WITHIN} for c in _told(document["within_peak"] if of_peak else ())]
+    inside = {"color": _PEAK, "strokeDash": [4, 3], "point": {"color": _PEAK, "size": 26}}
     rules = [] if of_peak or not pytorch else [c for c in pytorch["pytorch_cuts"] if not _known(c)]
-    found = [row[field] or 0 for row in (*line, *marks, *now, *theirs, *rules)]
+    found = [row[field] or 0 for row in (*line, *curve, *marks, *now, *theirs, *rules)]
     most, least = max(found), min(found) if of_peak else 0
     title = "peak of a step, estimated" if of_peak else "kept for the backward"
     x = alt.X(f"{field}:Q", title=title, axis=_bytes_axis(most, least))
@@ -102,6 +105,7 @@ def frontier(
         hull.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
             tooltip=tips(*sizes, "captures:Q; captures")
         ),
+        *([_of(curve).encode(x=x, y=y, tooltip=named).mark_line(**inside)] if curve else ()),
         *_torch_curve(theirs, x, y, color, shape, sizes),
         large.mark_point(filled=True, size=90, opacity=0.9).encode(
             color=color, shape=shape, tooltip=named
@@ -158,7 +162,9 @@ def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
     """The strategies, what was measured, and PyTorch eager as large points of the frontier's chart;
     eager's peak is not known."""
     marks: list[Row] = [
-        {**s, "what": STRATEGIES[s["strategy"]].title} for s in document["strategies"]
+        {**s, "what": STRATEGIES[s["strategy"]].title}
+        for s in document["strategies"]
+        if field != "bytes" or s["strategy"] != "peak"
     ]
     if rivals and field == "bytes":
         eager = {"bytes": rivals["pytorch_eager_bytes"], "net_share": 0, "strategy": ""}

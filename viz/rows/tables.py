@@ -27,6 +27,7 @@ from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
 from relascope.passes.cuts.joint import DRAW_PREFIX
+from relascope.passes.cuts.peak import peak_curve
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
@@ -380,12 +381,15 @@ def frontier_document(
 ) -> Row:
     """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
     `proven` says whether the frontier has every cut that is best at some price. Of each also the
-    estimated peak of a step if `peaks`, which takes some milliseconds a cut, and the `measured`."""
-    cuts = {name: cut(joint, name) for name, s in STRATEGIES.items() if not s.has_budget}
-    line = frontier(joint)
+    estimated peak of a step if `peaks`, which takes some milliseconds a cut, and the `measured`;
+    with `peaks`, also the cuts `within_peak` as the limit falls, and that strategy's lowest."""
+    names = [n for n, s in STRATEGIES.items() if not s.has_budget] + ["peak"] * peaks
+    line, cuts = frontier(joint), {name: cut(joint, name) for name in names}
+    below = peak_curve(joint) if peaks else ()
     return {
         "frontier": frontier_rows(joint, reversed(line), peaks, measured),
         "proven": line.proven,
+        "within_peak": frontier_rows(joint, below, peaks, measured),
         "strategies": [{"strategy": n, **cut_row(c, peaks, measured)} for n, c in cuts.items()],
     }
 

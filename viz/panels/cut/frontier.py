@@ -105,6 +105,8 @@ def _clicked(key: str) -> None:
         return
     if name := told.get("strategy"):
         put("keep_strategy", name)
+        if name == "peak":
+            put("keep_budget", 0)  # the lowest that there is
     else:
         along(int(told["bytes"]))
 
@@ -130,7 +132,7 @@ def show_measured(screen: Screen) -> None:
     """Draw the section: which cuts, a button, and the table of what was measured."""
     heading("Measured")
     state = st.session_state
-    offered = [CHOSEN, *(n for n, s in cuts.STRATEGIES.items() if not s.has_budget)]
+    offered = [CHOSEN, *(n for n, s in cuts.STRATEGIES.items() if not s.needs_budget)]
     state.setdefault("keep_points", [CHOSEN, cutting.BASE])
     which, button = st.columns([5, 1.2], vertical_alignment="bottom")
     named = partial(_title, screen)
