@@ -110,7 +110,7 @@ def environment(request, wheel, tmp_path_factory) -> Environment:
         own.run("relascope", "install-relay")
         return own
     python("venv", "--without-pip", folder)
-    install = ("install", "--no-deps", "--no-index", "--quiet", wheel)
+    install = ("install", "--no-deps", "--no-index", "--no-compile", "--quiet", wheel)
     python("pip", "--python", folder / "bin" / "python", *install)
     borrowed, relay = folder / "borrowed" / "site-packages", folder / "relay"
     for place in (borrowed, relay):  # Streamlit takes one that is not in site-packages for a clone
