@@ -20,7 +20,8 @@ from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import CODE, ModelSource
-from relascope.engine.pytorch.baselines.saved import BEST_BUDGET, min_cut_storages
+from relascope.engine.protocol.times import BEST_BUDGET
+from relascope.engine.pytorch.baselines.saved import min_cut_storages
 from relascope.passes.catalogue import default_pipeline, gradients
 from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline, Step

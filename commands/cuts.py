@@ -4,7 +4,7 @@ import time
 
 from relascope.commands import handing_on
 from relascope.commands.shared import Command, Document
-from relascope.engine.jobs.cut import forward_times, joint_of, measure
+from relascope.engine.jobs.cut import forward_times, joint_of, measure_cuts
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PYTORCH
 from relascope.engine.protocol.source import ModelSource
@@ -28,7 +28,7 @@ def captures(command: Command) -> Document:
     if args.frontier:
         others = (n for n, s in STRATEGIES.items() if not s.needs_budget)
         points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
-    measured = measure(command, command.request(), points) if args.measure else ()
+    measured = measure_cuts(command, command.request(), points) if args.measure else ()
     peaks = {one.marked: p.peak_bytes for (_, one), p in zip(points, measured, strict=False)}
     document = {
         **command.about(source, pipeline, built=False),

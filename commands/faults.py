@@ -61,7 +61,7 @@ def narrowed(
     return fault.document(command.engine, bisection, made, str(folder))
 
 
-def own_test(args: Namespace, **judges: object) -> OwnTest | None:
+def test_of(args: Namespace, **judges: object) -> OwnTest | None:
     """The person's own test of the options. Raises EngineError, kind "usage", if it cannot be run,
     or conflicts with the other options in `judges`."""
     if args.test is None:
@@ -75,7 +75,7 @@ def own_test(args: Namespace, **judges: object) -> OwnTest | None:
 
 def _bisected(command: Command) -> Bisection:
     args = command.args
-    test = own_test(args, kind=args.kind)
+    test = test_of(args, kind=args.kind)
     source, pipeline = command.source, command.pipeline
     command("load", source)  # a file that cannot be opened is not a pass's fault
     how = (

@@ -12,7 +12,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.sessions import replay as files
-from relascope.viz.sessions.results import again, differences
+from relascope.viz.sessions.results import again, changes_of
 from relascope.viz.sessions.state import pipeline_text
 
 
@@ -50,7 +50,7 @@ def replay(command: Command) -> Document:
             else:
                 handing_on.write_page(args.output, page)
     then = {name: part for name, part in session.results.items() if name in results}
-    found = list(differences(then, results)) if then else []
+    found = list(changes_of(then, results)) if then else []
     return {
         "file": str(args.file),
         "engine": session.ir,

@@ -25,7 +25,7 @@ from relascope.engine.protocol.source import (
     INPUTS,
     ModelSource,
     bundled,
-    by_name,
+    has_name,
     parse_inputs,
     source_from_file,
     with_tensors,
@@ -198,7 +198,7 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
         said = "Inference has no gradient to choose."
         raise EngineError("usage", said, "--gradient", "Add --training.")
     args.model = model = _named(args.model)
-    if model in SAMPLES or by_name(model):
+    if model in SAMPLES or has_name(model):
         own = model.startswith(f"{CODE}:")
         if args.input and not own:
             said = f"The model {args.model} defines its own inputs."
@@ -251,7 +251,7 @@ def _named(text: str) -> str:
     path = Path(text)
     if (path / "config.json").is_file():
         return f"hf:{path.resolve()}"
-    if text in SAMPLES or by_name(text):
+    if text in SAMPLES or has_name(text):
         return text
     if path.is_file():
         if path.suffix == ".py" and not is_program(path):

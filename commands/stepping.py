@@ -22,7 +22,7 @@ from relascope.viz.compare import changes
 from relascope.viz.compare.text import text_diff
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.memory import memory_document
-from relascope.viz.rows.script import script
+from relascope.viz.rows.script import step_script
 
 
 def step(command: Command) -> Document:
@@ -35,7 +35,7 @@ def step(command: Command) -> Document:
     errors = _check_steps(command, source, stepped.sound) if args.check else {}
     insides = _inside_steps(command, source, stepped.sound) if args.inside else []
     if args.export:
-        write(args.export, script(command.engine, source, pipeline))
+        write(args.export, step_script(command.engine, source, pipeline))
     if args.output:
         handing_on.steps(command, source, stepped, errors)
     parts = tables.step_rows(stepped.records, errors), details, insides

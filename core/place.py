@@ -43,7 +43,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def variables(values: dict[str, str]) -> Iterator[None]:
+def environment(values: dict[str, str]) -> Iterator[None]:
     """Set environment variables, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)

@@ -15,7 +15,7 @@ _ARITHMETIC = {
 _EXTREMES: dict[str, Callable[[Iterable[int]], int]] = {"T.max": max, "T.min": min}
 
 
-def names_in(size: str) -> dict[str, None]:
+def sizes_in(size: str) -> dict[str, None]:
     """Names of the sizes that a size is computed from, in order."""
     return dict.fromkeys(re.findall(r"(?<![\w.])[^\W\d]\w*(?![\w.(])", size))
 

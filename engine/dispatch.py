@@ -43,9 +43,9 @@ from relascope.engine.pytorch.nested import (
     Arguments,
     Nest,
     Slot,
+    call_apart,
     closed,
     flat_tensors,
-    given,
     is_constant,
     opened,
     same_constant,
@@ -158,7 +158,7 @@ def _taken_apart(
         raise EngineError("usage", message, type(module).__name__) from wrong
     leaves, nest = opened((tuple(args), dict(kwargs)))
     own = closed(nest, iter([v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves]))
-    return given(forward, *own)
+    return call_apart(forward, *own)
 
 
 def remove_tvm_dispatch(module: torch.nn.Module) -> None:

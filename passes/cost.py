@@ -86,7 +86,7 @@ def storages(graph: Graph) -> dict[str, str]:
     return owner
 
 
-def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
+def flops_of(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
     """Floating point operations of each node. A multiply-add counts as two, and unknown dimensions
     count as one element."""
     asked = graph.by_id if ids is None else ids
@@ -95,7 +95,7 @@ def flops(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
 
 def _flops(graph: Graph, node: Node) -> float:
     if node.kind is Kind.FUNCTION and node.body is not None:
-        return sum(flops(node.body).values())  # bodies of fused groups do not nest
+        return sum(flops_of(node.body).values())  # bodies of fused groups do not nest
     told = node.attrs.get("flops")
     if isinstance(told, int | float):  # a kernel, whose loop nest the compiler has counted
         return float(told)
@@ -117,7 +117,7 @@ def longest(graph: Graph) -> float:
     """The most dependent operations on any path through a graph. An operator counts those for one
     element of its result, such as the terms of a sum."""
     ahead: dict[str, float] = {}
-    each = flops(graph)
+    each = flops_of(graph)
     for node in graph:
         count = sum(_elements(kind) for kind in node.outputs)
         own = each.get(node.id, 0.0) / max(count, 1)
@@ -270,7 +270,7 @@ class Work:
 
     @cached_property
     def flops(self) -> dict[str, float]:
-        return flops(self.graph)
+        return flops_of(self.graph)
 
     @cached_property
     def bytes(self) -> dict[str, int]:

@@ -134,7 +134,7 @@ def _field(whole: _Value, index: object) -> _Value:
     return whole[index] if inside else _flat(whole)
 
 
-def findings(plan: MemoryPlan, graph: Graph) -> list[str]:
+def plan_findings(plan: MemoryPlan, graph: Graph) -> list[str]:
     """A sentence for each fault of a plan; steps and storages are counted from 1."""
 
     def named(step: int) -> str:

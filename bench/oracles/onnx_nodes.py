@@ -31,7 +31,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_py
 from judged import ROOT, Row, apart, failed
 from operators import resume
 from relascope.core.errors import EngineError
-from relascope.engine.files.onnx_model import AT_IMPORT, prepare
+from relascope.engine.files.onnx_model import AT_IMPORT, prepare_onnx
 from relascope.engine.in_process import load_engine
 from relascope.engine.registry import ENGINES, REGISTRY
 from relascope.passes.catalogue import info
@@ -115,7 +115,7 @@ def look(backend: Any, target: str, frontend: Any, theirs: set[str], test: Any) 
     row: Row = {"op": test.name, "known": ops <= theirs, "operators": sorted(ops)}
     try:
         model, values = _model(test)
-        given = prepare(model, frontend.known_operators(), backend.ir, test.name)
+        given = prepare_onnx(model, frontend.known_operators(), backend.ir, test.name)
         program = frontend.import_onnx(given, test.name)
         for step in Pipeline.parse(REGISTRY[backend.ir].live):
             program = info(backend.ir, step).applied(program, step)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.faults import narrowed, own_test
+from relascope.commands.faults import narrowed, test_of
 from relascope.commands.installation import page_options, serve
 from relascope.commands.options import own_test as test_options
 from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
@@ -24,9 +24,9 @@ from relascope.viz.rows.recorded_numbers import (
     RecordedNumbers,
     first_words,
     ir_of,
+    part_verdict,
     parts,
     same_tvm,
-    verdict,
     why_none,
 )
 from relascope.viz.sessions import store
@@ -197,7 +197,7 @@ def _searched(
 ) -> Document:
     """The pass that breaks the first bad part, or a document that no pass breaks any part."""
     args = command.args
-    test = own_test(args, errors=args.errors)
+    test = test_of(args, errors=args.errors)
     searches = held.search(command, args.engine, found, best, command.tolerance, test)
     done = [(one.part, one.result) for one in searches if one.result is not None]
     part, result = done[-1]
@@ -205,7 +205,7 @@ def _searched(
     bisection = {**documents[-1], "model": str(args.file), **_about(held.recording, part)}
     bisection["log"] = [row for document in documents for row in document["log"]]
     bisection["compiles"] = sum(each.compiles for _, each in done)
-    bisection["verdict"] = verdict(args.engine, held.recording, searches)
+    bisection["verdict"] = part_verdict(args.engine, held.recording, searches)
     told: Document = {"bisection": bisection}
     if args.reduce and result.kind:
         reduced = narrowed(command, result, args.reduce, "--reduce")

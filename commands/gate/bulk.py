@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from relascope.commands.faults import own_test
+from relascope.commands.faults import test_of
 from relascope.commands.shared import Command, Connect, Document, ProgressLine, writing
 from relascope.core.errors import EngineError, refusing
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.bulk import OUTCOMES, Row, Task, run, through_tvms
+from relascope.engine.jobs.bulk import OUTCOMES, Row, Task, run_task, through_tvms
 from relascope.engine.limits import Limits
 from relascope.engine.protocol.fault import OF_TEST
 from relascope.passes.catalogue import default_pipeline
@@ -99,7 +99,7 @@ def lines_of(command: Command, tasks: Sequence[Task]) -> tuple[list[Row], int]:
 def _tasks(command: Command) -> Iterator[Task]:
     """Each model with every pipeline. Raises EngineError, kind "usage" or "file", if one is not."""
     args = command.args
-    test = own_test(args, slow=args.slow)
+    test = test_of(args, slow=args.slow)
     for model in _models(args.models):
         for text in _pipelines(args.pipelines):
             given = {**vars(args), "model": model, "passes": text}
@@ -195,7 +195,7 @@ def pipelines(command: Command) -> Document:
         target,
         tolerance=command.tolerance,
         digest=digest_of((source.model, *filter(None, (args.test,)))),
-        test=own_test(args),
+        test=test_of(args),
     )
     tasks = list(through_tvms(ours, theirs))
     found, resumed = lines_of(command, tasks)
@@ -216,7 +216,7 @@ def in_threads(
             known[task.engine] = connect(task.engine)
             engines.append(known[task.engine])
         known[task.engine].limit(limits)
-        return run(known[task.engine].call, task)
+        return run_task(known[task.engine].call, task)
 
     own = threading.local()
     pool = ThreadPoolExecutor(workers)

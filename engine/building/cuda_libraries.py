@@ -29,7 +29,7 @@ def places(name: str, search: Iterable[str] = ()) -> Iterator[str]:
             yield str(folder / name)
 
 
-def load(path: str) -> str:
+def load_library(path: str) -> str:
     """Load a library after the CUDA libraries that it needs. Returns the loader's error, or ""."""
     tried: set[str] = set()
     while True:

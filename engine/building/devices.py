@@ -18,7 +18,7 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.engine.building import gpu_faults
 from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
 from relascope.engine.building.cuda_graphs import GRAPHS
-from relascope.engine.protocol.target_text import GPU, gpu_index, refused, split
+from relascope.engine.protocol.target_text import GPU, gpu_index, parse_target, refused
 from relascope.engine.protocol.targets import Target
 
 # Other spellings of a triple's part before the first dash: LLVM lists one name of each.
@@ -217,7 +217,7 @@ class Tvm:
         return Target(target, words, not problem, problem and f"It does not run: {problem}")
 
     def _cpu_words(self, target: str) -> str:
-        options = split(target)[1]
+        options = parse_target(target)[1]
         if "mtriple" in options or "mcpu" in options:
             named = [options.get("mcpu", ""), options.get("mtriple", "")]
             return "a CPU (" + ", ".join(n for n in named if n) + ")"
@@ -227,7 +227,7 @@ class Tvm:
         """A sentence on features that code for a target may use and this machine lacks, or ""."""
         if platform.machine() not in ("x86_64", "AMD64"):
             return ""  # features have known names only on x86; running the target tells
-        options = split(target)[1]
+        options = parse_target(target)[1]
         name = options.get("mcpu", "")
         used = set(self.processors(frozenset({name})).get(name, ()))
         for word in options.get("mattr", "").split(","):
@@ -247,7 +247,7 @@ class Tvm:
         or feature. Raises EngineError of kind "target" if TVM refuses it, it is for AMD's GPUs,
         or LLVM has no such architecture, processor or feature.
         """
-        kind, options = split(target)
+        kind, options = parse_target(target)
         if kind == "rocm":
             message = "relascope does not build for AMD's GPUs: no packaged TVM supports them."
             hint = "`relascope engines` lists what runs here."
@@ -300,7 +300,7 @@ def _architecture(name: str) -> str:
 
 
 def _foreign(target: str) -> str:
-    triple = split(target)[1].get("mtriple", "")
+    triple = parse_target(target)[1].get("mtriple", "")
     if not triple:
         return ""
     architecture, *parts = triple.lower().split("-")

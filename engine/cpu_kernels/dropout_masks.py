@@ -8,7 +8,7 @@ import torch
 
 from relascope.engine.cpu_kernels import mersenne_twister
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
-from relascope.engine.pytorch.draws import filled
+from relascope.engine.pytorch.draws import numbers_of
 from relascope.engine.pytorch.model import generator_states, seeded
 from relascope.passes.program import Mask
 
@@ -90,7 +90,7 @@ def drawn_again(
 
 def _mask(mask: Mask, device: torch.device, pool: BufferPool) -> torch.Tensor:
     if mask.draw:
-        return filled(mask, device)
+        return numbers_of(mask, device)
     if mask.bits:
         return _packed(_mask(replace(mask, bits=False), device, BufferPool()), mask.input_shape[1])
     if mask.order:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from relascope.engine.cpu_kernels.vector_math import number_of, type_of
+from relascope.engine.cpu_kernels.vector_math import scalar_of, type_of
 
 CHANGED = ("Max", "Min", "BufferStore", "Call")
 """The nodes that a rule changes, beside "NE"."""
@@ -91,7 +91,7 @@ def rule(
 
 def _begun(tir: Any, store: Any, extremes: Sequence[tuple[Any, str]]) -> Any:
     """A store, with infinity in place of the number that a maximum or minimum begins with."""
-    number, (dtype, _) = number_of(store.value), _dtype(store.value)
+    number, (dtype, _) = scalar_of(store.value), _dtype(store.value)
     if number is None or abs(number) != _LARGEST.get(dtype):
         return store
     name = "Max" if number < 0 else "Min"
@@ -106,7 +106,7 @@ def _padded(tir: Any, call: Any) -> Any:
     if getattr(call.op, "name", "").rpartition(".")[2] != "if_then_else":
         return call
     condition, inside, around = call.args
-    number = number_of(around)
+    number = scalar_of(around)
     if number is None or -number != _LARGEST.get(_dtype(around)[0]):
         return call
     return tir.if_then_else(condition, inside, _like(tir, -math.inf, around))
@@ -130,7 +130,7 @@ def _kept(
     bound: list[tuple[Any, Any]] = []
 
     def held(value: Any) -> Any:
-        if _name(value) in ("Var", *_LOADS) or number_of(value) is not None:
+        if _name(value) in ("Var", *_LOADS) or scalar_of(value) is not None:
             return value
         halves: list[Any] = []  # TVM's lowering of bfloat16 skips values of variables
         walk(value, lambda n: halves.append(n) if _is_half(n) else None)
@@ -140,10 +140,10 @@ def _kept(
         return bound[-1][0]
 
     if name in ("Max", "Min"):
-        if number_of(node.b) is not None:  # TVM keeps a NaN in the second operand
+        if scalar_of(node.b) is not None:  # TVM keeps a NaN in the second operand
             return made(node.b, node.a)
         unseen = str(getattr(_read(node.a), "name", "")).startswith(_UNSEEN)
-        if number_of(node.a) is not None or unseen:
+        if scalar_of(node.a) is not None or unseen:
             return node
         if call is not None and dtype != "float16":
             intrinsic = {"Max": "llvm.maximum", "Min": "llvm.minimum"}[name]
@@ -154,7 +154,7 @@ def _kept(
         sides = held(node.a), held(node.b)
         result = made(*sides)
         for value in sides:
-            if number_of(value) is None:
+            if scalar_of(value) is None:
                 strange = _is_nan(tir, value)
                 result = (
                     tir.Or(result, strange) if true_of_nan else tir.And(result, tir.Not(strange))
@@ -217,7 +217,7 @@ def places(
         if call.op.name.partition(".")[2] != "log" or _name(total) != "Add":
             return call
         sides = [stores(s) for s in (total.a, total.b)]
-        numbers = [number_of(s[0].value) if len(s) == 1 else None for s in sides]
+        numbers = [scalar_of(s[0].value) if len(s) == 1 else None for s in sides]
         for number, rest in zip(numbers, (total.b, total.a), strict=True):
             if number is not None:
                 return tir.log(rest + _like(tir, number, rest))

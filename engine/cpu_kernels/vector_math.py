@@ -115,7 +115,7 @@ class VectorMath:
         terms = _LOG1P_TERMS.get(kind.partition("x")[0])
         one = tir.const(1.0, kind)
         sides = (total.a, total.b) if type(total).__name__ == "Add" else ()
-        rest = [s for s in sides if number_of(s) != 1.0]
+        rest = [s for s in sides if scalar_of(s) != 1.0]
         if terms is None or len(rest) != 1:
             return theirs(call)
         y, z = tir.Var("y", kind), tir.Var("z", kind)
@@ -207,7 +207,7 @@ def type_of(call: Any) -> Any:
     return call if hasattr(call, "dtype") else call.ty
 
 
-def number_of(value: Any) -> float | None:
+def scalar_of(value: Any) -> float | None:
     """The number that an expression is, or is a vector of; None for others, and for NaN."""
     constant = value.value if type(value).__name__ == "Broadcast" else value
     known = type(constant).__name__ == "FloatImm" and not math.isnan(constant.value)

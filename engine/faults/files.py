@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from relascope.core.errors import EngineError
-from relascope.engine.faults.narrow import PieceBackend, Start, applied, changed, extracted
+from relascope.engine.faults.narrow import PieceBackend, Start, changed, extracted, transform
 from relascope.engine.faults.replay import Values, filled
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import ModuleFiles
@@ -45,7 +45,7 @@ def piece_files(backend: PieceBackend, start: Start, piece: Piece) -> dict[str, 
     cannot be cut out, or a pass fails on it."""
     found = extracted(backend, start, piece)
     programs = {
-        "before": applied(found.program, start.tail),
-        "module": applied(changed(backend, start, found.program), start.tail),
+        "before": transform(found.program, start.tail),
+        "module": transform(changed(backend, start, found.program), start.tail),
     }
     return {n: module_files(backend, n, p, found.values) for n, p in programs.items()}

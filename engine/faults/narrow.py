@@ -22,7 +22,7 @@ from relascope.engine.protocol.fault import OF_PASS, PieceResult, Suspects, Susp
 from relascope.engine.turns import alone
 from relascope.passes.catalogue import PassInfo
 from relascope.passes.pipeline import Step
-from relascope.passes.search.reduce import Piece, arguments, near, whole
+from relascope.passes.search.reduce import Piece, near, read_values, whole
 
 Values = Mapping[str, np.ndarray]
 Passes = Sequence[tuple[Step, PassInfo]]
@@ -140,7 +140,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     graph = start.graph
     names: dict[str, str] = {}
     parameters: dict[str, str] = {}
-    for ident in arguments(graph, piece):
+    for ident in read_values(graph, piece):
         node = graph.by_id[ident]
         if not node.is_tensor:
             message = "A value of several tensors cannot be an argument of a piece."
@@ -173,7 +173,7 @@ class Refusal(Exception):
         self.error = error
 
 
-def applied(program: Any, passes: Passes) -> Any:
+def transform(program: Any, passes: Passes) -> Any:
     for step, entry in passes:
         program = entry.applied(program, step)
     return program
@@ -210,14 +210,14 @@ def look(
     target = where.target if where.building else ""
     try:
         found = extracted(backend, start, piece)
-        before = applied(found.program, start.tail)
+        before = transform(found.program, start.tail)
         left = replay.ran(backend.replay, before.mod, found.values, target, not where.plain)
     except Exception as error:
         return PieceResult("cannot be run", error=message_of(error))
     if bare:
         return PieceResult("good")
     try:
-        after = applied(changed(backend, start, found.program), start.tail)
+        after = transform(changed(backend, start, found.program), start.tail)
         right = replay.ran(backend.replay, after.mod, found.values, target, not where.plain)
     except Refusal as refusal:
         return PieceResult("refused", error=refusal.error)
@@ -243,7 +243,7 @@ def _passes_alone(
         if bare:
             return PieceResult("good")
         memory, began = kept.since(), time.perf_counter()
-        after = applied(program, start.steps)
+        after = transform(program, start.steps)
         seconds, stayed = time.perf_counter() - began, memory()
         stayed = kept.beyond(stayed, *(backend.to_graph(p)[0] for p in (program, after)))
     except Exception as error:

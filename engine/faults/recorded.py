@@ -26,7 +26,7 @@ from relascope.engine.faults.narrow import (
     with_values,
 )
 from relascope.engine.protocol.fault import PieceResult, Suspicion
-from relascope.passes.search.reduce import Piece, arguments, whole
+from relascope.passes.search.reduce import Piece, read_values, whole
 
 _LEFT = 0.1
 """The fraction of the program's error that may be left with a right value in place."""
@@ -41,7 +41,7 @@ def look(
     try:
         found = extracted(backend, start, piece)
         left = replay.ran(backend.replay, found.program.mod, found.values, target)
-        after = became(backend, start, piece, found)
+        after = piece_after(backend, start, piece, found)
     except Exception as error:
         return PieceResult("cannot be run", error=message_of(error))
     if bare:
@@ -64,14 +64,14 @@ def look(
     return shown
 
 
-def became(backend: PieceBackend, start: Start, piece: Piece, before: Extracted) -> Extracted:
+def piece_after(backend: PieceBackend, start: Start, piece: Piece, before: Extracted) -> Extracted:
     """The part of the program after the pass that computes a piece's results. Raises EngineError of
     kind "pass" where it is not known, or cannot be cut out."""
     after, everything = _after(start), piece == whole(start.graph)
     inside = set(piece.nodes)
     stops = set[str]()
     if not everything:
-        read = arguments(start.graph, piece)
+        read = read_values(start.graph, piece)
         for ident in read:
             _there(start, ident)
         stops = {*read, *(after.same - inside)}

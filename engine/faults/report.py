@@ -27,12 +27,12 @@ from relascope.engine.faults.narrow import (
     PieceBackend,
     ProgramText,
     Start,
-    applied,
     changed,
     extracted,
     same_result,
+    transform,
 )
-from relascope.engine.faults.recorded import became
+from relascope.engine.faults.recorded import piece_after
 from relascope.engine.faults.show import EPILOG, ProgramCall
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import (
@@ -95,7 +95,7 @@ def report(
     """Make the report on a piece that shows a fault. A crash, and a pass that takes too much, do
     not run again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
     found, calls = _called(backend, start, extracted(backend, start, piece), where)
-    left = None if start.after is None else became(backend, start, piece, found)
+    left = None if start.after is None else piece_after(backend, start, piece, found)
     graph, _ = backend.to_graph(found.program)
     after_text, after_graph = "", None
     results: dict[str, np.ndarray] = {}
@@ -105,7 +105,7 @@ def report(
     if where.kind == OF_TEST:
         modules = piece_files(backend, start, piece)
         if start.steps:
-            after = applied(changed(backend, start, found.program), start.tail)
+            after = transform(changed(backend, start, found.program), start.tail)
             after_text = backend.text(after)
             after_graph = carry_identity(graph, backend.to_graph(after)[0]).graph
     elif where.kind not in ("crash", *OF_PASS):
@@ -176,7 +176,7 @@ def _differs(
 
 def _changed(backend: PieceBackend, start: Start, found: Extracted, calls: Calls) -> Any:
     if not calls:
-        return applied(found.program, start.steps)
+        return transform(found.program, start.steps)
     mod = found.program.mod
     for call in calls:
         mod = backend.replay.typed(call(mod))
@@ -232,7 +232,7 @@ def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
 def _run(
     backend: PieceBackend, start: Start, program: Any, found: Extracted, where: Suspicion
 ) -> replay.Runner:
-    run = replay.ran(backend.replay, applied(program, start.tail).mod, found.values, where.target)
+    run = replay.ran(backend.replay, transform(program, start.tail).mod, found.values, where.target)
     assert run is not None, "what is compared was built"
     return run
 

@@ -167,7 +167,7 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
 """Forms of operators that importers compute wrongly: the operator, the importer, and a name."""
 
 
-def refused(ir: str, form: Form) -> str:
+def fault_of(ir: str, form: Form) -> str:
     """What to call a node that "relay" or "relax" is known to compute wrongly, else ""."""
     for op, of, what, is_it in _RULES:
         if op == form.node.op_type and of in (ir, "both") and is_it(form):

@@ -31,8 +31,8 @@ from relascope.core.graph import TensorType
 from relascope.engine.files.onnx_forms import (
     Form,
     chosen_branch,
+    fault_of,
     inner_graphs,
-    refused,
     rename,
     rewritten,
 )
@@ -233,7 +233,7 @@ def _on_a_line(wrong: Exception) -> str:
     return " ".join(str(wrong).split())[:300]
 
 
-def prepare(
+def prepare_onnx(
     given: ModelProto, supported: Collection[str], ir: str, name: str, types: _Inputs = ()
 ) -> OnnxModel:
     """Simplify a model for the importer of `ir`, which has the `supported` operators of ONNX's own
@@ -344,7 +344,7 @@ def _without_functions(
         wanted = {
             (form.node.domain, form.node.op_type)
             for form in _forms(model, types)
-            if (not _has(form.node, known) or refused(ir, form)) and _is_function(form.node, model)
+            if (not _has(form.node, known) or fault_of(ir, form)) and _is_function(form.node, model)
         }
         if not wanted:
             break
@@ -431,7 +431,7 @@ def _rewrite(model: ModelProto, types: Types) -> bool:
 
 def _check_forms(model: ModelProto, types: Types, ir: str) -> None:
     """Refuse what TVM's importer computes wrongly, naming all, and results without elements."""
-    strange = [(what, form.node) for form in _forms(model, types) if (what := refused(ir, form))]
+    strange = [(what, form.node) for form in _forms(model, types) if (what := fault_of(ir, form))]
     if strange:
         listed = _listed(Counter(what for what, _ in strange))
         message = f"TVM's ONNX importer for {ir.title()} computes wrongly: {listed}."

@@ -178,7 +178,7 @@ class _RelayGraph:
         strange = set(node) - {"type_key", "attrs", "data", "keys", "repr_str", "repr_b64"}
         _need(not strange and isinstance(attrs, dict), f"node {index} has unexpected parts")
         if kind in _TEXT_NODES:
-            _need(text_of(node) is not None, f"node {index} has no text")
+            _need(json_text(node) is not None, f"node {index} has no text")
             _need(not attrs and "data" not in node, f"node {index} has more than a text")
             return []
         _need(not {"repr_str", "repr_b64"} & set(node), f"node {index} ({kind}) is packed")
@@ -224,7 +224,7 @@ class _RelayGraph:
         return [self.index(one) for one in data]
 
 
-def text_of(node: Node) -> str | None:
+def json_text(node: Node) -> str | None:
     """The text of a text node, "" if it has none; None if it is invalid.
 
     A text with a line feed, such as the source that a module was parsed from, is stored as its

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind, reached
 from relascope.engine.jobs.cut import with_cut
-from relascope.engine.jobs.runs import fitting, label_of, on_inputs
+from relascope.engine.jobs.runs import fitting_runs, label_of, on_inputs
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
@@ -255,7 +255,7 @@ def of_program(
     if info.against == PYTORCH and not in_steps(info.graph):
         return tuple(stages), ()
     own = [s for s in stages if s.source.dtype == DTYPES[0] and s.source.training == training]
-    runs, said = fitting(ask, own[0].source, target) if others else ((), ())
+    runs, said = fitting_runs(ask, own[0].source, target) if others else ((), ())
     return (*own, *(replace(own[0], source=run) for run in runs)), said
 
 

@@ -175,7 +175,7 @@ def constant_bytes(graph: Graph) -> Document:
 def flops(graph: Graph) -> Document:
     """Estimated floating-point operations (`passes.cost`): in total, and by operator."""
     found: Counter[str] = Counter()
-    for node_id, count in cost.flops(graph).items():
+    for node_id, count in cost.flops_of(graph).items():
         if count:
             found[graph.by_id[node_id].title] += round(count)
     return {"total": sum(found.values()), "by operator": dict(sorted(found.items()))}

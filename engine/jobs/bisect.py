@@ -528,10 +528,10 @@ def _name(ir: str, pipeline: Pipeline, index: int) -> str:
     if index == IMPORT:
         return "the import"
     step = pipeline.steps[index]
-    return f"{'' if step.name == recorded.NAME else f'Step {index + 1}, '}{named(ir, step)},"
+    return f"{'' if step.name == recorded.NAME else f'Step {index + 1}, '}{step_name(ir, step)},"
 
 
-def named(ir: str, step: Step) -> str:
+def step_name(ir: str, step: Step) -> str:
     """A step as it stands in a sentence: "fold (FoldConstant)", "Pass 7, FoldConstant"."""
     title = info(ir, step).title
     if step.name == recorded.NAME:

@@ -71,7 +71,7 @@ def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
     yield from (task(f"{n}|{whole[0]}") for n in theirs.in_front)
 
 
-def run(ask: Ask, task: Task) -> Row:
+def run_task(ask: Ask, task: Task) -> Row:
     """Judge, and bisect if it is bad. If the process ends, asks once more, because the cause may be
     outside. Raises EngineError of kind "cancelled"."""
     began = time.perf_counter()

@@ -98,7 +98,7 @@ class Point:
     max_abs_error: float
 
 
-def measure(
+def measure_cuts(
     ask: Ask,
     request: BuildRequest,
     cuts: Iterable[tuple[str, Cut]],

@@ -12,7 +12,7 @@ from relascope.engine.protocol.results import Application
 from relascope.engine.protocol.session import Ask
 from relascope.passes.catalogue import info
 from relascope.passes.catalogue.entry import COUNT
-from relascope.passes.search.bisect import IMPORT, Verdict, narrow
+from relascope.passes.search.bisect import IMPORT, Verdict, nearest
 
 _KINDS = ("wrong", "crash", OF_TEST)
 
@@ -61,7 +61,7 @@ def nth(ask: Ask, ir: str, result: Bisection) -> Nth | None:
 
     if judge(0) is Verdict.BAD:
         return Nth(index, 0, -1, len(places), None, tuple(log))
-    before, number = narrow(0, len(places), judge)
+    before, number = nearest(0, len(places), judge)
     return Nth(index, number, before, len(places), places[number - 1], tuple(log))
 
 

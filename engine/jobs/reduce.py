@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relascope.core.errors import EngineError, alike
 from relascope.core.graph import Graph
-from relascope.engine.jobs.bisect import FACTOR, Bisection, named
+from relascope.engine.jobs.bisect import FACTOR, Bisection, step_name
 from relascope.engine.jobs.bisect import verdict as verdict_of_pass
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.runs import label_of, on_inputs
@@ -283,7 +283,7 @@ def search_words(result: Reduction, count: int) -> str:
 
 def verdict(ir: str, result: Reduction) -> str:
     suspected = result.where.pipeline.steps[result.where.first : result.where.last + 1]
-    steps = [named(ir, s) for s in suspected if s.enabled]
+    steps = [step_name(ir, s) for s in suspected if s.enabled]
     names = ", ".join(steps) or "The imported program"
     refused = [t.shown.error for t in result.log if t.shown.outcome == "refused"]
     if result.piece is None and refused and refused[0] is not None:

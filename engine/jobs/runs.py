@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
-from relascope.core.sizes import names_in, size_of
+from relascope.core.sizes import size_of, sizes_in
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
@@ -50,7 +50,7 @@ def _lengths(graph: Graph) -> tuple[list[_Given], list[str]]:
     inputs = (graph.by_id[i] for i in graph.inputs)
     dims = [d for n in inputs if n.kind is Kind.INPUT for t in n.outputs for d in t.shape]
     open_sizes = dict.fromkeys(d for d in dims if isinstance(d, str))
-    sizes = list(dict.fromkeys(n for d in open_sizes for n in names_in(d)))
+    sizes = list(dict.fromkeys(n for d in open_sizes for n in sizes_in(d)))
     if not _follow(open_sizes, sizes):
         return [()], [f"other sizes ({', '.join(open_sizes)})"]
     uneven = tuple(zip(sizes, itertools.cycle(_UNEVEN), strict=False))
@@ -102,7 +102,7 @@ def on_inputs(label: str) -> str:
     return f"{kind} inputs{at}{run}"
 
 
-def fitting(
+def fitting_runs(
     ask: Ask, source: ModelSource, target: str
 ) -> tuple[tuple[ModelSource, ...], tuple[str, ...]]:
     """The other runs that the imported program has; and what they do not reach, in sentences."""

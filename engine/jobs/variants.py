@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.target_text import gpu_index, split
+from relascope.engine.protocol.target_text import gpu_index, parse_target
 from relascope.engine.protocol.targets import Target
 from relascope.engine.protocol.times import Variant
 from relascope.passes.catalogue import names
@@ -44,7 +44,7 @@ class Offer:
 
 def way_of(target: str) -> str:
     """The way that a target alone is, by its most specific option."""
-    options = split(target)[1]
+    options = parse_target(target)[1]
     words = {*options, *(f"{name}={value}" for name, value in options.items())}
     return next((name for option, name in _BY_OPTION.items() if option in words), "tvm")
 
@@ -52,10 +52,10 @@ def way_of(target: str) -> str:
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
     """Every variant for the device of the chosen target, in the order of `VARIANTS`; passes are
     tried with the chosen target."""
-    device = (split(target)[0], gpu_index(target))
+    device = (parse_target(target)[0], gpu_index(target))
     found: dict[str, Offer] = {}
     for one in targets:
-        if one.runs_here and (split(one.name)[0], gpu_index(one.name)) == device:
+        if one.runs_here and (parse_target(one.name)[0], gpu_index(one.name)) == device:
             found.setdefault(way_of(one.name), Offer(way_of(one.name), one.name))
     for name, added in _BY_PASS.items():
         if added in names(ir):

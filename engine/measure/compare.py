@@ -15,7 +15,7 @@ from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure import timing
 from relascope.engine.measure.difference import deviation, scale_of
-from relascope.engine.measure.memory import torch_peak, waited, waiting
+from relascope.engine.measure.memory import torch_peak, waited, waiter
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.session import Progress, part
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -76,7 +76,7 @@ def values_for(model: Model, program: Any) -> dict[str, torch.Tensor]:
     return values
 
 
-def compare(built: Built, progress: Progress) -> tuple[Comparison, ...]:
+def errors_of(built: Built, progress: Progress) -> tuple[Comparison, ...]:
     """Run once under the source's seed; compare outputs, changed buffers and gradients."""
     model = built.model
     progress(0.0, f"running {model.against}")
@@ -163,7 +163,7 @@ def measure(
     if first.executable.has_backward:
         phases.append("forward_backward")
     compared = {
-        c.what: compare(c.built, part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
+        c.what: errors_of(c.built, part(progress, 0.2 * i / len(ours), 0.2 * (i + 1) / len(ours)))
         for i, c in enumerate(ours)
     }
 
@@ -178,7 +178,7 @@ def measure(
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
         step = part(progress, start + share * index, start + share * (index + 1))
         words = phase.replace("_", " and ")
-        measured = timing.interleave(runs, repeats, waiting(model.device), step, f"{words}, ")
+        measured = timing.interleave(runs, repeats, waiter(model.device), step, f"{words}, ")
         peaks = {n: torch_peak(runs[n], model.device) for n in (model.baseline, *modules)}
         eager, name = measured[model.baseline], model.baseline
         rows.append(timing.row(name, phase, eager, None, None, peaks[name]))

@@ -13,7 +13,7 @@ import torch
 from torch.autograd.profiler import profile
 
 
-def waiting(device: torch.device) -> Callable[[], None]:
+def waiter(device: torch.device) -> Callable[[], None]:
     """A function that waits until a device has finished its work."""
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)

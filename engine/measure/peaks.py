@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from relascope.engine.building.cpu import machine
-from relascope.engine.measure.memory import waiting
+from relascope.engine.measure.memory import waiter
 from relascope.engine.protocol.profile import Peaks
 from relascope.engine.turns import alone
 
@@ -41,7 +41,7 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     such as "float32"; others are left out."""
     began = time.perf_counter()
     device = torch.device(name)
-    wait = waiting(device)
+    wait = waiter(device)
     names = [d for d in dict.fromkeys(dtypes) if d in _TYPES]
     with torch.no_grad():
         products = {name: _product(device, getattr(torch, name), wait) for name in names}

@@ -16,8 +16,8 @@ import torch
 from relascope.core.graph import Graph, Kind, TensorType
 from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Tensors
-from relascope.engine.measure.compare import Built, compare
-from relascope.engine.measure.memory import waited, waiting
+from relascope.engine.measure.compare import Built, errors_of
+from relascope.engine.measure.memory import waited, waiter
 from relascope.engine.measure.timing import timed
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
 from relascope.engine.protocol.session import Progress, part
@@ -74,7 +74,7 @@ def profile(
     `graphs` the graphs of the kernels' nodes. `repeats` is the number of runs of each; one more
     comes first, for the statistics of outputs. `peaks`, unless it is None, measures the machine's
     peaks in some dtypes."""
-    comparisons = compare(built, lambda f, t: progress(0.2 * f, t))
+    comparisons = errors_of(built, lambda f, t: progress(0.2 * f, t))
     masks = built.masks(built.model.source.seed)
     _, captures = built.forward(masks)
     values = {**built.values, **masks, **captures}
@@ -85,7 +85,7 @@ def profile(
     phases: list[Phase] = []
     for index, (name, run) in enumerate(runs.items()):
         low, share, graph = 0.2 + 0.8 * index / len(runs), 0.8 / len(runs), graphs[name]
-        undisturbed = partial(timed, run, waiting(built.model.device))
+        undisturbed = partial(timed, run, waiter(built.model.device))
         step = part(progress, low, low + 0.98 * share)
         about = name, profiled[name], graph, values, repeats, undisturbed, step
         found, written, median_ms = _kernels(*about)

@@ -41,7 +41,7 @@ _LINKED = re.compile(
 )
 
 
-def by_name(model: str) -> bool:
+def has_name(model: str) -> bool:
     """Whether a model, not a sample, is given by a name such as `hf:bert`, and not by a file."""
     return bool(_LIBRARY.match(model)) or model.startswith(f"{CODE}:")
 

@@ -17,7 +17,7 @@ _HINT = 'Write a kind and options, such as "llvm -mcpu=haswell" or "cuda -arch=s
 Value = str | int | bool | list[str]
 
 
-def split(target: str) -> tuple[str, dict[str, str]]:
+def parse_target(target: str) -> tuple[str, dict[str, str]]:
     """The kind, and the text of each option by its name; "true" for a name alone. Raises
     EngineError of kind "target" for a text of another form."""
     kind, *options = target.split() or [""]
@@ -77,7 +77,7 @@ def library(target: str, ours: Collection[str]) -> str:
 def gpu_index(target: str) -> int:
     """Which of several GPUs a target is for. Raises EngineError of kind "target" where that is not
     a number."""
-    text = split(target)[1].get(GPU, "0")
+    text = parse_target(target)[1].get(GPU, "0")
     if not text.isdigit():
         message, hint = f"-{GPU}={text} is not the number of a GPU.", f"Write such as -{GPU}=1."
         raise EngineError("target", message, target, hint)

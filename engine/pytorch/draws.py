@@ -128,7 +128,7 @@ def draw_in_fx(node: torch.fx.Node) -> Mask | None:
     return replace(made, shape=tuple(value.shape), dtype=dtype, ordinal=place)
 
 
-def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
+def numbers_of(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
     """The numbers of a draw other than a dropout, in PyTorch's memory order."""
     axes = mask.order or tuple(range(len(mask.shape)))
     sizes, kind = [mask.shape[a] for a in axes], getattr(torch, mask.dtype)
@@ -140,7 +140,7 @@ def filled(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
     return numbers.contiguous()
 
 
-def named(mask: Mask, before: Sequence[Mask]) -> Mask:
+def numbered(mask: Mask, before: Sequence[Mask]) -> Mask:
     """A draw with the name of its input, numbered among those of its kind."""
     count = sum(bool(m.draw) == bool(mask.draw) for m in before)
     return replace(mask, name=f"{DRAW_PREFIX if mask.draw else MASK_PREFIX}{count}")

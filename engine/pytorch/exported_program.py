@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import TensorType
-from relascope.core.place import variables
+from relascope.core.place import environment
 from relascope.engine.files import exported
 from relascope.engine.files.archive import Archive, plainly
 from relascope.engine.protocol.results import OpenSize
@@ -72,7 +72,7 @@ class Exported:
         load_pt2 = reader()
         if grouped := exported.LIBRARY.encode() in archive.read(exported.PROGRAM):
             self._learn_library()
-        with self._reading(), variables(_TENSORS_ONLY), _without_classes(archive):
+        with self._reading(), environment(_TENSORS_ONLY), _without_classes(archive):
             # torch.export.load would retry with another reader what this one refuses.
             self.program = load_pt2(str(path)).exported_programs["model"]
         if grouped:

@@ -33,8 +33,8 @@ from relascope.engine.files.tensors import Saved, read_tensors
 from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
-from relascope.engine.protocol.source import CODE, ModelSource, by_name, file_digest
-from relascope.engine.pytorch.draws import filled
+from relascope.engine.protocol.source import CODE, ModelSource, file_digest, has_name
+from relascope.engine.pytorch.draws import numbers_of
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import Flattener, FlatTrace, TraceCall, line_in, runs_alone
 from relascope.engine.pytorch.in_place import without_writes
@@ -54,7 +54,7 @@ from relascope.engine.pytorch.inputs.tensors import (
 from relascope.engine.pytorch.named import models as named
 from relascope.engine.pytorch.nested import apart, flat_tensors, leaves, nesting
 from relascope.engine.pytorch.pairs import NOTE, as_pairs, leaf, take_pairs
-from relascope.engine.pytorch.watch import Watch, line_of, written_out
+from relascope.engine.pytorch.watch import Watch, line_of, variances_shown
 from relascope.samples import SAMPLES, build
 
 Tensors = tuple[Tensor, ...]
@@ -316,7 +316,7 @@ def guarded(source: ModelSource) -> AbstractContextManager[None]:
     """Where a model is opened and first run: within the limits of files, if it is one."""
     if source.model in SAMPLES:
         return nullcontext()
-    if by_name(source.model):
+    if has_name(source.model):
         return named.guarded(source)
     path = checked_path(source)
     if path.suffix == ".pt2":
@@ -332,7 +332,7 @@ def open_model(source: ModelSource, progress: Progress) -> Opened:
         with refusing("usage", "{}.", source.model):
             module, tensors = build(*about, source.seed, source.dtype)
         return _with_saved(Opened(module, SAMPLES[source.model].inputs, tensors), source)
-    if by_name(source.model):
+    if has_name(source.model):
         module, names, given, notes = named.build(source, progress)
         if given is not None:
             return _with_saved(Opened(module, names, given, notes=notes), source)
@@ -610,7 +610,7 @@ def _check_draws(
     with seeded(source.seed):
         for _, draw in draws:
             if draw.draw:
-                filled(draw, device)
+                numbers_of(draw, device)
             else:
                 ones = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype), device=device)
                 torch.nn.functional.dropout(ones, draw.rate, training=True)
@@ -691,7 +691,7 @@ def _trace(
             seeded(source.seed),
         ):
             warnings.simplefilter("always")
-            with kept_buffers(module), torch.enable_grad(), written_out(), watch:
+            with kept_buffers(module), torch.enable_grad(), variances_shown(), watch:
                 traced = torch.jit.trace(module, inputs, check_trace=False, strict=False)
             states = generator_states(device_of(module, inputs))
     except EngineError as error:

@@ -132,7 +132,7 @@ def constant(name: str, value: Any) -> Any:
     raise EngineError("input", message, name, _OPEN)
 
 
-def given(
+def call_apart(
     forward: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],

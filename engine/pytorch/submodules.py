@@ -24,7 +24,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import LATER, Flattener, TraceCall, body
 from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model, Opened, kept_buffers, load_model, seeded
-from relascope.engine.pytorch.nested import Arguments, given, opened, taking, unlike
+from relascope.engine.pytorch.nested import Arguments, call_apart, opened, taking, unlike
 
 _LIST = "`relascope modules MODEL` lists the modules."
 _QUICK = 1.0  # s; a run that takes no longer is done once before it is timed
@@ -64,13 +64,13 @@ def cut_out(whole: Opened, source: ModelSource) -> Opened:
         formal = list(body(modules[0], call.method).inputs())[1:]
         names = unlike(v.debugName().partition(".")[0] for v in formal)
         arguments = dict(zip(names, call.arguments, strict=True))
-        about = given(lambda **_: None, (), arguments, lambda name, value: value)
+        about = call_apart(lambda **_: None, (), arguments, lambda name, value: value)
         return _opened(whole, modules[0], about, len(found), path, call)
     calls: list[tuple[nn.Module, Arguments] | None] = []
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         wanted, keep = len(calls) + 1 == source.call, partial(_copied, path)
-        calls.append((module, given(module.forward, args, kwargs, keep)) if wanted else None)
+        calls.append((module, call_apart(module.forward, args, kwargs, keep)) if wanted else None)
 
     with _running(path), _hooked(modules, before, None):
         _run(whole, source)

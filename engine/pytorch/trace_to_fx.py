@@ -32,7 +32,7 @@ from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.chosen_rows import ChosenRows, chosen_rows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
 from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
-from relascope.engine.pytorch.operators.dynamic_int8 import written_out
+from relascope.engine.pytorch.operators.dynamic_int8 import int8_function
 from relascope.engine.pytorch.operators.forms import form_of, given_to
 from relascope.engine.pytorch.operators.number_formats import (
     HALVES,
@@ -207,7 +207,7 @@ class _FxWriter:
             self.refuse(f"{kind} has no definition in this PyTorch.")
         schema = torch._C.parse_schema(node.schema())
         space, _, name = kind.partition("::")
-        if found := written_out(schema, inputs):
+        if found := int8_function(schema, inputs):
             packet = getattr(getattr(torch.ops, space), name)
             op = getattr(packet, schema.overload_name or "default")
             return self.decomposed(op, found[0], self.nodes_of(found[1]), {})

@@ -55,7 +55,7 @@ def _gaussian_nll(
     return loss if reduction == "none" else getattr(loss, reduction)()
 
 
-def written_out() -> Any:
+def variances_shown() -> Any:
     """Inside it, a trace records how a loss bounds its variance, whose gradient passes as without
     the bound: PyTorch hides that from a trace."""
     return patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll)

@@ -8,7 +8,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.core.memo import Memo
 from relascope.engine.building.devices import torch_device
-from relascope.engine.measure.compare import compare
+from relascope.engine.measure.compare import errors_of
 from relascope.engine.measure.intermediates import (
     Counterparts,
     ImportedRun,
@@ -58,7 +58,7 @@ class Numbers:
     ) -> tuple[Comparison, ...]:
         unbuilt, built = self._builds.built(request, part(progress, 0.0, 0.9))
         with building("Running the build", request):
-            comparisons = compare(built, part(progress, 0.9, 1.0))
+            comparisons = errors_of(built, part(progress, 0.9, 1.0))
         state, split = unbuilt.state, unbuilt.split
         if not captures or split is None:
             return comparisons

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import lines_of
-from relascope.engine.files.onnx_model import OnnxModel, prepare, read_onnx
+from relascope.engine.files.onnx_model import OnnxModel, prepare_onnx, read_onnx
 from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
@@ -26,7 +26,7 @@ def read_program(
     """An ONNX file as an engine's program. `convert` imports a simplified model, given the file's
     name. Raises EngineErrors (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")
-    model = prepare(read_onnx(path), supported, ir, path.name, source.inputs)
+    model = prepare_onnx(read_onnx(path), supported, ir, path.name, source.inputs)
     progress(0.3, "converting operators")
     program = convert(model, path.name)
     run, against, notes = None, IMPORTED, list(model.notes)

@@ -18,7 +18,7 @@ import torch
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, TensorType
 from relascope.core.place import with_import_root
-from relascope.core.sizes import names_in, size_of
+from relascope.core.sizes import size_of, sizes_in
 from relascope.engine.protocol.results import IMPORTED, Branches, ModelInputs
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.flat_trace import FlatTrace
@@ -228,7 +228,7 @@ def of_run(model: ProgramModel, graph: Graph, source: ModelSource) -> tuple[torc
     for name, kind in model.imported.inputs:
         (said,) = graph.by_id[open_types[name]].outputs
         sizes = tuple(
-            size_of(str(s), known) if names_in(str(s)).keys() & known.keys() else int(k)
+            size_of(str(s), known) if sizes_in(str(s)).keys() & known.keys() else int(k)
             for s, k in zip(said.shape, kind.shape, strict=True)
         )
         if any(size < 0 for size in sizes):

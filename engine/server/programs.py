@@ -37,7 +37,7 @@ from relascope.engine.protocol.results import (
     StepRecord,
 )
 from relascope.engine.protocol.session import Progress, part, silent
-from relascope.engine.protocol.source import INPUTS, ModelSource, by_name, set_of
+from relascope.engine.protocol.source import INPUTS, ModelSource, has_name, set_of
 from relascope.engine.pytorch import submodules
 from relascope.engine.pytorch.inputs.sets import inputs_of
 from relascope.engine.pytorch.inputs.tensors import rows_of_trace, tensor_type
@@ -57,8 +57,8 @@ from relascope.engine.server.program_model import (
 from relascope.engine.server.steps import (
     Loaded,
     State,
-    check_code,
     check_kind,
+    check_may_run,
     check_order,
     check_runs,
     check_signature,
@@ -71,7 +71,7 @@ from relascope.passes.catalogue import check_gradient, default_pipeline
 from relascope.passes.catalogue import recorded as recorded_pass
 from relascope.passes.cuts.cut import roles
 from relascope.passes.cuts.offload import HOST
-from relascope.passes.memory_plan import findings, memory_plan
+from relascope.passes.memory_plan import memory_plan, plan_findings
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.samples import SAMPLES
 
@@ -198,7 +198,7 @@ class Programs:
         except ValueError as wrong:
             found.append(f"its graph is malformed: {wrong}")
         if (plan := memory_plan(state.graph)) is not None:
-            found += findings(plan, state.graph)
+            found += plan_findings(plan, state.graph)
         program = state.program if state.shown is None else state.shown
         return (*found, *self.backend.problems(program))
 
@@ -444,7 +444,7 @@ class Programs:
                 if step.name == recorded_pass.NAME:
                     program = self._recorded_module(unit[0], step, start)
                 else:
-                    check_code(start, unit[0])
+                    check_may_run(start, unit[0])
                     program = entry.applied_and_counted(start, step, counted)
             seconds, stayed = time.perf_counter() - began, memory()
             check_kind(entry.title, start, program)
@@ -591,7 +591,7 @@ def masks_for(program: Program, source: ModelSource, model: Model) -> dict[str, 
 
 def _is_program(source: ModelSource) -> bool:
     """Whether a source is a file with a program that came without PyTorch."""
-    if source.model in SAMPLES or by_name(source.model):
+    if source.model in SAMPLES or has_name(source.model):
         return False
     return is_program(checked_path(source))
 

@@ -89,7 +89,7 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bo
         raise EngineError("pass", f"{entry.title} cannot work after {wrong}.", entry.name, hint)
 
 
-def check_code(program: Program, source: ModelSource) -> None:
+def check_may_run(program: Program, source: ModelSource) -> None:
     """Refuse to run the code in a file where nobody has allowed it. Raises EngineError of kind
     "code", which names the code."""
     if program.code and not source.kernels:
@@ -100,12 +100,12 @@ def check_code(program: Program, source: ModelSource) -> None:
 
 
 def check_runs(program: Program, source: ModelSource) -> None:
-    """Refuse (kind "input", and as `check_code` does) to run a program that cannot be called."""
+    """Refuse (kind "input", and as `check_may_run` does) to run a program that cannot be called."""
     if program.not_run:
         message = f"This program can be shown and stepped, but not run: {program.not_run}."
         hint = "Let it take tensors of known sizes as arguments, and return tensors."
         raise EngineError("input", message, source.model, hint)
-    check_code(program, source)
+    check_may_run(program, source)
 
 
 def check_kind(title: str, before: Program, after: Program) -> None:

@@ -26,7 +26,7 @@ from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.offload import marked, movable, offloaded, unmarked
 from relascope.passes.cuts.peak import peak_limit, within_peak
-from relascope.passes.cuts.per_use import fitted, read, written
+from relascope.passes.cuts.per_use import fitted, read_rewiring, rewiring_text
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -113,7 +113,7 @@ class Cut:
     def marked(self) -> tuple[str, ...]:
         """The cut as a request has it: ids of the captures (see `passes.cuts.offload.HOST`), and
         the rewiring."""
-        return (*marked(self.ids, self.offloaded), *written(self.rewiring))
+        return (*marked(self.ids, self.offloaded), *rewiring_text(self.rewiring))
 
     @property
     def rewired(self) -> tuple[str, ...]:
@@ -481,11 +481,11 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand, with what `per_use.written` adds to their ids.
-    Raises ValueError where it is no joint graph, or a node cannot be captured, or not on the host
-    where it has `passes.cuts.offload.HOST`, and says which, and why."""
+    """Cut a joint graph at nodes picked by hand, with what `rewiring_text` adds to their ids.
+    Raises ValueError, with the reason, if it is no joint graph or a node cannot be captured, or
+    cannot wait on the host as its mark `passes.cuts.offload.HOST` says."""
     joint = Joint(graph)
-    texts, rewiring = read(captured)
+    texts, rewiring = read_rewiring(captured)
     chosen, away = map(frozenset, unmarked(texts))
     for node_id in sorted(chosen):
         check_capture(joint, node_id)

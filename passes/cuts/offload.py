@@ -45,7 +45,7 @@ def movable(joint: Joint, captured: Collection[str]) -> frozenset[str]:
     )
 
 
-def allowed(joint: Joint, captured: Collection[str], wish: Wish) -> frozenset[str]:
+def may_wait(joint: Joint, captured: Collection[str], wish: Wish) -> frozenset[str]:
     """Those of some captures that may wait on the host under a wish."""
     able = movable(joint, captured) if wish.offload or wish.on_host else frozenset[str]()
     return able if wish.offload else able & wish.on_host
@@ -56,7 +56,7 @@ def offloaded(
 ) -> frozenset[str]:
     """Which of some captures wait on the host: those of the wish, and, where it allows more, as few
     as keep the peak within a limit in bytes, or without one as low as it gets."""
-    every = allowed(joint, captured, wish)
+    every = may_wait(joint, captured, wish)
     found = wish.on_host & every
     if found == every:
         return found

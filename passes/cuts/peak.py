@@ -8,7 +8,7 @@ from math import isfinite
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
-from relascope.passes.cuts.offload import allowed, offloaded
+from relascope.passes.cuts.offload import may_wait, offloaded
 from relascope.passes.cuts.per_use import fitted
 from relascope.passes.cuts.problem import Wish
 
@@ -41,7 +41,7 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     def below(point: FrontierPoint, most: int) -> tuple[frozenset[str], Lifetimes] | None:
         """A cut and its step, if the peak is below `most`; what cannot be is not simulated."""
         saved = prices.used(point.saved).saved
-        away = allowed(joint, saved, wish)
+        away = may_wait(joint, saved, wish)
         if point.bytes - sum(joint.work.bytes[i] for i in away) >= most:
             return None
         lives = Lifetimes(joint, saved, away)

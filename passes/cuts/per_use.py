@@ -83,12 +83,12 @@ def _moved(lives: Lifetimes, one: Lifetime, at: int, later: Collection[str]) -> 
     return {names.get(i, i): tuple(names.get(e, e) for e in edges[i]) for i in (*chain, *later)}
 
 
-def written(rewiring: Rewiring) -> tuple[str, ...]:
+def rewiring_text(rewiring: Rewiring) -> tuple[str, ...]:
     """A rewiring as a request has it, beside ids of captures: "n~2(a,b)" reads a and b."""
     return tuple(f"{node_id}({','.join(edges)})" for node_id, edges in rewiring.items())
 
 
-def read(texts: Iterable[str]) -> tuple[frozenset[str], Rewiring]:
+def read_rewiring(texts: Iterable[str]) -> tuple[frozenset[str], Rewiring]:
     """Ids of captures, and the rewiring that is written beside them."""
     found = [text.removesuffix(")").partition("(") for text in texts]
     rewiring: Mapping[str, tuple[str, ...]] = {i: tuple(e.split(",")) for i, by, e in found if by}

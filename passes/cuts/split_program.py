@@ -9,7 +9,7 @@ from relascope.core.graph import Graph
 from relascope.passes.cost import storages
 from relascope.passes.cuts.cut import Cut, cut_at
 from relascope.passes.cuts.offload import marked, unmarked
-from relascope.passes.cuts.per_use import read, written
+from relascope.passes.cuts.per_use import read_rewiring, rewiring_text
 from relascope.passes.program import Program
 
 _CAPTURE, _ON_HOST = "saved_", "on_host_"
@@ -54,10 +54,10 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
     the backward: two results of a function share no memory. Raises EngineError of kind "usage"
     where one of them cannot be captured, or there are no gradients."""
     try:
-        texts, rewiring = read(captured)
+        texts, rewiring = read_rewiring(captured)
         owner, (saved, away) = storages(graph), map(set, unmarked(texts))
         own = [i for i in saved if owner.get(i, i) == i or owner[i] not in saved]
-        return cut_at(graph, (*marked(own, away), *written(rewiring)))
+        return cut_at(graph, (*marked(own, away), *rewiring_text(rewiring)))
     except ValueError as wrong:
         message = f"The program cannot be split there: {wrong}."
         hint = "Capture tensors that the forward computes."
@@ -80,7 +80,7 @@ def is_on_host(name: str) -> bool:
     return name.startswith(_ON_HOST)
 
 
-def part(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
+def part_of(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
     """A program of one function that computes a part of a joint one, and takes those of its
     arguments."""
     return replace(

@@ -8,9 +8,9 @@ from relascope.passes.cost import is_product, is_view
 from relascope.passes.lint.subject import (
     Finding,
     Subject,
-    axes_of,
     is_transpose,
     linter,
+    order_of,
     turns_matrix,
 )
 
@@ -33,7 +33,7 @@ def transposes(subject: Subject) -> Iterator[Finding]:
 
 
 def _transposed_twice(subject: Subject, first: Node, second: Node) -> Finding:
-    inner, outer = axes_of(first), axes_of(second)
+    inner, outer = order_of(first), order_of(second)
     both = tuple(inner[a] for a in outer)
     if both == tuple(range(len(both))):
         message, spared = "The second transpose undoes the first.", [first.id, second.id]

@@ -17,7 +17,7 @@ from relascope.core.operators import (
     ZEROS,
 )
 from relascope.passes.cost import is_random, is_view
-from relascope.passes.lint.subject import Finding, Subject, axes_of, is_transpose, linter
+from relascope.passes.lint.subject import Finding, Subject, is_transpose, linter, order_of
 
 
 @linter("Constant work", "Values that depend only on weights are computed in every call.")
@@ -246,7 +246,7 @@ def _zeros(subject: Subject, pad: str) -> bool:
 def no_ops(subject: Subject) -> Iterator[Finding]:
     """x + 0, x * 1, and transposes that leave the axes in order."""
     for node in subject.calls(TRANSPOSES | SUMS | FACTORS):
-        if is_transpose(node) and axes_of(node) == tuple(range(len(axes_of(node)))):
+        if is_transpose(node) and order_of(node) == tuple(range(len(order_of(node)))):
             what, message = "idle transpose", "This transpose keeps the order of the axes."
         elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
             what, message = "zeros", "This adds zeros."

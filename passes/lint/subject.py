@@ -144,7 +144,7 @@ class Subject:
         return (node.bytes or 0) + sum(self.work.bytes[e] for e in self.graph.edges[node_id])
 
 
-def axes_of(node: Node) -> tuple[int, ...]:
+def order_of(node: Node) -> tuple[int, ...]:
     """The order of axes of a transpose; reversed if it has no attribute."""
     rank = len(node.outputs[0].shape)
     axes = node.attrs.get("axes")
@@ -161,7 +161,7 @@ def turns_matrix(node: Node) -> bool:
     """Whether a node transposes matrices: it swaps only the last two axes."""
     if not is_transpose(node):
         return False
-    axes = axes_of(node)
+    axes = order_of(node)
     rank = len(axes)
     return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
 

@@ -54,7 +54,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
     if free:
         least = judge(upto_free(0))
         if least is not Verdict.BAD:
-            low, high = narrow(0, len(free), lambda count: judge(upto_free(count)))
+            low, high = nearest(0, len(free), lambda count: judge(upto_free(count)))
             if low or least is Verdict.GOOD:
                 return Culprits(tuple(free[low:high]), upto_free(high), upto_free(low))
             # No try was good: any step before the first bad one may be the cause.
@@ -66,7 +66,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
     def upto_kept(count: int) -> Pipeline:
         return bare.upto(stay[count - 1] if count else -1)
 
-    low, high = narrow(-1, len(stay), lambda count: judge(upto_kept(count)))
+    low, high = nearest(-1, len(stay), lambda count: judge(upto_kept(count)))
     suspects = (IMPORT, *stay)[low + 1 : high + 1]
     return Culprits(suspects, upto_kept(high), upto_kept(low) if low >= 0 else None)
 
@@ -105,7 +105,7 @@ def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
     return pipeline
 
 
-def narrow(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
+def nearest(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:
     """The nearest places, from `low` (not bad) and `high` (bad), with none between that can run."""
     dark: set[int] = set()  # cannot be run
     while untried := [i for i in range(low + 1, high) if i not in dark]:

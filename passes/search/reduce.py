@@ -55,7 +55,7 @@ def whole(graph: Graph) -> Piece:
     return Piece(nodes, tuple(dict.fromkeys(o for o in graph.outputs if o in computed)))
 
 
-def arguments(graph: Graph, piece: Piece) -> tuple[str, ...]:
+def read_values(graph: Graph, piece: Piece) -> tuple[str, ...]:
     """Ids of nodes that a piece reads but does not compute, except constants, in graph order."""
     inside = set(piece.nodes)
     read = {i for n in piece.nodes for i in graph.by_id[n].edges if i not in inside}

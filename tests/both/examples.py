@@ -23,7 +23,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline, info, names
 from relascope.passes.pipeline import Step
-from relascope.viz.rows.script import script
+from relascope.viz.rows.script import step_script
 
 PAGES = {"relay": "docs/passes.md", "relax": "docs/passes-relax.md"}
 LIMIT = {"float32": OUTPUT, "float64": EPSILON}
@@ -68,7 +68,7 @@ def test_the_example_computes_the_same_after_the_pass(otherwise, name, dtype):
 
 def test_an_exported_script_runs_passes_one_by_one():
     pipeline = default_pipeline(ENGINE, False).switched(1, False)
-    text = script(ENGINE, ModelSource("mlp"), pipeline)
+    text = step_script(ENGINE, ModelSource("mlp"), pipeline)
     given = ('ModelSource("mlp"))', "run.check()"), ('ModelSource("mlp"), out)', "run.check(QUICK)")
     for written, ours in zip(*given, strict=True):
         assert written in text

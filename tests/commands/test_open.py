@@ -33,14 +33,14 @@ from relascope.passes.search.bisect import Culprits
 from relascope.recorder import reading
 from relascope.recorder.reading import read
 from relascope.recorder.writing import Writer, hashed
-from relascope.viz.compare.text import DiffEffort, brief, columns
+from relascope.viz.compare.text import DiffEffort, brief, stretches_of
 from relascope.viz.handed_on import recorded as handed_recorded
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.rows.recorded_numbers import (
     RecordedNumbers,
     RunOfModule,
+    part_verdict,
     parts,
-    verdict,
     why_none,
 )
 from relascope.viz.rows.recording import end_words, insides, pass_rows
@@ -142,7 +142,7 @@ def test_there_are_only_so_many_passes_and_functions_that_they_change(tmp_path, 
 def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
     was = [str(i % 7) for i in range(60)]
     before, after = "\n".join(was), "\n".join(reversed(was))
-    lines, least = columns(before, after), columns(before, after, DiffEffort(0))
+    lines, least = stretches_of(before, after), stretches_of(before, after, DiffEffort(0))
     assert any(stretch.same for stretch in lines)
     assert [stretch.same for stretch in least] == [False]
     assert sum(row[0] is not None for row in least[0].rows) == 60
@@ -223,7 +223,7 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
 
     kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
     searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
-    first, second, third = verdict(tvm, recording, searches).splitlines()
+    first, second, third = part_verdict(tvm, recording, searches).splitlines()
     of = "From the module that pass 0, Fold, received: "
     assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
     assert first.endswith(part.end)

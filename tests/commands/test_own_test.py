@@ -146,7 +146,7 @@ def test_a_table_of_many_models_asks_it_too(tmp_path):
     def outcome(body, text="cse|fold", whole=True):
         about = "relay", "mlp", source, text, Pipeline.parse(text), "llvm"
         test = OwnTest.of(script(tmp_path, body))
-        row = bulk.run(ask, bulk.Task(*about, test=test, search=whole))
+        row = bulk.run_task(ask, bulk.Task(*about, test=test, search=whole))
         return row["outcome"], row["culprits"], row["verdict"]
 
     blamed = outcome('grep -q fold "$1" && exit 7\nexit 0')

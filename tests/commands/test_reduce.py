@@ -31,9 +31,9 @@ from relascope.passes.search.bisect import IMPORT, Culprits, Verdict
 from relascope.passes.search.reduce import (
     Piece,
     PieceVerdict,
-    arguments,
     calls,
     near,
+    read_values,
     reduce,
     whole,
 )
@@ -113,7 +113,7 @@ def test_two_places_far_apart_are_kept_and_the_rest_goes():
     fault = {ids[3], ids[50]}
     found = reduce(one, Oracle(fault))
     assert set(found.piece.nodes) == fault
-    assert len(found.piece.outputs) == len(arguments(one, found.piece)) == 2
+    assert len(found.piece.outputs) == len(read_values(one, found.piece)) == 2
     assert calls(one, found.piece) == 2
 
 
@@ -150,7 +150,7 @@ def test_a_tuple_is_never_cut_off_from_what_reads_it():
         assert ("t" in inside) == ("cat" in inside)
         assert len(inside & {"s", "i", "j"}) in (0, 3)
         assert not {"t", "s"} & set(piece.outputs)
-        assert not {"t", "s"} & set(arguments(one, piece))
+        assert not {"t", "s"} & set(read_values(one, piece))
         return PieceVerdict(BAD if "i" in inside else GOOD)
 
     piece = reduce(one, judge).piece

@@ -10,7 +10,7 @@ from answers import answer
 from relascope.core.errors import EngineError
 from relascope.engine.building.cpu import cpu_info, cpu_name, cpu_words, lacking
 from relascope.engine.building.devices import Tvm, default_target, torch_device
-from relascope.engine.protocol.target_text import gpu_index, refused, split, typed, without
+from relascope.engine.protocol.target_text import gpu_index, parse_target, refused, typed, without
 from relascope.engine.protocol.targets import Target
 
 BASE = ["pni", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"]
@@ -182,7 +182,7 @@ def test_what_a_processor_lacks():
 
 
 def test_options_have_the_types_that_tvm_wants():
-    kind, options = split("llvm -mcpu=970 -mattr=+a,-b --num-cores=4 -fast-math -x=no")
+    kind, options = parse_target("llvm -mcpu=970 -mattr=+a,-b --num-cores=4 -fast-math -x=no")
     about = {"mcpu": "970", "mattr": ["+a", "-b"], "num-cores": 4, "fast-math": True, "x": "no"}
     assert (kind, typed(options)) == ("llvm", about)
     assert without("cuda -gpu=1 -arch=sm_90 -s=x -s=y", ("gpu", "-s=x")) == "cuda -arch=sm_90 -s=y"

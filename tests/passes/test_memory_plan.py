@@ -3,7 +3,7 @@
 import pytest
 
 from graphs import graph_of
-from relascope.passes.memory_plan import findings, memory_plan
+from relascope.passes.memory_plan import memory_plan, plan_findings
 
 S = "x; c :/bool; s memory.alloc_storage total_space=[84]; "
 A, B = (f"{n} memory.alloc_tensor s offset=0; " for n in "ab")
@@ -14,7 +14,7 @@ P, Q = "p scale x a writes=[1]; ", "q shift x b writes=[1]; "
 def planned(text, outputs=""):
     graph = graph_of(text.removesuffix("; "), outputs, ir="relax", of="3x7")
     plan = memory_plan(graph)
-    return plan, findings(plan, graph)
+    return plan, plan_findings(plan, graph)
 
 
 def held(plan):

@@ -11,7 +11,7 @@ from place import ROOT
 from relascope.core.graph import TensorType
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user
-from relascope.viz.rows.script import script
+from relascope.viz.rows.script import step_script
 
 
 def run(file, folder):
@@ -33,7 +33,7 @@ def test_an_exported_script_runs_alone(ir, tmp_path):
     """What it does is asked in each IR's own process (tests/both/examples.py)."""
     source = ModelSource("mlp", batch=4, training=True)
     file = tmp_path / "pipeline.py"
-    file.write_text(script(ir, source, default_pipeline(ir, True)), encoding="utf-8")
+    file.write_text(step_script(ir, source, default_pipeline(ir, True)), encoding="utf-8")
     done = run(file, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "PyTorch in float32" in done.stdout.splitlines()[-1]
@@ -66,7 +66,7 @@ def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr("relascope.passes.catalogue.CATALOGUE", dict(user.catalogue.CATALOGUE))
     user.name_files([str(own)])
     pipeline = read_pipeline("relax", "doubled(times=3)|bind")
-    text = script("relax", ModelSource("mlp"), pipeline)
+    text = step_script("relax", ModelSource("mlp"), pipeline)
     assert 'run.do("doubled", times=3)' in text
     assert f"name_files([{str(own)!r}])" in text
     file = tmp_path / "pipeline.py"
@@ -78,7 +78,7 @@ def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
 
 def test_what_is_at_its_default_is_not_said_and_a_files_name_is_text():
     pipeline = read_pipeline("relax", "cse|-bind|convert_layout(data=NCHW)")
-    text = script("relax", ModelSource("bert_layer", tokens=8, dtype="float64"), pipeline)
+    text = step_script("relax", ModelSource("bert_layer", tokens=8, dtype="float64"), pipeline)
     assert 'Stepwise("relax", ModelSource("bert_layer", tokens=8, dtype="float64"))' in text
     assert '\nrun.do("cse")' in text
     assert '\n# run.do("bind")' in text
@@ -86,7 +86,7 @@ def test_what_is_at_its_default_is_not_said_and_a_files_name_is_text():
     ast.parse(text)
     name = 'a"""\nimport os\n"""\r\\.pt'
     source = ModelSource(name, inputs=(("x", TensorType((2, 2), "float32")),))
-    tree = ast.parse(script("relay", source, default_pipeline("relay", False), name))
+    tree = ast.parse(step_script("relay", source, default_pipeline("relay", False), name))
     assert ast.get_docstring(tree) is not None
     assert not any(a.name == "os" for n in tree.body if isinstance(n, ast.Import) for a in n.names)
     assert name in [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
@@ -97,7 +97,7 @@ def test_a_file_is_read_as_it_was(tmp_path, monkeypatch):
     (tmp_path / "own.pt").write_bytes(b"a trace")
     source = source_from_file("own.pt", "x=3x12:float32\ny=scalar:int64", training=True, seed=3)
     assert source.inputs[1] == ("y", TensorType((), "int64"))
-    text = script("relay", source, default_pipeline("relay", True), "own.pt")
+    text = step_script("relay", source, default_pipeline("relay", True), "own.pt")
     (call,) = [
         node
         for node in ast.walk(ast.parse(text))

@@ -12,7 +12,7 @@ from answers import refused
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.sessions import replay, store
-from relascope.viz.sessions.results import differences
+from relascope.viz.sessions.results import changes_of
 from relascope.viz.sessions.state import ModelChoice, Session
 
 NEW = Session(model=ModelChoice(batch=1, tokens=14))
@@ -175,7 +175,7 @@ def error(value, dtype="float32"):
     ],
 )
 def test_what_differs_is_said(then, now, same):
-    assert (not list(differences(then, now))) is same
+    assert (not list(changes_of(then, now))) is same
 
 
 def test_files_that_were_opened_are_listed_once_the_last_first(file, tmp_path):

@@ -131,7 +131,7 @@ NASTY = st.sampled_from(
 )
 def test_any_address_gives_a_session_that_is_one(strange):
     found, _ = address.session_of({**query(FULL), **strange})
-    assert state.problems(found) == []
+    assert state.faults_of(found) == []
     assert address.session_of(query(found)) == (found, [])
 
 

@@ -95,7 +95,7 @@ def figures(graph: Graph) -> Row:
         sum(n.bytes or 0 for n in nodes if n.kind is kind)
         for kind in (Kind.PARAMETER, Kind.CONSTANT)
     )
-    flops = sum(cost.flops(graph).values()) if priced else None
+    flops = sum(cost.flops_of(graph).values()) if priced else None
     sizes = {"parameter_bytes": parameters, "constant_bytes": constants}
     return {"nodes": len(graph), **sizes, "flops": flops}
 

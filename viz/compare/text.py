@@ -84,7 +84,7 @@ ASIDE = "It changed only types and places."
 
 
 def brief(text: str) -> str:
-    """A text of Relay's, as much as `columns` shows, without types, places and devices."""
+    """A text of Relay's, as much as `stretches_of` shows, without types, places and devices."""
     return _ASIDE.sub("", text[:_LONGEST])
 
 
@@ -108,7 +108,7 @@ class Stretch:
         return 0 if self.same else sum(side is not None for row in self.rows for side in row)
 
 
-def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
+def stretches_of(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
     """Two texts side by side, at most `MOST_LINES` lines of each; `work` is by default enough for
     one pair."""
     work = work or DiffEffort()
@@ -134,7 +134,7 @@ def columns(before: str, after: str, work: DiffEffort | None = None) -> list[Str
     return found
 
 
-def beside(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
+def diff_data(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
     """Stretches as data for the browser's `text_diff.js`; `same` is the text if nothing differs."""
     return {
         "titles": titles,

@@ -192,7 +192,7 @@ def _component(name: str, **parts: Any) -> Callable[..., Any]:
     return st.components.v2.component(f"relascope_{name}", **parts)
 
 
-def beside(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
+def panes(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
     """A pane at the left, above on a narrow page, and the place of the picture; `name` is "steps"
     or "cut", as in the page's style, and `what` labels its edge: "Steps". The pane is as high as
     the picture, scrolls, resizes and folds; the browser keeps width and fold."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
 from relascope.core.memo import Memo
-from relascope.passes.cost import flops
+from relascope.passes.cost import flops_of
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import (
     BACKWARD,
@@ -249,7 +249,7 @@ class Drawing:
         index = {n.id: i for i, n in enumerate(nodes)}
         results = set(self.graph.outputs)
         readers = self.graph.readers
-        strings, work = self.strings, flops(self.graph)
+        strings, work = self.strings, flops_of(self.graph)
         return {
             "kind": [n.kind.value for n in nodes],
             "full": [labels.title(n) if n.kind is Kind.FUNCTION else n.title for n in nodes],

@@ -14,7 +14,7 @@ from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare.changes import coloured, start_of
-from relascope.viz.compare.text import DiffEffort, beside, columns
+from relascope.viz.compare.text import DiffEffort, diff_data, stretches_of
 from relascope.viz.drawing.drawing import View, family_of
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.drawing.union import Union
@@ -165,9 +165,9 @@ class _Drawings:
             effort, found, same = self.answers.effort, [], _FULL
             if effort.left > 0:
                 before, after = ("" if k is None else self.answers.text(k) for k in pair)
-                found = columns(before, after, effort)
+                found = stretches_of(before, after, effort)
                 same = self.answers.same if pair[0] != pair[1] else "The text is the same."
-            self.blocks[key] = self.file.block(beside(found, ("before", "after"), same))
+            self.blocks[key] = self.file.block(diff_data(found, ("before", "after"), same))
         return self.blocks[key]
 
 

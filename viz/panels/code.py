@@ -9,22 +9,22 @@ from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts import cut as cuts
 from relascope.samples import SAMPLES
-from relascope.viz.panels.shell.cut_choice import chosen
+from relascope.viz.panels.shell.cut_choice import choice_of
 from relascope.viz.panels.shell.frame import heading
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows.script import arguments, script, training_arguments
+from relascope.viz.rows.script import arguments, step_script, training_arguments
 
 
 def show(screen: Screen) -> None:
     info: ModelInfo = screen.cache.ask("load", screen.source)
     heading("In a training script")
     st.code(snippet(screen, info), language="python")
-    choice = chosen(screen) if screen.training else None
+    choice = choice_of(screen) if screen.training else None
     if choice and (choice.save or choice.recompute or any(choice.how)):
         only = "Choices by hand, offloading and recomputing per use apply only on"
         st.caption(f"{only} the page and the command line.")
     heading("The pipeline, pass by pass")
-    text = script(screen.ir, screen.source, screen.pipeline, screen.label)
+    text = step_script(screen.ir, screen.source, screen.pipeline, screen.label)
     st.code(text, language="python", height=320)
     heading("From the command line")
     st.code("\n".join(commands(screen)), language="bash", wrap_lines=True)
@@ -66,7 +66,7 @@ def _options(screen: Screen) -> str:
     named = "" if screen.ir == "relay" else f', engine="{screen.ir}"'
     if not screen.training:
         return named
-    choice = chosen(screen)
+    choice = choice_of(screen)
     if choice.strategy != cuts.DEFAULT:
         named += f', captures="{choice.strategy}"'
     return named + ("" if choice.limit is None else f", budget={choice.limit}")
@@ -103,7 +103,7 @@ def commands(screen: Screen) -> list[str]:
 
 
 def _cut(screen: Screen) -> list[str]:
-    choice = chosen(screen)
+    choice = choice_of(screen)
     cut = ["--strategy", choice.strategy]
     if choice.limit is not None:
         whole = isinstance(choice.limit, int)

@@ -12,7 +12,7 @@ from relascope.viz.drawing.modules import fold_constants, module_in
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.screen import Screen, look_at
-from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.panels.shell.table import grid, picked, show_sections
 from relascope.viz.rows import formats, tables
 
 _ABOUT = (
@@ -39,7 +39,7 @@ def show(screen: Screen) -> None:
         show_sections([arguments], "arguments")
     frame.heading("What the import did")
     if info.changes:
-        table(changes["rows"], key=_key(screen), on_select="rerun", wide={"what": "large"})
+        grid(changes["rows"], key=_key(screen), on_select="rerun", wide={"what": "large"})
         st.caption("A row shows its nodes in the graph, or what stands for a dropped one.")
     else:
         st.caption("It converted each operator to TVM's, and changed nothing else.")
@@ -81,4 +81,4 @@ def _modules(screen: Screen) -> None:
                 look_at(found[row]["path"])
 
         key = f"modules_{screen.label}"
-        table(tables.modules_table(found)["rows"], key=key, on_pick=pick)
+        grid(tables.modules_table(found)["rows"], key=key, on_pick=pick)

@@ -8,7 +8,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.drawing.show import show_document
-from relascope.viz.panels.shell.cut_choice import chosen, frontier_of, measured_peaks
+from relascope.viz.panels.shell.cut_choice import choice_of, frontier_of, measured_peaks
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.memory import cut_peak_words
@@ -39,7 +39,7 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
         more["show"] = screen.derive(
             lambda: show_document(line, cut, partial(cut_peak_words, peaks=peaks)),
             "show",
-            chosen(screen),
+            choice_of(screen),
             cut.joint.measured,
             frozenset(peaks.items()),
         )

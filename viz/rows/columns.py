@@ -78,7 +78,7 @@ def _cell(title: str, value: Any) -> Any:
     return ", ".join(value) if isinstance(value, list) else value
 
 
-def written(title: str, value: Any) -> str:
+def cell_text(title: str, value: Any) -> str:
     """A cell as text, as in a table of the page; None is a dash."""
     if value is None or value == "":
         return "–"

@@ -7,7 +7,7 @@ from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.cuts.joint import original
 from relascope.passes.cuts.lifetimes import AGAIN
-from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, findings, memory_plan
+from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, memory_plan, plan_findings
 from relascope.viz.rows import Row, fields, sections
 from relascope.viz.rows.formats import counted, size
 from relascope.viz.rows.sections import Section
@@ -46,7 +46,7 @@ def memory_document(graph: Graph) -> Row | None:
         "open_sizes": sum(b is None for b in (*sizes, *held)),
         "open": [*{d: 0 for t in plan.tensors for d in t.type.shape if isinstance(d, str)}],
         "elsewhere": plan.elsewhere,
-        "findings": findings(plan, graph),
+        "findings": plan_findings(plan, graph),
         "faults": [_fault(plan, tensors, of) for of in faults],
     }
 

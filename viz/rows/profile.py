@@ -7,7 +7,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Phase, Profile
-from relascope.passes.cost import Kernels, MeasuredKernels, flops
+from relascope.passes.cost import Kernels, MeasuredKernels, flops_of
 from relascope.passes.lint import LINTERS, Finding, lint
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, fields
@@ -35,7 +35,7 @@ BEATEN = 1.1
 
 def profile_document(profile: Profile, graph: Graph) -> Row:
     """The document of `profile MODEL`: kernels, in order of execution, and phases."""
-    work = flops(graph)
+    work = flops_of(graph)
     profile = _with_changed(profile, graph, work)
     names = "machine target threads repeats build_seconds peaks working_set peak_bytes first_bad"
     kernels = [_kernel(profile, graph, work, i) for i in range(len(profile.kernels))]

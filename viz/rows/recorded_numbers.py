@@ -231,7 +231,7 @@ def numbers_table(rows: Sequence[Row], title: str = "") -> Section:
     return table(title, [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows], _COLUMNS)
 
 
-def verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:
+def part_verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:
     """The result of each part of a compile, where the part ends, and why."""
     lines = []
     for one in searches:

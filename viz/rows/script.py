@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from relascope.engine.protocol.source import ModelSource, by_name, input_text
+from relascope.engine.protocol.source import ModelSource, has_name, input_text
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
 
 
-def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
+def step_script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
     """Python code that loads the model, by its file's `label` if it has no name, runs the passes
     one by one, and compares with PyTorch."""
     name = source.model if _is_named(source) else label or source.model
@@ -19,7 +19,7 @@ def script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") ->
 
 
 def _is_named(source: ModelSource) -> bool:
-    return source.model in SAMPLES or by_name(source.model)
+    return source.model in SAMPLES or has_name(source.model)
 
 
 def arguments(source: ModelSource, label: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from relascope.viz.rows import Row
-from relascope.viz.rows.columns import renamed, written
+from relascope.viz.rows.columns import cell_text, renamed
 from relascope.viz.rows.formats import aligned, numeric
 
 Section = dict[str, Any]
@@ -51,7 +51,7 @@ def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> 
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
     """A table's columns, whether each has numbers, and its rows as text."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return names, numeric(rows, names), [[written(n, row.get(n)) for n in names] for row in rows]
+    return names, numeric(rows, names), [[cell_text(n, row.get(n)) for n in names] for row in rows]
 
 
 def text(parts: Iterable[Section | str]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 from relascope.samples import SAMPLES
-from relascope.viz.sessions.state import SETTINGS, Session, changed, get, pipeline_text, problems
+from relascope.viz.sessions.state import SETTINGS, Session, faults_of, get, pipeline_text, set_all
 
 _NAMES = {setting.parameter: path for path, setting in SETTINGS.items() if setting.parameter}
 _UNSAID = [path for path, setting in SETTINGS.items() if not setting.parameter]
@@ -40,7 +40,7 @@ def session_of(
     """The session of some parameters, and a few words on each that cannot be read; other fields are
     those of `base`, by default a new page."""
     base, wrong = base or Session(), []
-    session = changed(Session(), {path: get(base, path) for path in _UNSAID})
+    session = set_all(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}
     for name, path in _NAMES.items():
         if values := query.get(name):
@@ -48,13 +48,13 @@ def session_of(
                 paths[path] = _value(session, path, values)
             except ValueError:
                 wrong.append(f"{name}={values[-1][:40]}")
-    while bad := [p for p in problems(changed(session, paths)) if p[0] in paths]:
+    while bad := [p for p in faults_of(set_all(session, paths)) if p[0] in paths]:
         wrong += [why for _, why in bad]
         paths = {path: value for path, value in paths.items() if path not in dict(bad)}
-    session = changed(session, paths)
+    session = set_all(session, paths)
     sizes = ("model.batch", "model.tokens")
     missing = {p: get(_new(session), p) for p in sizes if get(session, p) is None}
-    return changed(session, missing), wrong
+    return set_all(session, missing), wrong
 
 
 def knows(name: str) -> bool:
@@ -69,7 +69,7 @@ def _new(session: Session) -> Session:
     if sample is None:
         return Session()
     tokens = sample.default_tokens if sample.has_tokens else None
-    return changed(Session(), {"model.batch": sample.default_batch, "model.tokens": tokens})
+    return set_all(Session(), {"model.batch": sample.default_batch, "model.tokens": tokens})
 
 
 def _value(session: Session, path: str, values: list[str]) -> Any:

@@ -243,7 +243,7 @@ def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> R
     return graph_facts(ask("graph_after", source, pipeline.upto(index), index))
 
 
-def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
+def changes_of(then: Any, now: Any, where: str = "") -> Iterator[Results]:
     """{"where", "then", "now"} for each value that differs now. Errors of tensors count as equal if
     both are within the limit of their precision, or differ by at most a hundredth, because
     processors round differently. The place of an error in words may differ."""
@@ -257,10 +257,10 @@ def differences(then: Any, now: Any, where: str = "") -> Iterator[Results]:
         for name in dict.fromkeys((*then, *now)):
             if name in measured:
                 continue
-            yield from differences(then.get(name), now.get(name), f"{where} {name}".strip())
+            yield from changes_of(then.get(name), now.get(name), f"{where} {name}".strip())
     elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
         for at, (one, other) in enumerate(zip(then, now, strict=True), 1):
-            yield from differences(one, other, f"{where} {at}")
+            yield from changes_of(one, other, f"{where} {at}")
     elif then != now:
         yield {"where": where, "then": then, "now": now}
 

@@ -316,7 +316,7 @@ def from_text(text: str | bytes) -> Session:
         _check_plain(value)
         session = read(Session, value, "the session")
         _check_results(session.results)
-        for problem in problems(session):
+        for problem in faults_of(session):
             raise ValueError(problem[1])
     return session
 
@@ -395,7 +395,7 @@ def get(session: Session, path: str) -> Any:
     return attrgetter(path)(session)
 
 
-def changed(session: Session, values: Mapping[str, Any]) -> Session:
+def set_all(session: Session, values: Mapping[str, Any]) -> Session:
     """The session with some values replaced, by path."""
     for path, value in values.items():
         part, _, name = path.rpartition(".")
@@ -405,7 +405,7 @@ def changed(session: Session, values: Mapping[str, Any]) -> Session:
     return session
 
 
-def problems(session: Session) -> list[tuple[str, str]]:
+def faults_of(session: Session) -> list[tuple[str, str]]:
     """(path of the field, what is wrong) for each invalid value."""
     found = [
         (path, f"{path.rpartition('.')[2]} is {str(value)[:40]!r}")

@@ -25,7 +25,7 @@ from relascope.engine.protocol.results import NamedModel
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource
 from relascope.engine.pytorch.named import code, families, hub
-from relascope.engine.pytorch.nested import given, taking
+from relascope.engine.pytorch.nested import call_apart, taking
 from relascope.samples.weights import settle, stir
 
 _LIBRARIES: dict[str, ModuleType] = {"hf": hub, "torchvision": families, "timm": families}
@@ -83,7 +83,7 @@ def build(
             settle(module, *all_of_them)
     wanted = getattr(torch, source.dtype)
     module = module.to(wanted).train(source.training)
-    call = given(module.forward, args, kwargs)
+    call = call_apart(module.forward, args, kwargs)
     inputs = tuple(t.to(wanted) if t.is_floating_point() else t for t in call.tensors)
     return taking(module, call), call.names, inputs if own else None, (*notes, *call.notes())
 

@@ -23,7 +23,7 @@ Product = Callable[..., Tensor]
 """A function of an input, weights, their scales and a bias."""
 
 
-def written_out(schema: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]] | None:
+def int8_function(schema: Any, args: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]] | None:
     """A function that computes an operator of `DYNAMIC_INT8`, and its arguments; None for another
     operator. Packed parameters among `args` are objects of PyTorch's."""
     if schema.name not in DYNAMIC_INT8:

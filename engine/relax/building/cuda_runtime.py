@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tvm
 
-from relascope.engine.building.cuda_libraries import load
+from relascope.engine.building.cuda_libraries import load_library
 
 
 @functools.cache
@@ -18,7 +18,7 @@ def missing() -> str:
     if tvm.get_global_func("device_api.cuda", allow_missing=True) is not None:
         return ""
     runtime = Path(tvm.base._LOADED_LIBS["tvm_runtime"]._name).resolve()
-    said = load(str(runtime.with_name("libtvm_runtime_cuda.so")))
+    said = load_library(str(runtime.with_name("libtvm_runtime_cuda.so")))
     if not said:
         return ""
     if said.startswith("libcuda.so"):

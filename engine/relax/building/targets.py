@@ -43,7 +43,7 @@ def parse(target: str) -> Any:
     by default, unless the target has `-cl-opt`. Raises EngineError of kind "target" if an option is
     not written as `-name=value`, TVM or LLVM refuses it, or an option of ours is not for this
     kind."""
-    kind, options = target_text.split(target)
+    kind, options = target_text.parse_target(target)
     target_text.refuse_elsewhere(target, _KINDS)
     ours = [n for n in options if n == target_text.GPU or f"-{n}={options[n]}" in _OURS]
     found: dict[str, Any] = {"kind": kind}

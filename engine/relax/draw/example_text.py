@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import relax
 
-from relascope.engine.relax.draw.to_text import script
+from relascope.engine.relax.draw.to_text import function_text
 from relascope.engine.server.examples import FunctionText
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -36,7 +36,7 @@ def example_text(program: RelaxProgram) -> tuple[FunctionText, ...]:
 
 
 def _one(called: str, function: Any) -> FunctionText:
-    text = script(function, called)
+    text = function_text(function, called)
     (definition,) = (n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef))
     short = _Shorter().visit(definition)
     short.decorator_list, short.returns = [], None

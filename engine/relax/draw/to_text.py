@@ -25,7 +25,7 @@ def to_text(program: RelaxProgram) -> str:
     return "\n".join(texts)
 
 
-def script(function: Any, name: str) -> str:
+def function_text(function: Any, name: str) -> str:
     """TVM's own text of one function or kernel, without the values of its constants."""
     # Alone, it does not know which of the module's devices it means.
     return str(function.script(show_meta=False, name=name)).replace(":-1:global", "")
@@ -33,7 +33,7 @@ def script(function: Any, name: str) -> str:
 
 def own_text(function: Any, name: str) -> str:
     """The text of one function or kernel, one argument a line."""
-    lines = script(function, name).splitlines()
+    lines = function_text(function, name).splitlines()
     text = "\n".join(line for line in lines if line and not line.startswith("# "))
     return _HEAD.sub(_spread, text, count=1) + "\n"
 

@@ -278,7 +278,7 @@ class Converter(ExportedProgramImporter):
         drawn = draws.draw_in_fx(node)
         if drawn is None:
             self.refuse(node, *unlike.DRAWS)
-        mask = draws.named(drawn, self.masks)
+        mask = draws.numbered(drawn, self.masks)
         self.masks.append(mask)
         self.mask_variables.append(variable(mask.name, mask.shape, mask.input_dtype))
         return self.mask_variables[-1]

@@ -16,7 +16,7 @@ from tvm import relax
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tvm_arrays import read_array
-from relascope.engine.files.tvm_json import Node, check_relay_json, text_of
+from relascope.engine.files.tvm_json import Node, check_relay_json, json_text
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.passes.relax.training.conv_gradient import of_weight
 
@@ -80,7 +80,7 @@ class _RelayCall:
         if kind in ("IntImm", "FloatImm"):
             return (int if kind == "IntImm" else float)(attrs["value"])
         if kind == "runtime.String":
-            return text_of(node)
+            return json_text(node)
         if kind == "Array":
             return [self._plain(one) for one in node.get("data", [])]
         if kind == "":
@@ -391,7 +391,7 @@ class _RelayReader:
         return EngineError("operator", message, self.name, hint)
 
     def text(self, index: Any) -> str:
-        return text_of(self.nodes[int(index)]) or ""
+        return json_text(self.nodes[int(index)]) or ""
 
     def args(self, index: int) -> list[int]:
         node = self.nodes[index]

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from relascope.core.errors import EngineError
-from relascope.engine.pytorch.draws import draw_in_fx, named
+from relascope.engine.pytorch.draws import draw_in_fx, numbered
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.nested import apart
@@ -67,7 +67,7 @@ class _Joint:
         self.masks: dict[Node, Mask] = {}
         for node in self.calls:
             if (drawn := draw_in_fx(node)) is not None:
-                self.masks[node] = named(drawn, [*self.masks.values()])
+                self.masks[node] = numbered(drawn, [*self.masks.values()])
         self.floating = [i for i, n in enumerate(self.outputs) if n.meta["val"].is_floating_point()]
         order = {n: i for i, n in enumerate((*model.input_names, *model.parameters))}
         floating = [n.meta["val"].is_floating_point() for n in self.placeholders]

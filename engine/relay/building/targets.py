@@ -30,7 +30,7 @@ LIBRARIES = (BLAS, OPENBLAS, CUBLAS)
 def parse(target: str) -> Any:
     """A target's text as TVM's target. Raises EngineError of kind "target" if TVM refuses it, LLVM
     has no such architecture, or OpenBLAS or CUDA graphs are not for this kind."""
-    target_text.split(target)
+    target_text.parse_target(target)
     target_text.refuse_elsewhere(target, {OPENBLAS: ON_CPU, GRAPHS: ON_GPU})
     # TVM's rules know MKL; the second library's name tells `engine.relay.kernels.blas` whom to
     # call.

@@ -22,10 +22,10 @@ def as_json(text: str, params: list[str], name: str) -> str:
     with it; `name` is the file's. Raises EngineError of kind "file" if it is not a module."""
     import tvm
 
-    from relascope.engine.relay.frontend.modules import read, reading
+    from relascope.engine.relay.frontend.modules import read_pieces, reading
 
     with reading(name):
-        mod = read(Pieces("relay", text, {n: np.empty(0) for n in params}), name)
+        mod = read_pieces(Pieces("relay", text, {n: np.empty(0) for n in params}), name)
         return str(tvm.ir.save_json(tvm.relay.transform.InferType()(mod)))
 
 

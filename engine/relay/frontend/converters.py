@@ -151,7 +151,7 @@ class Converter(CoreOperators, TypedConverter):
         drawn = draws.draw_in_fx(self.node)
         if drawn is None:
             self.refuse(*unlike.DRAWS)
-        self.masks.append(draws.named(drawn, self.masks))
+        self.masks.append(draws.numbered(drawn, self.masks))
         return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
 
     def recurrent(self, theirs: Convert) -> Convert:

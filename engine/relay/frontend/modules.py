@@ -48,7 +48,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
     with reading(path.name):
-        mod = read(pieces, path.name)
+        mod = read_pieces(pieces, path.name)
         _check(mod, path.name)
         typed = relay.transform.InferType()(_pinned(mod, source))
         branches = branches_of(typed)
@@ -76,7 +76,7 @@ def reading(name: str) -> Iterator[None]:
         tvm.ir.diagnostics.override_renderer(None)
 
 
-def read(pieces: Pieces, name: str) -> Any:
+def read_pieces(pieces: Pieces, name: str) -> Any:
     """The module of a file that was taken apart, as the file types it. Raises EngineError of kind
     "file" if it is not Relay's; TVM may raise anything else."""
     if pieces.format == "json":

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from relascope.core.errors import EngineError, lines_of
-from relascope.core.place import cache_folder, variables, with_import_root
+from relascope.core.place import cache_folder, environment, with_import_root
 from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.cuda_libraries import places
 from relascope.engine.relay.tvm.cuda_stubs import MARKER, Needs, Symbol, read_needs, stub_library
@@ -76,7 +76,7 @@ def boot() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
     sys.path.insert(0, str(found.python))
     try:
-        with variables(_library_path(found)):  # another TVM in a child process must not see it
+        with environment(_library_path(found)):  # another TVM in a child process must not see it
             importlib.import_module("tvm")
             importlib.import_module("tvm.relay")
     except Exception as error:
@@ -106,7 +106,7 @@ def child_environment() -> dict[str, str]:
 def spawning() -> Iterator[None]:
     """While this lasts, Python processes that are started import the same TVM, and this project."""
     found = child_environment()
-    with variables({**found, "PYTHONPATH": with_import_root(found.get("PYTHONPATH", ""))}):
+    with environment({**found, "PYTHONPATH": with_import_root(found.get("PYTHONPATH", ""))}):
         yield
 
 

@@ -11,7 +11,7 @@ from relascope.core.graph import Graph
 from relascope.passes.cuts import split_program
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.cuts.joint import MARK, original
-from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
+from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part_of
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
@@ -124,4 +124,4 @@ def _half(
     mod = tvm.IRModule(functions)
     if len(functions) > 1:
         mod = relax.transform.DeadCodeElimination([name])(mod)
-    return part(program, relax.transform.Normalize()(mod), {str(p.name) for p in params})
+    return part_of(program, relax.transform.Normalize()(mod), {str(p.name) for p in params})

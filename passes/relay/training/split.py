@@ -9,7 +9,7 @@ from tvm import relay
 from relascope.core.graph import Graph
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.cuts.joint import original
-from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part
+from relascope.passes.cuts.split_program import SplitProgram, capture_names, chosen_cut, part_of
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import children, rebuilt, with_children
 
@@ -70,4 +70,4 @@ def _half(
     if rewired:
         function = function.with_attr(PER_USE, 1)
     mod = relay.transform.InferType()(tvm.IRModule({name: function}))
-    return part(program, mod, {p.name_hint for p in params})
+    return part_of(program, mod, {p.name_hint for p in params})

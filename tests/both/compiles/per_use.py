@@ -12,7 +12,7 @@ from relascope.engine.building.options import BuildOptions
 from relascope.engine.measure.memory import torch_peak
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.cuts.lifetimes import Lifetimes
-from relascope.passes.cuts.per_use import fitted, written
+from relascope.passes.cuts.per_use import fitted, rewiring_text
 
 runtime = import_module(f"relascope.engine.{ENGINE}.building.runtime")
 split = import_module(f"relascope.passes.{ENGINE}.training.split").split
@@ -57,7 +57,7 @@ def steps(model, program, options):
     once = Lifetimes(Joint(graph), ids)
     often = fitted(once)
     for lives in once, often:
-        parts = split(program, graph, exprs, (*ids, *written(lives.rewiring)))
+        parts = split(program, graph, exprs, (*ids, *rewiring_text(lives.rewiring)))
         built = runtime.assemble(program, parts, options)
 
         def run(built=built):

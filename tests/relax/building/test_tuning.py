@@ -19,7 +19,7 @@ from gradients import Fn, imported
 from limits import LIMITS, OUTPUT
 from quick import combinations
 from relascope.engine.building.options import BuildOptions, TuningRecords
-from relascope.engine.measure.compare import Built, compare
+from relascope.engine.measure.compare import Built, errors_of
 from relascope.engine.protocol import records
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
@@ -80,7 +80,7 @@ def found_for(target):
 def compared(model, program, target, place):
     options = BuildOptions(target, records=TuningRecords(place, "", always=True))
     built = Built(model, program, runtime.assemble(program, None, options), None, 0.0)
-    return {c.name: c.max_rel for c in compare(built, quiet)}
+    return {c.name: c.max_rel for c in errors_of(built, quiet)}
 
 
 @pytest.mark.parametrize("target", [SCHEDULED, "llvm", LIBRARY])

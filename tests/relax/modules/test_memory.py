@@ -12,7 +12,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import read_pipeline
-from relascope.passes.memory_plan import findings, memory_plan
+from relascope.passes.memory_plan import memory_plan, plan_findings
 from relascope.passes.relax.ir.program import RelaxProgram
 
 OVERLAP = (
@@ -93,7 +93,7 @@ class Branches:
 def plan_of(mod, inputs=("x",)):
     graph = to_graph(RelaxProgram(mod, {}, inputs, 1))[0]
     plan = memory_plan(graph)
-    return plan, findings(plan, graph)
+    return plan, plan_findings(plan, graph)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from answers import asking
 from quick import QUICK
 from relascope import cli
 from relascope.engine.jobs import bisect
-from relascope.engine.jobs.runs import at_run, fitting, runs_of
+from relascope.engine.jobs.runs import at_run, fitting_runs, runs_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
@@ -148,7 +148,7 @@ def test_no_side_is_forced_in_a_function_that_calls_itself_and_that_is_said(open
 
 def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):
     ask, source = opened(SIZES)
-    runs, said = fitting(ask, source, QUICK)
+    runs, said = fitting_runs(ask, source, QUICK)
     assert ([at_run(run) for run in runs], said) == (["n = 1", "n = 5"], ())
     assert runs_of(ask, source)[1] == ""
     inputs = session.programs.loaded(runs[1], silent).model.inputs

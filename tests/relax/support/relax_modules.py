@@ -10,7 +10,7 @@ from limits import FORWARD, rounding
 from quick import QUICK
 from relascope.engine.building import options
 from relascope.engine.building.options import BuildOptions
-from relascope.engine.measure.compare import Built, compare
+from relascope.engine.measure.compare import Built, errors_of
 from relascope.engine.relax.building.runtime import assemble, make
 
 
@@ -20,7 +20,7 @@ def main_of(program):
 
 def errors(model, program, target=QUICK):
     built = Built(model, program, assemble(program, None, BuildOptions(target)), None, 0.0)
-    found = compare(built, quiet)
+    found = errors_of(built, quiet)
     of_gradients = {c.dtype for c in found if c.name.startswith("gradient")}
     assert of_gradients == ({model.source.dtype} if program.gradients else set())
     return {c.name: c.max_rel for c in found}

@@ -11,7 +11,7 @@ from relascope.viz.compare.changes import (
     start_of,
     with_removed,
 )
-from relascope.viz.compare.text import columns, text_diff
+from relascope.viz.compare.text import stretches_of, text_diff
 
 BEFORE, AFTER = forward_graph(), forward_graph(transposed=False)
 
@@ -73,7 +73,7 @@ def test_numbers_of_lines_and_constants_are_followed_and_another_argument_shows(
 def test_two_columns_pair_lines_and_mark_words_also_of_what_was_made():
     before = "%0 = a(%x);\n%1 = b(%0);\n%2 = c(%1, axis=1);\nend\n"
     after = "%0 = a(%x);\n%1 = c(%0, axis=2);\nnew thing\nend\n"
-    same, changed, last = columns(before, after)
+    same, changed, last = stretches_of(before, after)
     assert same.same and last.same and not changed.same
     assert changed.changed == 4
     gone, turned, came = changed.rows
@@ -84,10 +84,10 @@ def test_two_columns_pair_lines_and_mark_words_also_of_what_was_made():
     assert [t for t, marked in right if marked] == ["0", "2"]
     assert came == (None, (3, [("new thing", True)]))
     assert last.rows == (4, 4, ["end"])
-    (only,) = columns("", "a\nb")
+    (only,) = stretches_of("", "a\nb")
     assert [row[0] for row in only.rows] == [None, None] and only.changed == 2
-    assert columns("a", "a")[0].same
-    (long,) = columns("", "x" * 10**6)
+    assert stretches_of("a", "a")[0].same
+    (long,) = stretches_of("", "x" * 10**6)
     assert len(long.rows[0][1][1][0][0]) == 2_000
-    came, (left, right) = columns("p q 1\nend", "new\np q 2\nend")[0].rows
+    came, (left, right) = stretches_of("p q 1\nend", "new\np q 2\nend")[0].rows
     assert came == (None, (1, [("new", True)])) and (left[0], right[0]) == (1, 2)

@@ -19,7 +19,7 @@ from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, module_in
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
-from relascope.viz.panels.shell.table import picked, show_sections, table
+from relascope.viz.panels.shell.table import grid, picked, show_sections
 from relascope.viz.rows import Row, formats, tables
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
@@ -106,7 +106,7 @@ def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
         wide = {"pass": "medium", "what differs": "medium"}
         height: Any = "auto" if len(listed) < 8 else 290
         rows_beside = steps_beside(listed, first)["rows"]
-        table(rows_beside, key=key, on_select="rerun", wide=wide, height=height)
+        grid(rows_beside, key=key, on_select="rerun", wide=wide, height=height)
         st.caption("Click a row's box to see both programs after that step.")
     else:
         st.caption("Both have the same passes; none took much longer in one (run once).")
@@ -330,5 +330,5 @@ def _tables(held: _Comparison) -> None:
         st.session_state[_CHOICE] = chosen
 
     wide: Row = {"what": "small", **dict.fromkeys(("what became of it", *_NAMES), "large")}
-    table(cells, key=f"against_{kind}_{abs(hash(held.place))}", on_pick=pick, wide=wide)
+    grid(cells, key=f"against_{kind}_{abs(hash(held.place))}", on_pick=pick, wide=wide)
     st.caption("Click a row's box to see where in both graphs.")

@@ -9,7 +9,7 @@ from relascope.viz.drawing.drawing import Card
 from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.frame import heading, plain_text, side_by_side
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import clicked, picked, show_sections, table
+from relascope.viz.panels.shell.table import clicked, grid, picked, show_sections
 from relascope.viz.rows import Row, formats, tables
 from relascope.viz.rows.memory import live_at, live_section
 from relascope.viz.rows.sections import Section
@@ -51,14 +51,14 @@ def _table(key: str, section: Section, node_id: str | None) -> None:
     rows = [ids.index(node_id)] if node_id in ids else []
     if picked(key, len(ids)) != next(iter(rows), None):
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
-    table(section["rows"], key=key, on_pick=picking(VIEW, ids), signs="what", wide={"why": "large"})
+    grid(section["rows"], key=key, on_pick=picking(VIEW, ids), signs="what", wide={"why": "large"})
 
 
 def act(screen: Screen, node_id: str, action: str) -> None:
     """Force a tensor, or all of its equals, by a button on its card."""
     way = action.removesuffix(_ALL)
     cut_choice.force(
-        screen, [node_id] if way == action else cut_choice.joint_of(screen).alike[node_id], way
+        screen, [node_id] if way == action else cut_choice.screen_joint(screen).alike[node_id], way
     )
 
 
@@ -76,10 +76,10 @@ def undo(screen: Screen, graph: Graph, cut: Cut | None = None) -> None:
     forced = cut_choice.forced_by_hand(screen)
     if not forced:
         return
-    rule = cut_choice.chosen(screen).rule
+    rule = cut_choice.choice_of(screen).rule
     if not rule.adapts:
         st.info(f"*{rule.title}* leaves no choice, so choices by hand have no effect now.")
-    alike, groups = cut_choice.joint_of(screen).alike, dict[tuple[str, ...], list[str]]()
+    alike, groups = cut_choice.screen_joint(screen).alike, dict[tuple[str, ...], list[str]]()
     for node_id, way in forced.items():
         groups.setdefault((way, *alike.get(node_id, (node_id,))), []).append(node_id)
     with st.container(horizontal=True, key="forced"):
@@ -117,7 +117,7 @@ def card(screen: Screen, cut: Cut, node_id: str | None) -> Card | None:
     """The chosen node's standing and reason, with buttons to force it."""
     if node_id is None:
         return None
-    graph, choice = cut.joint.graph, cut_choice.chosen(screen)
+    graph, choice = cut.joint.graph, cut_choice.choice_of(screen)
     node, standing = graph.by_id[node_id], cut.reasons.standing(node_id)
     lines = [standing.reason]
     path = cut.reasons.path(node_id) if standing.kind in ("captured", "recomputed") else ()

@@ -14,12 +14,12 @@ from relascope.passes.cuts import cut as cuts
 from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
 from relascope.viz.panels.shell import cut_choice
-from relascope.viz.panels.shell.cut_choice import cut_of, frontier_of, joint_of, request_of
+from relascope.viz.panels.shell.cut_choice import frontier_of, request_of, screen_cut, screen_joint
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import clicked, table
+from relascope.viz.panels.shell.table import clicked, grid
 from relascope.viz.rows import Row, formats, tables
 
 _READ = (
@@ -39,7 +39,7 @@ _RANGE = (
 
 def show(screen: Screen, cut: cuts.Cut) -> None:
     """Draw the chart; PyTorch's figures join it when they are here."""
-    joint = joint_of(screen)
+    joint = screen_joint(screen)
     axis = one_of("Against time added", list(tables.AXES), "keep_cut_axis", width="stretch")
     field = tables.AXES[axis]
     peaks, measured = field != "bytes", cut_choice.measured_peaks(screen)
@@ -96,7 +96,7 @@ def _measured(screen: Screen) -> list[cutting.Point]:
 
     with suppress(EngineError, Waiting):
         if asked := _asked(screen):
-            cutting.measure(here, request_of(screen), asked.values(), done.append)
+            cutting.measure_cuts(here, request_of(screen), asked.values(), done.append)
     return done
 
 
@@ -148,11 +148,11 @@ def show_measured(screen: Screen) -> None:
     drawn = len(_measured(screen))
     with boundary(screen.cache, "_points"):
         request = request_of(screen)
-        cutting.measure(screen.cache.ask, request, tuple(asked.values()), done.append)
+        cutting.measure_cuts(screen.cache.ask, request, tuple(asked.values()), done.append)
     if len(done) > drawn:
         st.rerun()  # the chart has them, too
     if done:
-        table(plain(done), tables.MEASURED)
+        grid(plain(done), tables.MEASURED)
         st.caption(
             "Work again is a share of the forward's time. As measured, it is how much longer "
             "forward and backward take than with everything kept; slightly below zero is noise."
@@ -176,7 +176,7 @@ def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]
     """The cuts by what they save: one that two names stand for is measured once."""
     found: dict[Any, tuple[str, cuts.Cut]] = {}
     for name in names:
-        cut = cut_of(screen)[0] if name == CHOSEN else cuts.cut(joint_of(screen), name)
+        cut = screen_cut(screen)[0] if name == CHOSEN else cuts.cut(screen_joint(screen), name)
         found.setdefault(cut.marked, (_title(screen, name), cut))
     return found
 
@@ -184,7 +184,7 @@ def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]
 def _title(screen: Screen, name: str) -> str:
     if name != CHOSEN:
         return cuts.STRATEGIES[name].title
-    cut = cut_of(screen)[0]
+    cut = screen_cut(screen)[0]
     return f"Now: {cuts.STRATEGIES[cut.strategy].title}, {formats.size(cut.bytes)}"
 
 

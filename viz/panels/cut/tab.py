@@ -5,12 +5,12 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.viz.component.views import beside, graph_view, selected_of
+from relascope.viz.component.views import graph_view, panes, selected_of
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier
 from relascope.viz.panels.shell import cut_choice
-from relascope.viz.panels.shell.cut_choice import chosen, cut_of, joint_graph
+from relascope.viz.panels.shell.cut_choice import choice_of, joint_graph, screen_cut
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
@@ -25,7 +25,7 @@ def show(screen: Screen) -> None:
         _invite()
         return
     # Choices stay on the page while the engine works: a click on an element that goes away is lost.
-    pane, picture = beside("cut", "Cut")
+    pane, picture = panes("cut", "Cut")
     with pane:
         cut_choice.strategy(screen)
         details = st.container()
@@ -40,7 +40,7 @@ def show(screen: Screen) -> None:
     with details:
         cut_choice.controls(screen)
     try:
-        cut, coloured = cut_of(screen)
+        cut, coloured = screen_cut(screen)
     except EngineError as error:
         show_error(error)
         captures.undo(screen, joint)
@@ -67,7 +67,7 @@ def show(screen: Screen) -> None:
             look = screen.view(open_groups=opened, among=(coloured,), keep_places={})
             graph_view(half, look, key=f"{view}_view")
     document = screen.derive(
-        lambda: tables.cut_document(cut), "cut_document", chosen(screen), cut.joint.measured
+        lambda: tables.cut_document(cut), "cut_document", choice_of(screen), cut.joint.measured
     )
     peaks = cut_choice.measured_peaks(screen)
     document = {**document, **measured_peak(cut, peaks)}

@@ -32,14 +32,14 @@ def joint_graph(screen: Screen) -> Graph:
     return cutting.joint_graph(screen.cache.ask, screen.source, screen.pipeline)
 
 
-def joint_of(screen: Screen) -> cuts.Joint:
+def screen_joint(screen: Screen) -> cuts.Joint:
     """The joint graph for strategies, which caches results from cut to cut."""
     prices = _measured(screen)
     joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, *prices)
     return screen.derive(lambda: joint, "joint", *prices)
 
 
-def chosen(screen: Screen) -> CutChoice:
+def choice_of(screen: Screen) -> CutChoice:
     """The present choice, made anywhere on the page; without tensors forced by hand if the strategy
     ignores them."""
     state = st.session_state
@@ -51,10 +51,10 @@ def chosen(screen: Screen) -> CutChoice:
     return replace(choice, **forced_ids(screen)) if choice.rule.adapts else choice
 
 
-def cut_of(screen: Screen) -> tuple[cuts.Cut, Graph]:
+def screen_cut(screen: Screen) -> tuple[cuts.Cut, Graph]:
     """The chosen cut, and the joint graph in its colours. Raises EngineError of kind "usage" if the
     graph has no such cut."""
-    joint, choice = joint_of(screen), chosen(screen)
+    joint, choice = screen_joint(screen), choice_of(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:
         found = cut_with(joint, choice)
@@ -90,7 +90,7 @@ _ABOUT_OFFLOAD = (
 
 def controls(screen: Screen) -> None:
     """The strategy's summary, and its slider if it has one."""
-    choice = chosen(screen)
+    choice = choice_of(screen)
     if choice.strategy == "frontier":
         _frontier_slider(screen)
     elif choice.rule.has_budget:
@@ -100,7 +100,7 @@ def controls(screen: Screen) -> None:
 
 def _budget_slider(screen: Screen) -> None:
     """A slider from the least possible bytes to those of keeping everything that crosses."""
-    joint, state, choice = joint_of(screen), st.session_state, chosen(screen)
+    joint, state, choice = screen_joint(screen), st.session_state, choice_of(screen)
     assert choice.rule.limit is not None
     whole, of_peak = choice.rule.limit(joint, Wish(1.0)) or 0, choice.strategy == "peak"
 
@@ -122,7 +122,7 @@ def _budget_slider(screen: Screen) -> None:
 
 def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
     """The frontier; with `by_hand`, it respects forced tensors under every strategy."""
-    joint, choice = joint_of(screen), chosen(screen)
+    joint, choice = screen_joint(screen), choice_of(screen)
     wish = Wish()
     if by_hand or choice.strategy == "frontier":
         wish = Wish(None, joint.with_sought(choice.save), frozenset(choice.recompute))
@@ -131,7 +131,7 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
 
 def _frontier_slider(screen: Screen) -> None:
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
-    joint, state = joint_of(screen), st.session_state
+    joint, state = screen_joint(screen), st.session_state
     held = state.get("keep_frontier")
     if held not in points:  # another model's: begin at half of the bytes
         limit = HALF * max(points) if held is None else held

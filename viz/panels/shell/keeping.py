@@ -12,7 +12,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.formats import is_recording
-from relascope.engine.protocol.source import ModelSource, by_name
+from relascope.engine.protocol.source import ModelSource, has_name
 from relascope.samples import SAMPLES
 from relascope.viz.component.views import select, selected_of, toggle, toggled
 from relascope.viz.panels.shell import noting
@@ -194,7 +194,7 @@ def _files(model: ModelChoice) -> list[str]:
 
 def _choose(model: ModelChoice) -> None:
     """Write the choice of model to the controls that consist of several fields."""
-    named = not model.digest and by_name(model.name)
+    named = not model.digest and has_name(model.name)
     put("keep_model", FILE if model.digest else NAMED if named else model.name)
     if named:
         name, _, changes = model.name.partition("?")

@@ -11,7 +11,7 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
-from relascope.viz.panels.shell.cut_choice import cut_of
+from relascope.viz.panels.shell.cut_choice import screen_cut
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -100,7 +100,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
         after = (source, screen.pipeline, last, True)
         asked = (("graph_after", *after), ("kernels", *after[:2]))
         if all(screen.cache.has(*one) for one in asked):
-            note("cut", lambda: results.cut_facts(cut_of(screen)[0]))
+            note("cut", lambda: results.cut_facts(screen_cut(screen)[0]))
     for one in session.timings:
         request = one.request
         if (request.source, request.pipeline) != (source, screen.pipeline):

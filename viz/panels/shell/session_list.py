@@ -18,9 +18,9 @@ from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import download, heading, plain_text, show_error
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.tab_engines import cache_of_session
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import grid
 from relascope.viz.sessions import facts, replay, store
-from relascope.viz.sessions.results import differences
+from relascope.viz.sessions.results import changes_of
 from relascope.viz.sessions.state import Session
 
 _LIMIT_MB = 1100
@@ -97,7 +97,7 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
         name = f"{e.name}: {e.about}{here}" if e.name else f"{e.about}{here}"
         changed = datetime.fromtimestamp(e.changed)
         rows.append({"changed": f"{changed:%d %b, %H:%M}", "session": name})
-    picked = table(
+    picked = grid(
         rows,
         key="session_table",
         on_select="rerun",
@@ -128,11 +128,11 @@ def _compare(one: store.Entry, other: store.Entry) -> None:
     left, right = (store.get(e.id) for e in (one, other))
     if left is None or right is None:
         return
-    found = differences(facts.of(left), facts.of(right))
+    found = changes_of(facts.of(left), facts.of(right))
     rows = [{"what": d["where"], "first": d["then"], "second": d["now"]} for d in found]
     st.caption(plain_text(f"First: {one.title}. Second: {other.title}."))
     if rows:
-        table(rows)
+        grid(rows)
     else:
         st.caption("Their choices and results are the same.")
 

@@ -32,7 +32,7 @@ from relascope.viz.panels.shell.holding import put, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen, look_at
 from relascope.viz.panels.shell.settings import recall, remember
-from relascope.viz.panels.shell.tab_engines import limit_key, limits
+from relascope.viz.panels.shell.tab_engines import limit_key, page_limits
 from relascope.viz.rows import formats
 from relascope.viz.sessions.state import FIRST, SETTINGS, ScreenState, pipeline_key
 
@@ -140,7 +140,7 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
         )
     with st.expander("Limits"):
         st.caption("Seconds that a call of each kind may take; 0 means no limit.")
-        for kind, seconds in limits().calls.items():
+        for kind, seconds in page_limits().calls.items():
             state.setdefault(limit_key(kind), ceil(seconds))
             st.number_input(kind.capitalize(), 0, 1_000_000, key=limit_key(kind))
     if source is None:

@@ -125,7 +125,7 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
         session = context.session_id if context is not None else ""
         st.session_state[key] = engines().take(ir, first, session)
     cache: RequestCache = st.session_state[key]
-    cache.client.limit(limits())
+    cache.client.limit(page_limits())
     return cache
 
 
@@ -134,7 +134,7 @@ def limit_key(kind: str) -> str:
     return f"keep_limit_{kind}"
 
 
-def limits() -> Limits:
+def page_limits() -> Limits:
     """The page's limits, with those that this session changed."""
     known = of_page()
     state = st.session_state

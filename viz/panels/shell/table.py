@@ -14,7 +14,7 @@ from relascope.viz.rows.sections import Section
 _COLOURED = 1_000  # rows; more take seconds, and from some point on pandas refuses them
 
 
-def table(
+def grid(
     rows: Iterable[Row],
     columns: str = "",
     *,
@@ -85,7 +85,7 @@ def clicked(key: str, selection: str) -> Row | None:
 
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:
-    """Draw sections, except empty tables; `key` begins charts' keys, `options` are `table`'s."""
+    """Draw sections, except empty tables; `key` begins charts' keys, `options` are `grid`'s."""
     from relascope.viz.charts import charts  # pandas, as above
 
     for at, section in enumerate(sections):
@@ -100,7 +100,7 @@ def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None
         elif kind == "sentence":
             (st.warning if section["warning"] else st.caption)(plain_text(section["text"]))
         elif kind == "table":
-            table(section["rows"], **options)
+            grid(section["rows"], **options)
         elif kind == "chart":
             st.altair_chart(charts.drawn(section), key=f"{key}_{at}")
         if note := section.get("note"):

@@ -13,7 +13,7 @@ from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import clicked, show_sections, table
+from relascope.viz.panels.shell.table import clicked, grid, show_sections
 from relascope.viz.rows import Row
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange
@@ -65,7 +65,7 @@ def show(
         draw_text()
     elif part == "Operators":
         strip(*change.figures)
-        table(change.operators, width="content")
+        grid(change.operators, width="content")
     else:
         _nodes(change, view)
 
@@ -104,7 +104,7 @@ def _nodes(change: StepChange, view: str) -> None:
     rows = [r for r in rows if not which or r["what"] in which]
     words = (" ".join(str(r[k]) for k in ("op", "scope", "text", "id")).lower() for r in rows)
     shown = [r for r, text in zip(rows, words, strict=True) if sought in text]
-    table(
+    grid(
         shown,
         CHANGED,
         key=f"changes_{place}",
@@ -151,4 +151,4 @@ def memory(document: Row, place: str, view: str) -> None:
     st.altair_chart(plan, key=_MEMORY, on_select=go, selection_mode=modes)
     st.caption(f"{chart['note']} Click a bar to go to the node that writes it.")
     with st.expander(f"{len(tensors['rows'])} tensors"):
-        table(tensors["rows"], key=f"tensors_{place}", on_pick=picking(view, tensors["ids"]))
+        grid(tensors["rows"], key=f"tensors_{place}", on_pick=picking(view, tensors["ids"]))

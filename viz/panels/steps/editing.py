@@ -18,7 +18,7 @@ from relascope.viz.panels.shell.frame import boundary, download, plain_text, sho
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.formats import arguments_text
-from relascope.viz.rows.script import script
+from relascope.viz.rows.script import step_script
 
 _REFUSED = "parameter_refused"  # (widget's key, why)
 _PASTED = "keep_pipeline_text"
@@ -135,7 +135,7 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
         download(
             "Download as Python",
-            lambda: script(screen.ir, screen.source, screen.pipeline, screen.label),
+            lambda: step_script(screen.ir, screen.source, screen.pipeline, screen.label),
             f"{Path(screen.label).stem}-{screen.ir}.py",
             "pipeline_script",
             width="stretch",

@@ -17,7 +17,7 @@ from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import grid
 from relascope.viz.rows import tables
 
 CHANGES, ERRORS = "What changed", "Error against PyTorch"
@@ -100,7 +100,7 @@ def nodes(screen: Screen, index: int) -> None:
         )
     if rows:
         pick = picking(_VIEW, [r["id"] for r in rows])
-        table(rows, tables.INSIDE, key=f"errors_{hash(at.place)}", on_pick=pick)
+        grid(rows, tables.INSIDE, key=f"errors_{hash(at.place)}", on_pick=pick)
 
 
 def _verdict(screen: Screen, index: int) -> None:

@@ -12,7 +12,7 @@ from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
 from relascope.viz.compare.changes import coloured, start_of
-from relascope.viz.component.views import beside, graph_view, select, selected_of
+from relascope.viz.component.views import graph_view, panes, select, selected_of
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
@@ -58,7 +58,7 @@ def _draw(screen: Screen) -> None:
     """Controls stay while the engine works, because a click on one that disappears would be
     lost."""
     known = _known(screen)
-    left, right = beside("steps", "Steps")
+    left, right = panes("steps", "Steps")
     with left.container(key="steps_head"):
         row = errors.choose(screen)
         _walk(known, row)

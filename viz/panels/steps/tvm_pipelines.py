@@ -14,8 +14,8 @@ from relascope.viz.panels.shell.frame import heading, show_error, waiting
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import PATIENCE, Request, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.tab_engines import limits
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.tab_engines import page_limits
+from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.panels.steps.editing import Change
 from relascope.viz.rows.gate import pipelines as rows
 
@@ -47,7 +47,7 @@ class PipelineTries:
                 self.asked.add(request)
             try:
                 return cache.ask(method, *arguments, patience=until - time.monotonic())
-            except EngineError as error:  # as in `bulk.run`, which does not know the cache
+            except EngineError as error:  # as in `bulk.run_task`, which does not know the cache
                 if error.kind != "engine" or limit_crossed(error) or request in self.died:
                     raise
                 self.died.add(request)
@@ -60,7 +60,7 @@ class PipelineTries:
             self.tasks = [*bulk.through_tvms(task, ask("pipelines"))]
         for task in self.tasks[len(self.lines) :]:
             self.began = self.began or time.monotonic()
-            row = bulk.run(ask, task)
+            row = bulk.run_task(ask, task)
             self.lines.append({**row, "seconds": round(time.monotonic() - self.began, 2)})
             for request in self.asked:  # to make room in the cache for other tabs' answers
                 screen.cache.forget(request.method, *request.arguments)
@@ -107,12 +107,12 @@ def show(tries: PipelineTries, change: Change) -> None:
             change(tasks[row].pipeline, len(tasks[row].pipeline) - 1)
 
     heading("TVM's pipelines")
-    table(lines["rows"], key=f"{_KEY}_table", on_pick=pick, wide={"pipeline": 250, "seconds": 80})
+    grid(lines["rows"], key=f"{_KEY}_table", on_pick=pick, wide={"pipeline": 250, "seconds": 80})
     show_sections(said, _KEY)
 
 
 def _go_on(tries: PipelineTries) -> None:
-    cache, usual = tries.screen.cache, limits()
+    cache, usual = tries.screen.cache, page_limits()
     try:
         tries.go_on()
     except EngineError as error:

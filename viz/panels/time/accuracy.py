@@ -12,7 +12,7 @@ from relascope.viz.component.views import graph_view
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, plain_text, section
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import grid
 from relascope.viz.rows import tables
 from relascope.viz.sessions import results
 
@@ -63,7 +63,7 @@ def show(screen: Screen, target: str) -> None:
         say = st.success if all(r.passed for r in rows) else st.error
         say(plain_text(" ".join((accuracy.verdict(rows, against), *also))))
         noting.note_result(screen, "accuracy", results.saved_accuracy(target, kinds, rows))
-    picked = rows and table(
+    picked = rows and grid(
         map(tables.finding, plain(rows)), tables.OUTCOMES, key="accuracy_table", on_select="rerun"
     )
     for at in picked or ():

@@ -9,7 +9,7 @@ from relascope.engine.protocol.artefact import Artefact
 from relascope.engine.protocol.request import BuildRequest
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text, section
 from relascope.viz.panels.shell.request_cache import RequestCache
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import Row, artefact
 from relascope.viz.rows.sections import Section
 
@@ -66,7 +66,7 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: li
         return
     height: Any = "auto" if len(kernels) < 9 else 320
     rows = [cell for _, _, _, cell in kernels]
-    chosen = table(rows, key="code_table", on_select="rerun", height=height)
+    chosen = grid(rows, key="code_table", on_select="rerun", height=height)
     kernel, text, lines, _ = kernels[chosen[0] if chosen else 0]
     shown = [f"{number:6}  {line}" for number, line in lines] if wanted else text.splitlines()
     more = len(shown) - _MOST_LINES

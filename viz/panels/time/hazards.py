@@ -12,7 +12,7 @@ from relascope.viz.component.views import graph_view
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.profile import cost_text, findings, lint_document, lint_sections
 
@@ -42,7 +42,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
         st.caption("*Time each kernel* measures them.")
     for index, hazard in enumerate(document["hazards"]):
         _hazard(screen, hazard, index)
-    chosen_rows = table(places["rows"], key="hazard_table", on_select="rerun")
+    chosen_rows = grid(places["rows"], key="hazard_table", on_select="rerun")
     if not chosen_rows:
         st.caption("Choose a row to see it in the graph.")
         return

@@ -15,7 +15,7 @@ from relascope.viz.panels.shell.frame import boundary, download, section
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import clicked, picked, show_sections, table
+from relascope.viz.panels.shell.table import clicked, grid, picked, show_sections
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.profile import (
     heat,
@@ -134,7 +134,7 @@ def _table(rows: list[Row], cells: list[Row]) -> Row | None:
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]
 
     more = ({**_output(row["outputs"]), "order": row["index"] + 1} for row in rows)
-    table(
+    grid(
         [cell | other for cell, other in zip(cells, more, strict=True)],
         key="kernel_table",
         on_pick=from_table,

@@ -16,7 +16,7 @@ from relascope.engine.protocol.times import BASELINES, TimeResult, Variant
 from relascope.passes.catalogue import GRADIENTS
 from relascope.viz.handed_on.parts import times_tab
 from relascope.viz.handed_on.sheet import Sheet
-from relascope.viz.panels.shell.cut_choice import chosen, cut_of
+from relascope.viz.panels.shell.cut_choice import choice_of, screen_cut
 from relascope.viz.panels.shell.frame import download, plain_text, show_error, side_by_side
 from relascope.viz.panels.shell.holding import pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
@@ -111,7 +111,7 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
     can_run = target is not None and target.runs_here
     if pressed("Run", "run", run, type="primary", disabled=not can_run, width="stretch"):
         screen.cache.forget("time", *arguments)
-        strategy = chosen(screen).strategy if screen.training else None
+        strategy = choice_of(screen).strategy if screen.training else None
         facts = timings.run_facts(screen.label, request, screen.ir, strategy)
         state.timing = _Run(_title(screen), arguments, facts)
     return arguments, target
@@ -167,7 +167,7 @@ def _variants(
 def _cut(screen: Screen, request: BuildRequest) -> BuildRequest:
     if not screen.training:
         return request
-    return request.split_at(cut_of(replace(screen, pipeline=request.pipeline))[0].marked)
+    return request.split_at(screen_cut(replace(screen, pipeline=request.pipeline))[0].marked)
 
 
 def _remember(run: _Run, result: TimeResult) -> None:

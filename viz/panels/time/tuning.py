@@ -24,7 +24,7 @@ from relascope.viz.panels.shell import frame
 from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import formats, tuning
 
 _RUNNING = "tuning"  # the present run, or the last
@@ -111,7 +111,7 @@ def _table(
     at = screen.upto(screen.built)
     graph: Graph | None = screen.cache.peek("graph_after", at.source, at.pipeline, at.last)
     rows = tuning.tasks_table(tuning.task_rows(listed, graph))["rows"]
-    chosen = table(
+    chosen = grid(
         rows,
         key=_TABLE if chooses else f"{_TABLE}_running",
         on_select="rerun" if chooses else "ignore",

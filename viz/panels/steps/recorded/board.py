@@ -46,7 +46,7 @@ def _board(opened: OpenedRecording) -> None:
     begin()
     if st.session_state.pop(_OPENED, False):
         rerun()
-    number = chosen(opened)
+    number = chosen_pass(opened)
     row = opened.rows[number]
     left, right = side_by_side("recorded", [0.38, 0.62])
     below = st.container()
@@ -67,7 +67,7 @@ def _board(opened: OpenedRecording) -> None:
     opened.ahead(number, st.session_state.get(_FUNCTION) or "")
 
 
-def chosen(opened: OpenedRecording) -> int:
+def chosen_pass(opened: OpenedRecording) -> int:
     """The number of the chosen pass."""
     number = st.session_state.get(keeping.RECORDED_PASS)
     if number is None:
@@ -173,7 +173,7 @@ def _walk(opened: OpenedRecording, row: Row) -> None:
 
 def _change(opened: OpenedRecording, way: int) -> int | None:
     """The nearest pass before (-1) or after (1) the chosen one that changed something."""
-    number = chosen(opened)
+    number = chosen_pass(opened)
     at = (bisect_left if way < 0 else bisect_right)(opened.changes, number) - (way < 0)
     return opened.changes[at] if 0 <= at < len(opened.changes) else None
 

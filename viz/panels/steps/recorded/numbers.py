@@ -12,7 +12,7 @@ from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import cache_of_session
-from relascope.viz.panels.shell.table import table
+from relascope.viz.panels.shell.table import grid
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row
@@ -23,9 +23,9 @@ from relascope.viz.rows.recorded_numbers import (
     first_words,
     ir_of,
     numbers_table,
+    part_verdict,
     parts,
     same_tvm,
-    verdict,
     why_none,
 )
 
@@ -118,7 +118,7 @@ def _search(
             shown = screen, search
             break
     if searching or shown is None:
-        for line in verdict(ir, opened.recording, done).splitlines():
+        for line in part_verdict(ir, opened.recording, done).splitlines():
             st.caption(plain_text(line))
     if shown is not None:
         bisect.show(*shown)
@@ -142,4 +142,4 @@ def _table(
             choose(rows[row]["number"])
 
     key = f"recorded_errors_{opened.digest}_{part.first}"
-    table(numbers_table(rows)["rows"], key=key, on_pick=pick)
+    grid(numbers_table(rows)["rows"], key=key, on_pick=pick)

@@ -18,7 +18,7 @@ from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import PassRun, Recording, read
-from relascope.viz.compare.text import ASIDE, beside, brief, columns
+from relascope.viz.compare.text import ASIDE, brief, diff_data, stretches_of
 from relascope.viz.rows import Row
 from relascope.viz.rows.recording import as_columns, own_changes, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
@@ -116,7 +116,7 @@ class OpenedRecording:
             texts = ("" if name is None else self.recording.text(name) for name in (old, new))
             before, after = (text if whole else brief(text) for text in texts)
             same = "The text is the same." if old == new or whole else ASIDE
-            data = beside(columns(before, after), ("before", "after"), same)
+            data = diff_data(stretches_of(before, after), ("before", "after"), same)
             text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
             return zlib.compress(text.encode(), 1)
 
@@ -129,7 +129,7 @@ def packed(rows: Sequence[Row]) -> bytes:
     return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
 
 
-def opened(path: str) -> OpenedRecording:
+def read_once(path: str) -> OpenedRecording:
     """The recording in a file, read once per session unless it changes; raises as
     `recorder.reading.read`."""
     about = Path(path).stat()

@@ -12,9 +12,9 @@ from relascope.viz.panels.shell import keeping, session_list, sidebar
 from relascope.viz.panels.shell.frame import heading, looked_at, plain_text, show_error
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.opening import zone as opening
-from relascope.viz.panels.shell.table import show_sections, table
+from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.panels.steps.recorded import board
-from relascope.viz.panels.steps.recorded.opened import OpenedRecording, opened
+from relascope.viz.panels.steps.recorded.opened import OpenedRecording, read_once
 from relascope.viz.rows import recording as passes_of
 from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.sessions.state import RECORDED_TABS
@@ -34,7 +34,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     for sentence in unread:
         st.warning(plain_text(sentence))
     try:
-        recording = opened(path)
+        recording = read_once(path)
     except EngineError as error:
         show_error(error)
         return
@@ -68,7 +68,7 @@ def _times(opened: OpenedRecording) -> None:
         name = None if row is None else opened.document["totals"][row]["pass"]
         st.session_state[_OF] = opened.digest, name
 
-    table(
+    grid(
         totals["rows"],
         key=f"recorded_totals_{opened.digest}",
         bars=("share",),
@@ -93,7 +93,7 @@ def _times(opened: OpenedRecording) -> None:
             board.choose(runs[row]["number"])
             put(keeping.RECORDED_TAB, "Passes")
 
-    table(
+    grid(
         runs_table(runs)["rows"],
         key=f"recorded_runs_{digest}_{name}",
         wide={"in which functions": "large"},
