@@ -47,9 +47,8 @@ def test_gradients_of_operators_agree_with_autograd(section, dtype):
     compare(model, outputs, gradients)
 
 
-@pytest.mark.parametrize("sample", ["mlp", "bert_self_attention"])
-def test_samples_in_train_mode_agree_with_pytorch(sample):
-    sample_in_train_mode_agrees(sample, "float64")
+def test_a_sample_in_train_mode_agrees_with_pytorch():  # test_accuracy.py has an MLP
+    sample_in_train_mode_agrees("bert_self_attention", "float64")
 
 
 @pytest.mark.parametrize(
