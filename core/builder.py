@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite, prod
 from typing import Any
 
-from relascope.core.graph import Graph, JsonValue, Kind, Node, TensorType
+from relascope.core.graph import Graph, JsonValue, Kind, Node, NodeOrigin, TensorType
 
 SMALL = 1000
 """Constants with fewer elements carry their values as text."""
@@ -27,7 +27,7 @@ class GraphBuilder:
         identity: str,
         kind: Kind,
         outputs: tuple[TensorType, ...],
-        origin: tuple[str, str] = ("", ""),
+        origin: NodeOrigin = NodeOrigin(),  # noqa: B008 [immutable]
         op: str = "",
         name: str = "",
         attrs: Mapping[str, JsonValue] | None = None,
@@ -35,18 +35,16 @@ class GraphBuilder:
         body: Graph | None = None,
     ) -> str:
         """Add one node. Its id is a hash of `identity`, a text that says what it computes; equal
-        nodes get "#2", "#3" and so on. The origin is scope and framework operator; nodes of a
-        function's body get ids within the function's."""
+        nodes get "#2", "#3" and so on. Nodes of a function's body get ids within the
+        function's."""
         ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         copy = self.copies[ident] = self.copies.get(ident, 0) + 1
         if copy > 1:
             ident = f"{ident}#{copy}"
         if body is not None:
             body = body.renamed(lambda inner: f"{ident}/{inner}")
-        scope, source = origin
-        self.nodes.append(
-            Node(ident, kind, op, name, attrs or {}, inputs, outputs, scope, source, body=body)
-        )
+        about = op, name, attrs or {}, inputs, outputs
+        self.nodes.append(Node(ident, kind, *about, *origin, body=body))
         self.expressions[ident] = expr
         return ident
 
@@ -107,7 +105,7 @@ class Constants:
         self.bound = {address(v): n for n, v in params.items()}
         self.digests, self.address, self.digest = digests, address, digest
 
-    def about(self, array: Any) -> tuple[str, dict[str, JsonValue], tuple[str, str]]:
+    def about(self, array: Any) -> tuple[str, dict[str, JsonValue], NodeOrigin]:
         """A constant's identity as a text, its attributes, and its origin."""
         shape, dtype, address = tuple(map(int, array.shape)), str(array.dtype), self.address(array)
         place = address, dtype, shape
@@ -120,7 +118,11 @@ class Constants:
         name = self.bound.get(address, "")
         if name:
             attrs["parameter"] = name
-        return f"constant {digest} {dtype} {list(shape)}", attrs, (name.rpartition(".")[0], "")
+        return (
+            f"constant {digest} {dtype} {list(shape)}",
+            attrs,
+            NodeOrigin(name.rpartition(".")[0]),
+        )
 
 
 def number(value: float) -> JsonValue:
@@ -141,10 +143,10 @@ def other_name(expr: Any) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
-def body_origin(body: Graph) -> tuple[str, str]:
+def body_origin(body: Graph) -> NodeOrigin:
     """The origin of a fused function: that of its result, or the last known one in it."""
     ends = [body.by_id[o] for o in body.outputs]
     for node in (*ends, *reversed(body.nodes)):
         if node.source:
-            return node.scope, node.source
-    return "", ""
+            return node.origin
+    return NodeOrigin()

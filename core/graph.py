@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 JsonValue = Any  # str, int, float, bool, None, and lists and dicts of them
 _Found = TypeVar("_Found", bound=Hashable)
@@ -26,6 +26,43 @@ _ITEM_BYTES = {
 
 OWN_KERNELS = ("call_tir", "call_tir_inplace")
 """Values of a node's attribute "call" with which it calls a kernel of the program."""
+
+
+GRADIENT_OF = "gradient of "
+"""Before a framework operator, what differentiates it."""
+
+
+class NodeOrigin(NamedTuple):
+    """Where a node comes from: the module's path, the framework's operator, and the line of the
+    model's own source, "model.py:12", then ": " and its text, if known. "" is unknown."""
+
+    scope: str = ""
+    source: str = ""
+    line: str = ""
+
+    @property
+    def place(self) -> str:
+        """Operator and module: "aten::linear in encoder.0"."""
+        return f"{self.source} in {self.scope}" if self.scope else f"{self.source} at the top"
+
+    @property
+    def where(self) -> str:
+        """The same with the line, for an error: "aten::linear in encoder.0, model.py:12"."""
+        return f"{self.place}, {line_number(self.line)}" if self.line else self.place
+
+    @property
+    def of_gradient(self) -> "NodeOrigin":
+        return self._replace(source=GRADIENT_OF + self.source if self.source else "")
+
+    def named(self, operator: str) -> str:
+        """An operator as an error names it: "nn.relu from aten::relu in encoder, model.py:12"."""
+        parts = operator, self.source and f"from {self.source}", self.scope and f"in {self.scope}"
+        return ", ".join(filter(None, (" ".join(filter(None, parts)), line_number(self.line))))
+
+
+def line_number(line: str) -> str:
+    """A line of source without its text: "model.py:12"."""
+    return line.partition(": ")[0]
 
 
 class _Word(str, Enum):
@@ -114,6 +151,7 @@ class Node:
         outputs: one type per result; a tuple has one per field.
         scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.
         source: the framework's operator it came from ("aten::linear"), "" where unknown.
+        line: of the model's source, as in `NodeOrigin`.
     """
 
     id: str
@@ -125,8 +163,13 @@ class Node:
     outputs: tuple[TensorType, ...] = ()
     scope: str = ""
     source: str = ""
+    line: str = ""
     role: Role = Role.NONE
     body: "Graph | None" = None
+
+    @property
+    def origin(self) -> NodeOrigin:
+        return NodeOrigin(self.scope, self.source, self.line)
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -317,7 +360,7 @@ def reached(
 
 def _node_to_json(node: Node) -> dict[str, JsonValue]:
     data: dict[str, JsonValue] = {"id": node.id, "kind": node.kind.value}
-    for key in ("op", "name", "scope", "source"):
+    for key in ("op", "name", "scope", "source", "line"):
         if getattr(node, key):
             data[key] = getattr(node, key)
     if node.attrs:
@@ -346,6 +389,7 @@ def _node_from_json(data: Mapping[str, JsonValue]) -> Node:
         outputs=tuple(TensorType(tuple(t["shape"]), t["dtype"]) for t in data.get("outputs", ())),
         scope=data.get("scope", ""),
         source=data.get("source", ""),
+        line=data.get("line", ""),
         role=Role(data.get("role", "none")),
         body=Graph.from_json(data["body"]) if data.get("body") else None,
     )

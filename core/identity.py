@@ -143,7 +143,8 @@ class _Matcher:
         def kept(node: Node) -> dict[str, Any]:
             old = self.old.get(of(node.id), node)
             body = None if node.body is None else self._rename(node.body)
-            about = {"scope": node.scope or old.scope, "source": node.source or old.source}
+            made = node if node.source else old  # of source and line, which belong together
+            about = {"scope": node.scope or old.scope, "source": made.source, "line": made.line}
             return {"body": body, **about}
 
         return graph.renamed(of, kept)

@@ -82,12 +82,6 @@ def kept_results(
     return [*results[: program.outputs], *stay.values()], tuple(stay)
 
 
-def named(operator: str, scope: str, source: str) -> str:
-    """An operator as an error names it: with its framework operator and its module."""
-    parts = [operator, source and f"from {source}", scope and f"in {scope}"]
-    return " ".join(p for p in parts if p)
-
-
 def unknown(ir: str, operator: str, where: str) -> EngineError:
     """The error that an operator has no gradient; "" stands for a call of a function."""
     hint = "Take the gradient of a submodule without it, or register one with "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import NodeOrigin
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Program:
         grad_outs: names of the arguments that carry the gradients of the outputs.
         gradients: after the gradient, the arguments whose gradients follow the outputs in the flat
             result tuple.
-        provenance: (scope, framework operator) by a key that the importer chooses.
+        provenance: origins by a key that the importer chooses.
         updates: buffers that a run changes, whose new values are the last of `outputs`, without
             grad_out.
         digests: by a constant's address in memory, its tensor and hash; shared by all programs of
@@ -105,7 +106,7 @@ class Program:
     orders: tuple[tuple[int, ...], ...] = ()
     grad_outs: tuple[str, ...] = ()
     gradients: tuple[str, ...] = ()
-    provenance: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    provenance: Mapping[str, NodeOrigin] = field(default_factory=dict)
     updates: tuple[str, ...] = ()
     no_gradient: EngineError | None = None
     code: tuple[str, ...] = ()

@@ -5,14 +5,16 @@ Needs only a TVM and numpy.
 
 from typing import Any
 
+from relascope.core.graph import NodeOrigin
+
 _LONGEST = 32  # characters of a constant's value; longer ones are dropped
 
 
-class _Spans(dict[str, tuple[str, str]]):
+class _Spans(dict[str, NodeOrigin]):
     """A node's origin by the name of its span: nothing more is known about other imports."""
 
-    def get(self, name: str, default: Any = ("", "")) -> Any:
-        return ("", str(name)) if name else default
+    def get(self, name: str, default: Any = None) -> Any:
+        return NodeOrigin(source=str(name))
 
 
 Digests = dict[Any, tuple[Any, str]]

@@ -9,12 +9,13 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import PurePath
+from pathlib import PureWindowsPath
 from typing import Any
 
 from torch.utils import _pytree as pytree
 
 from relascope.core.errors import EngineError
+from relascope.core.visible import visible
 from relascope.engine.files.archive import Archive
 from relascope.engine.files.operators import allowed
 from relascope.engine.protocol.results import OpenSize
@@ -277,7 +278,11 @@ def _check_target(archive: Archive, member: str, node: dict[str, Any]) -> None:
     raise EngineError("operator", message, place_of(target, stack, trace), hint)
 
 
-_FRAMES = re.compile(r'File "((?!<)(?![^"\n]*/site-packages/torch/)[^"\n]+)", line (\d+), in ')
+TORCHS = r"[/\\](?:(?:site|dist)-packages|pytorch)[/\\]torch[/\\]"
+"""A pattern in the paths of torch's files, on any system."""
+_FRAMES = re.compile(
+    rf'File "((?!<)(?![^"\n]*{TORCHS})[^"\n]+)", line (\d+), in [^\n]*(?:\n {{4}}(\S[^\n]*))?'
+)
 
 
 def place_of(operator: str, stack: str, trace: str) -> str:
@@ -289,11 +294,16 @@ def place_of(operator: str, stack: str, trace: str) -> str:
     return at_line(where, lines_in(trace))
 
 
-def lines_in(trace: str) -> list[tuple[str, str]]:
-    """Files and lines of a traceback's text, outermost first, without torch's."""
+def lines_in(trace: str) -> list[tuple[str, str, str]]:
+    """Files, lines and their texts in a traceback's text, outermost first, without torch's."""
     return _FRAMES.findall(trace)
 
 
-def at_line(where: str, lines: Sequence[tuple[str, str | int]]) -> str:
+def at_line(where: str, lines: Sequence[tuple[str, str, str]]) -> str:
     """A place with the last of these lines, if there are any."""
-    return f"{where}, {PurePath(lines[-1][0]).name}:{lines[-1][1]}" if lines else where
+    return f"{where}, {file_line(*lines[-1][:2])}" if lines else where
+
+
+def file_line(file: str, line: str | int) -> str:
+    """A line of a file as people name it, "model.py:12"; the path may be of any system."""
+    return visible(f"{PureWindowsPath(file).name}:{line}", keep="")

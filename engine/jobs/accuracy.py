@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph, Kind, reached
+from relascope.core.graph import Graph, Kind, line_number, reached
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.jobs.runs import fitting_runs, label_of, on_inputs
 from relascope.engine.protocol.accuracy import AS_IMPORTED, WHOLE, Comparison, NodeError
@@ -163,11 +163,13 @@ class BadNode:
     max_rel: float | None
     counterpart: str
     reason: str
+    line: str = ""
 
     @property
     def within(self) -> str:
-        """Its scope, as it stands after a name: " in encoder.0", or ""."""
-        return f" in {self.scope}" if self.scope else ""
+        """Its scope and line, as they stand after a name: " in encoder.0, model.py:12", or ""."""
+        scope, line = self.scope and f" in {self.scope}", line_number(self.line)
+        return f"{scope}, {line}" if line else scope
 
 
 @dataclass(frozen=True)
@@ -406,8 +408,8 @@ def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str)
     node, error = graph.by_id[ident], errors.get(ident)
     about = ident, node.title, node.scope, node.source
     if error is None:
-        return BadNode(*about, None, None, "", reason)
-    return BadNode(*about, error.max_abs, error.max_rel, error.counterpart, reason)
+        return BadNode(*about, None, None, "", reason, node.line)
+    return BadNode(*about, error.max_abs, error.max_rel, error.counterpart, reason, node.line)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def results_in(graph: Graph, ordinals: Mapping[str, int], reference: Reference) 
         origin, results = reference.results[ordinal]
         index = 0 if len(results) == 1 else item
         if index is not None and index < len(results) and tensor_type(results[index]) == kind:
-            found[ident] = origin.place, results[index]
+            found[ident] = origin.origin.place, results[index]
     return found
 
 

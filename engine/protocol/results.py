@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph, TensorType
+from relascope.core.graph import Graph, TensorType, line_number
 from relascope.engine.protocol.source import ModelSource
 
 
@@ -171,19 +171,21 @@ class ExampleRun:
 @dataclass(frozen=True)
 class Application:
     """A place where a pass on our rewriters replaced something, in order. `id` is in the graph
-    before the pass, "" for a node that the pass made itself; `title`, `scope` and `source` are the
-    node's, as far as known."""
+    before the pass, "" for a node that the pass made itself; the others are the node's, as far as
+    known."""
 
     id: str
     title: str
     scope: str
     source: str
+    line: str = ""
 
     @property
     def words(self) -> str:
-        """The node in a sentence: "`add` of encoder.0 (aten::add)"."""
+        """The node in a sentence: "`add` of encoder.0 (aten::add, model.py:12)"."""
         scope = f" of {self.scope}" if self.scope else ""
-        return f"`{self.title}`{scope}" + (f" ({self.source})" if self.source else "")
+        made = ", ".join(filter(None, (self.source, line_number(self.line))))
+        return f"`{self.title}`{scope}" + (f" ({made})" if made else "")
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import reached
+from relascope.core.graph import NodeOrigin, reached
 from relascope.engine.pytorch.draws import DROPPING, draws_in_trace
 from relascope.engine.pytorch.nested import built, leaves, nesting, taken
 from relascope.engine.pytorch.watch import Programs, line_of
@@ -32,33 +31,32 @@ _TRACE_HINT = "Make the file with torch.jit.trace, which records only what runs.
 @dataclass(frozen=True)
 class TraceOrigin:
     """Where an operator of the trace comes from: its module's path, its name, its place in the
-    order of execution, whether it is a further one of several that replace an operator, and the
-    line of the model's own source, "model.py:12", if known."""
+    order of execution, the line of the model's own source, "model.py:12", and its text, if known,
+    and whether it is a further one of several that replace an operator."""
 
     scope: str
     operator: str
     ordinal: int
-    further: bool = False
     line: str = ""
+    text: str = ""
+    further: bool = False
 
     @property
-    def place(self) -> str:
-        """The operator and its module: "aten::linear in encoder.layer.0.output.dense"."""
-        return f"{self.operator} in {self.scope}" if self.scope else f"{self.operator} at the top"
+    def origin(self) -> NodeOrigin:
+        line = f"{self.line}: {self.text}" if self.text else self.line
+        return NodeOrigin(self.scope, self.operator, line)
 
     @property
     def where(self) -> str:
-        """The same for an error's `where`, with the line."""
-        return f"{self.place}, {self.line}" if self.line else self.place
+        return self.origin.where
 
 
 _FRAME = re.compile(r"^(.+?)\((\d+)\): ", re.MULTILINE)
 
 
-def line_in(frames: str, programs: Programs) -> str:
-    """The innermost line of a model's own source, "model.py:12", in frames as TorchScript writes
-    them (`model.py(12): forward`, innermost first); "" without one."""
-    return line_of(((file, int(line)) for file, line in _FRAME.findall(frames)), programs)
+def frames_in(text: str) -> list[tuple[str, int]]:
+    """Files and lines in frames as TorchScript writes them: `model.py(12): forward`."""
+    return [(file, int(line)) for file, line in _FRAME.findall(text)]
 
 
 @dataclass
@@ -186,7 +184,8 @@ def body(module: Any, method: str) -> Any:
 class Flattener:
     """Inlines forward() of a module from `torch.jit.trace`, fresh or loaded, into one flat graph,
     whose inputs have these names and the shapes and dtypes of `inputs`. `allowed` says whether it
-    may contain an operator; for `programs` see `engine.pytorch.watch.program_lines`."""
+    may contain an operator. `programs` are the `engine.pytorch.watch.program_lines` of a module
+    traced here; a loaded trace has none, and the files that it names are not read."""
 
     def __init__(
         self,
@@ -194,7 +193,7 @@ class Flattener:
         input_names: tuple[str, ...],
         inputs: tuple[torch.Tensor, ...],
         allowed: Callable[[str], bool] = lambda kind: True,
-        programs: Programs = MappingProxyType({}),
+        programs: Programs | None = None,
     ) -> None:
         self.programs = programs
         self.module, self.allowed, self.visited = module, allowed, 0
@@ -371,15 +370,15 @@ class Flattener:
         for inner in reached([node], lambda n: (m for b in n.blocks() for m in b.nodes())):
             if inner is not node and inner.kind() in ("prim::CallMethod", "prim::GetAttr"):
                 message = f"A branch or loop ({kind}) uses a submodule or parameter."
-                where = TraceOrigin(scope, kind, -1, line=self.line(node)).where
+                where = TraceOrigin(scope, kind, -1, *self.line(node)).where
                 raise EngineError("operator", message, where, _TRACE_HINT)
             if not self.allowed(inner.kind()):
                 message = f"The file uses the operator {inner.kind()}, which no trace contains."
-                where = TraceOrigin(scope, inner.kind(), -1, line=self.line(inner)).where
+                where = TraceOrigin(scope, inner.kind(), -1, *self.line(inner)).where
                 raise EngineError("operator", message, where, _TRACE_HINT)
         clone = self.graph.createClone(node, resolve)
         self.graph.insertNode(clone)
-        origin = TraceOrigin(scope, kind, self.flat.ordinal, line=self.line(node))
+        origin = TraceOrigin(scope, kind, self.flat.ordinal, *self.line(node))
         for index, (old, new) in enumerate(zip(node.outputs(), clone.outputs(), strict=True)):
             # Debug names survive copies of the graph; node objects do not.
             new.setDebugName(f"n{origin.ordinal}_{index}")
@@ -387,8 +386,9 @@ class Flattener:
             values[old.debugName()] = new
         self.flat.ordinal += 1
 
-    def line(self, node: Any) -> str:
-        return "" if node.kind() == "prim::Constant" else line_in(node.sourceRange(), self.programs)
+    def line(self, node: Any) -> tuple[str, str]:
+        frames = "" if node.kind() == "prim::Constant" else node.sourceRange()
+        return line_of(frames_in(frames), self.programs or {}, self.programs is not None)
 
     def call_function(self, node: Any, scope: str, values: dict[str, Any]) -> None:
         """Inline a scripted function by torch's own inliner, because it contains no module."""

@@ -36,7 +36,13 @@ from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource, file_digest, has_name
 from relascope.engine.pytorch.draws import numbers_of
 from relascope.engine.pytorch.exported_program import Exported, reader
-from relascope.engine.pytorch.flat_trace import Flattener, FlatTrace, TraceCall, line_in, runs_alone
+from relascope.engine.pytorch.flat_trace import (
+    Flattener,
+    FlatTrace,
+    TraceCall,
+    frames_in,
+    runs_alone,
+)
 from relascope.engine.pytorch.in_place import without_writes
 from relascope.engine.pytorch.inputs.tensors import (
     Input,
@@ -645,7 +651,7 @@ def _first_run(
         message = f"The model does not run with these inputs ({given}): {reason}."
         listed = ", ".join(names)
         hint = f"forward() takes {len(names)} inputs: {listed}. Give their real shapes."
-        line = line_in(str(wrong).partition("original code")[2], {})
+        line, _ = line_of(frames_in(str(wrong).partition("original code")[2]), {})
         where = ", ".join(filter(None, (_failed_at(str(wrong)) or listed, line)))
         raise EngineError("input", message, where, hint) from wrong
 
@@ -755,7 +761,7 @@ def _untraced(error: Exception, watch: Watch) -> EngineError:
     """The error that a model cannot be traced, with the module and the line of its own source."""
     text = str(error)
     frames = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
-    where = ", ".join(filter(None, (watch.where, line_of(reversed(frames), watch.programs))))
+    where = ", ".join(filter(None, (watch.where, line_of(reversed(frames), watch.programs)[0])))
     for pattern, said, hint in _UNTRACED:
         if found := re.search(pattern, text):
             message = f"PyTorch cannot trace the model: {said.format(*found.groups())}"

@@ -51,7 +51,7 @@ def run_inside(model: Model, gradients: bool) -> Reference:
         results[origin.ordinal] = origin, (*before, value.detach())
     if not gradients:
         return Reference(results)
-    named = [*leaves.items(), *((o.place, t) for o, t in zip(values, live, strict=True))]
+    named = [*leaves.items(), *((o.origin.place, t) for o, t in zip(values, live, strict=True))]
     named = [(name, tensor) for name, tensor in named if tensor.requires_grad]
     found = model.backward(outputs, [t for _, t in named], model.grad_outs())
     pairs = zip(named, found, strict=True)

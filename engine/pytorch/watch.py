@@ -1,11 +1,12 @@
 """What PyTorch does while tracing that a trace cannot express: regions without gradients, hooks on
 tensors, `tensor.data`, and numbers read out of a tensor, which a trace fixes."""
 
+import linecache
 import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from relascope.core.errors import EngineError
-from relascope.engine.files.exported import lines_in
+from relascope.core.visible import visible
+from relascope.engine.files.exported import TORCHS, file_line, lines_in
 from relascope.engine.pytorch.draws import DRAWING
 
 _DATA: Any = Tensor.data
@@ -34,6 +36,7 @@ _READS = (
     "__array__ __bool__ __complex__ __contains__ __float__ __index__ __int__"
 )
 """Names of functions that turn a tensor's values into numbers."""
+_WIDEST = 200  # characters of a line of source
 _SHAPES = ("size", "numel", "nelement", "__len__")
 _PYTORCH = str(Path(torch.__file__).parent)
 
@@ -99,7 +102,7 @@ class Watch(TorchFunctionMode):
 
     @property
     def _here(self) -> str:
-        line = line_of(_frames(), self.programs)
+        line, _ = line_of(_frames(), self.programs)
         return f"{self.where}, {line}" if line else self.where
 
     def _keep(self, message: str) -> None:
@@ -143,7 +146,7 @@ class Watch(TorchFunctionMode):
         return made
 
     def _note_read(self, name: str) -> None:
-        call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)
+        call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)[0]
         text = f"{call}() in {self.where} ({line}) reads a tensor's value, which the trace fixes"
         self.reads[f"{text} as it is with these inputs."] = None
 
@@ -197,27 +200,32 @@ def _tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
-Programs = Mapping[str, Mapping[int, tuple[str, int]]]
-"""By the name of code that torch writes for an exported program, and by its lines: file and line of
-the model's own source."""
+Programs = Mapping[str, Mapping[int, tuple[str, int, str]]]
+"""By the name of code that torch writes for an exported program, and by its lines: file, line and
+text of the model's own source."""
 _ROOT = Path(__file__).parents[2]
 _OTHERS = (f"{_PYTORCH}/", f"{_ROOT}/engine/", f"{_ROOT}/core/")
-_NOT_THE_MODELS = re.compile(r".*/site-packages/torch/|<").match
+_NOT_THE_MODELS = re.compile(f".*{TORCHS}|<").match
 
 
-def line_of(frames: Iterable[tuple[str, int]], programs: Programs) -> str:
+def line_of(
+    frames: Iterable[tuple[str, int]], programs: Programs, reads: bool = False
+) -> tuple[str, str]:
     """The first line of a model's own source, "model.py:12", in (file, line) frames, innermost
-    first; "" without one."""
-    for file, line in frames:
-        file, line = programs.get(file, {}).get(line, (file, line))
+    first, and its text, as a program has it or, if this `reads` files, as in the file; "" if
+    unknown."""
+    for frame in frames:
+        file, line, *text = programs.get(frame[0], {}).get(frame[1], frame)
         if not file.startswith(_OTHERS) and not _NOT_THE_MODELS(file):
-            return f"{PurePath(file).name}:{line}"
-    return ""
+            if reads and not text:
+                text = [linecache.getline(file, line)]
+            return file_line(file, line), visible("".join(text).strip()[:_WIDEST])
+    return "", ""
 
 
 def program_lines(module: nn.Module) -> Programs:
     """See `Programs`; empty for another module."""
-    found: dict[str, dict[int, tuple[str, int]]] = {}
+    found: dict[str, dict[int, tuple[str, int, str]]] = {}
     for inner in module.modules():
         made: Any = getattr(inner, "graph_module", None)
         if not isinstance(made, torch.fx.GraphModule):
@@ -226,8 +234,8 @@ def program_lines(module: nn.Module) -> Programs:
         for line, index in (made._lineno_map or {}).items():
             trace = "" if index is None else nodes[index].meta.get("stack_trace")
             if of_model := lines_in(trace or ""):
-                file, number = of_model[-1]
-                lines[line + made._prologue_start] = file, int(number)
+                file, number, text = of_model[-1]
+                lines[line + made._prologue_start] = file, int(number), text
         found[type(made).forward.__code__.co_filename] = lines
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph
+from relascope.core.graph import Graph, Kind
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
 from relascope.engine.building.explain import explain
@@ -455,9 +455,7 @@ class Programs:
             check_signature(entry, (start, before.graph), (program, graph))
         except EngineError as error:
             failure = error
-            operator = error.where.partition(" from ")[0]
-            if origins := self._origins_of(operator, before.graph, unit[0]):
-                error.where = operator + origins
+            error.where += _origins_of(error.where, before.graph)
         except (Exception, SystemExit) as error:
             fault = explain(error, "step")
             where = fault.where.replace("step", entry.title, 1)
@@ -484,17 +482,6 @@ class Programs:
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
         done = before.done | {step.name}
         return State(program, graph, graph, exprs, record, done, applications=places)
-
-    def _origins_of(self, operator: str, graph: Graph, source: ModelSource) -> str:
-        """The PyTorch operators that a refused one came from, with their lines; "" if unknown."""
-        nodes = {(n.scope, n.source) for n in graph if n.op == operator and n.source}
-        if not operator or not nodes or _is_program(source):
-            return ""
-        model: Model = self.loaded(source, silent).model
-        origins = {(o.scope, o.operator): o for o in reversed(model.flat.origins.values())}
-        known = [origins[key].where for key in sorted(nodes) if key in origins]
-        more = f" or {len(known) - 3} others" if len(known) > 3 else ""
-        return f" from {' or '.join(known[:3])}{more}" if known else ""
 
     def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
         """The module that a pass left in a recorded compile, read like any other file."""
@@ -600,3 +587,11 @@ def _no_gradient(pipeline: Pipeline) -> EngineError:
     message = "The pipeline ends without a gradient, so there is nothing to split."
     hint = "Load the model for training and keep the gradient's steps on."
     return EngineError("pass", message, str(pipeline), hint)
+
+
+def _origins_of(operator: str, graph: Graph) -> str:
+    """The PyTorch operators that a refused one came from, with their lines; "" if unknown."""
+    calls = (n for n in graph if n.kind is Kind.CALL and n.op == operator and n.source)
+    origins = sorted({n.origin for n in calls})
+    more = f" or {len(origins) - 3} others" if len(origins) > 3 else ""
+    return f" from {' or '.join(o.where for o in origins[:3])}{more}" if origins else ""

@@ -166,7 +166,7 @@ def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]
     found = []
     for expr in replaced:
         n = before.base.by_id.get(ids.get(_handle(expr), ""))
-        about = (n.id, n.title, n.scope, n.source) if n else ("", _name(expr), "", "")
+        about = (n.id, n.title, *n.origin) if n else ("", _name(expr), "", "")
         found.append(Application(*about))
     return tuple(found)
 

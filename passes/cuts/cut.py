@@ -37,7 +37,7 @@ class Capture:
 
     Args:
         bytes: that it adds to the cut's; None where a dimension is not known.
-        scope, source: the module and the framework operator that produce it.
+        scope, source, line: where it is made, as in `core.graph.NodeOrigin`.
         reason: why it is saved, in a few words.
         readers: ids of the backward's nodes that read it, recomputed ones included; its own id for
             a gradient that is the value itself.
@@ -56,6 +56,7 @@ class Capture:
     bytes: int | None
     scope: str
     source: str
+    line: str
     reason: str
     readers: tuple[str, ...]
     is_output: bool = False
@@ -305,7 +306,7 @@ class Cut:
         own = (node.id,) if node.id in joint.gradients else ()
         kind, is_output = node.outputs[0], owner[node.id] in self._results
         held = 0 if any(more[:1]) else self._kept.get(owner[node.id], kind.bytes)
-        told = (kind.shape, kind.dtype, held, node.scope, node.source, reason)
+        told = (kind.shape, kind.dtype, held, *node.origin, reason)
         return Capture(node.id, node.title, node.op, *told, readers + own, is_output, *more)
 
     @cached_property

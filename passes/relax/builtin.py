@@ -6,6 +6,7 @@ from typing import Any, Literal
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import NodeOrigin
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name, with_mod
@@ -172,8 +173,7 @@ def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None
     """Refuse a batch norm in a mode in which a pass would silently change its meaning."""
     for variable, value in bindings(program.main):
         if op_name(value) == "nn.batch_norm" and bool(value.attrs.training) == training:
-            scope, source = program.provenance.get(str(variable.name), ("", ""))
-            where = " in ".join(p for p in (source or "nn.batch_norm", scope) if p)
+            where = program.provenance.get(str(variable.name), NodeOrigin()).named("nn.batch_norm")
             mode, others = ("train", "the running") if training else ("eval", "the batch's")
             message = f"This batch norm is in {mode} mode, but the pass would normalise by "
             message += f"{others} statistics."

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import traceback
 from pathlib import Path
@@ -75,5 +76,7 @@ def _module(path: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
+    linecache.checkcache(str(path))
+    linecache.getlines(str(path))  # as it runs, not as edited later
     spec.loader.exec_module(module)
     return module

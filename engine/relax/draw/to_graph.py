@@ -23,7 +23,7 @@ from tvm import relax
 from tvm.s_tir.analysis import estimate_tir_flops
 
 from relascope.core import builder
-from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.core.graph import Graph, JsonValue, Kind, NodeOrigin, TensorType
 from relascope.core.memo import Memo
 from relascope.engine.relax.draw import spelling
 from relascope.engine.relax.draw.to_text import own_text
@@ -105,7 +105,7 @@ class _At:
 
     expr: Any
     bound: Any
-    origin: tuple[str, str] = ("", "")
+    origin: NodeOrigin = NodeOrigin()  # noqa: RUF009 [immutable]
 
 
 _Attrs = Mapping[str, JsonValue]
@@ -153,7 +153,7 @@ class _Walk(builder.GraphBuilder):
         name, kind, scope = str(spelling.name_of(variable)), Kind.INPUT, ""
         if name in self.shared.parameters:
             kind, scope = Kind.PARAMETER, name.rpartition(".")[0]
-        at = _At(variable, variable, (scope, ""))
+        at = _At(variable, variable, NodeOrigin(scope))
         ident = self.add(at, f"variable {name}", kind, name=name)
         self.alive.append(variable)
         self.ids[variable.__chandle__()] = ident
@@ -166,7 +166,9 @@ class _Walk(builder.GraphBuilder):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
         at = _At(
-            expr, expr if variable is None else variable, self.shared.provenance.get(name, ("", ""))
+            expr,
+            expr if variable is None else variable,
+            self.shared.provenance.get(name, NodeOrigin()),
         )
         if isinstance(expr, spelling.Constant):
             return self.constant(expr)
@@ -253,7 +255,7 @@ class _Walk(builder.GraphBuilder):
         # A shape among the arguments is an attribute of the call, not an input.
         given = zip(body.inputs, at.expr.args[:], strict=True)
         body = replace(body, inputs=tuple(i for i, one in given if not _is_plain(one)))
-        if at.origin == ("", ""):
+        if not any(at.origin):
             at = replace(at, origin=builder.body_origin(body))
         op = builder.fused_name(body)
         return self.add(at, "function", Kind.FUNCTION, inputs, op=op, attrs=attrs, body=body)

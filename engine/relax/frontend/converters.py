@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from relascope.core.errors import EngineError, reporting
-from relascope.core.graph import TensorType
+from relascope.core.graph import GRADIENT_OF, TensorType
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.inputs.tensors import tensor_type
@@ -27,7 +27,6 @@ from relascope.engine.relax.frontend.arguments import Reading, in_common
 from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape
 
-GRADIENT_OF = "gradient of "
 """How the operator of a node begins that is part of another's gradient."""
 
 _BY_NAME = "addmm batch_norm convolution dropout layer_norm linear"

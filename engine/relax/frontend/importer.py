@@ -4,7 +4,7 @@ TVM's importer, mended by `engine.relax.frontend.converters`, converts the trace
 ATen operators (`engine.pytorch.trace_to_fx`). Arguments have PyTorch's names.
 
 Variables are named after their operator and its place in PyTorch's order of execution ("linear_12",
-"linear_12_1"), which passes keep; `RelaxProgram.provenance` maps names to (scope, operator).
+"linear_12_1"), which passes keep; `RelaxProgram.provenance` maps names to origins.
 """
 
 from dataclasses import replace
@@ -99,5 +99,5 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         masks=tuple(replace(mask, order=drawn.order) for mask, (_, drawn) in masks),
         grad_outs=tuple(trace.grad_outs),
         gradients=tuple(trace.gradients),
-        provenance={n: (o.scope, o.operator) for n, o in builder.origins.items()},
+        provenance={n: o.origin for n, o in builder.origins.items()},
     )

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import GRADIENT_OF
 from relascope.engine.pytorch.draws import draw_in_fx, numbered
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
@@ -26,7 +27,7 @@ from relascope.engine.pytorch.operators.compositions import Supports, compositio
 from relascope.engine.pytorch.operators.forms import in_form
 from relascope.engine.pytorch.trace_to_fx import FxTrace, is_mutable
 from relascope.engine.pytorch.unlike import SHARED_STATISTICS
-from relascope.engine.relax.frontend.converters import GRADIENT_OF, dtype_name
+from relascope.engine.relax.frontend.converters import dtype_name
 from relascope.passes.program import Mask
 
 _aten = torch.ops.aten
@@ -261,7 +262,7 @@ class _Origins(TorchDispatchMode):
         running: Any = torch._C._current_autograd_node()
         if running is not None:
             forward = running.metadata.get(_ORIGIN, _UNKNOWN)
-            origin = TraceOrigin(forward.scope, GRADIENT_OF + forward.operator, forward.ordinal)
+            origin = replace(forward, operator=GRADIENT_OF + forward.operator, further=False)
         mode = get_proxy_mode()
         assert mode is not None, "only recorded operators come here"
         graph = mode.tracer.graph

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from relascope.core.graph import NodeOrigin
 from relascope.engine.files.onnx_model import AT_IMPORT, OnnxModel, importing
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.relax.draw.to_graph import tensor_types
@@ -176,7 +177,7 @@ def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
     return replace(made.program, provenance=_provenance(mod["main"], importer.builder))
 
 
-def _provenance(function: Any, builder: NamedBuilder) -> dict[str, tuple[str, str]]:
+def _provenance(function: Any, builder: NamedBuilder) -> dict[str, NodeOrigin]:
     """Origins by variable; what TVM binds inside a converter has the origin of the next binding."""
     found, waiting = {}, []
     for block in function.body.blocks:
@@ -184,6 +185,6 @@ def _provenance(function: Any, builder: NamedBuilder) -> dict[str, tuple[str, st
             waiting.append(str(binding.var.name))
             origin = builder.origins.get(waiting[-1])
             if origin is not None:
-                found.update({n: (origin.scope, origin.operator) for n in waiting})
+                found.update(dict.fromkeys(waiting, origin.origin))
                 waiting = []
     return found

@@ -14,7 +14,7 @@ import tvm
 from tvm import relay
 
 from relascope.core import builder
-from relascope.core.graph import Graph, JsonValue, Kind, TensorType
+from relascope.core.graph import Graph, JsonValue, Kind, NodeOrigin, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -55,7 +55,7 @@ class _Shared:
         self.op_names: dict[int, str] = {}
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
-        self.origins: dict[int, tuple[str, str]] = {}
+        self.origins: dict[int, NodeOrigin] = {}
         self.spans: list[Any] = []  # an address identifies an object only while it lives
 
     def op_name(self, op: Any) -> str:
@@ -92,15 +92,15 @@ class _Shared:
             found = self.types[key] = tensor_types(kind)
         return found
 
-    def origin(self, expr: Any) -> tuple[str, str]:
+    def origin(self, expr: Any) -> NodeOrigin:
         span = expr.span
         if span is None:
-            return "", ""
+            return NodeOrigin()
         handle = span.handle.value
         found = self.origins.get(handle)
         if found is None:
             self.spans.append(span)
-            found = self.provenance.get(span.source_name.name, ("", ""))
+            found = self.provenance.get(span.source_name.name, NodeOrigin())
             self.origins[handle] = found
         return found
 
@@ -201,7 +201,7 @@ class _Walk(builder.GraphBuilder):
     def call_function(self, expr: Any, parts: list[Any]) -> None:
         body = self.inside(parts[0], "fused")
         origin = self.shared.origin(expr)
-        if origin == ("", ""):
+        if not any(origin):
             origin = builder.body_origin(body)
         about = {"op": builder.fused_name(body), "origin": origin, "body": body}
         self.add(expr, f"function {' '.join(body.outputs)}", Kind.FUNCTION, parts[1:], **about)

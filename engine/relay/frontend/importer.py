@@ -6,7 +6,7 @@ PyTorch's names.
 
 A node's span has a source name `scope|operator|ordinal`: the module's path, TorchScript's operator,
 and its place in PyTorch's order of execution, as `attention.self.query|aten::linear|12`.
-`RelayProgram.provenance` maps it to (scope, operator).
+`RelayProgram.provenance` maps it to the origin.
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         buffers=tuple(model.buffers),
         masks=masks,
         orders=tuple(d.order for d in draws if not d.draw),
-        provenance={span_key(o): (o.scope, o.operator) for o in model.flat.origins.values()},
+        provenance={span_key(o): o.origin for o in model.flat.origins.values()},
     )
 
 

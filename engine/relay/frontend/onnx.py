@@ -16,7 +16,7 @@ from tvm import relay
 from tvm.relay.frontend import onnx as onnx_frontend
 from tvm.relay.frontend.common import infer_type
 
-from relascope.core.graph import TensorType
+from relascope.core.graph import NodeOrigin, TensorType
 from relascope.engine.files.onnx_model import DTYPES, OnnxModel, importing
 from relascope.engine.relay.frontend.onnx_operators import OPERATORS
 from relascope.engine.relay.frontend.programs import imported
@@ -117,5 +117,5 @@ def import_onnx(given: OnnxModel, path: str) -> RelayProgram:
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(arguments, main.body)))
     made = imported(mod, weights, path)
     given.check_outputs(made.outputs, path)
-    origins = [(n.scope, f"onnx::{n.operator}") for n in given.nodes]
+    origins = [NodeOrigin(n.scope, f"onnx::{n.operator}") for n in given.nodes]
     return replace(made.program, provenance=dict(zip(keys, origins, strict=True)))

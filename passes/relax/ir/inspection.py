@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import lines_of
+from relascope.core.graph import GRADIENT_OF, NodeOrigin
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import with_mod
 
@@ -78,9 +79,9 @@ def imported_order(program: RelaxProgram, variable: Any) -> int | None:
     from; None for gradients, and without a number in the name (see
     `engine.relax.frontend.importer`)."""
     name = str(getattr(variable, "name", ""))
-    _, source = program.provenance.get(name, ("", ""))
+    source = program.provenance.get(name, NodeOrigin()).source
     operator = source.rpartition("::")[2].strip("_")
-    if not operator or source.startswith("gradient of ") or not name.startswith(f"{operator}_"):
+    if not operator or source.startswith(GRADIENT_OF) or not name.startswith(f"{operator}_"):
         return None
     ordinal = name[len(operator) + 1 :].partition("_")[0]
     return int(ordinal) if ordinal.isdigit() else None

@@ -9,13 +9,14 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import NodeOrigin
 from relascope.passes import applications
 from relascope.passes.relax.ir.program import RelaxProgram
 
 Binding = tuple[Any, Any]
 """A variable and what it is bound to."""
 
-Provenance = Mapping[str, tuple[str, str]]
+Provenance = Mapping[str, NodeOrigin]
 
 
 def with_mod(program: RelaxProgram, mod: Any) -> RelaxProgram:

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError, lines_of
+from relascope.core.graph import NodeOrigin
 from relascope.passes import gradients
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir import rewrite
@@ -186,7 +187,7 @@ def _with_target(
 
 def _of_adjoints(
     bound: Sequence[rewrite.Binding], known: rewrite.Provenance
-) -> dict[str, tuple[str, str]]:
+) -> dict[str, NodeOrigin]:
     """The provenance of the sums that TVM makes of a variable's gradients."""
     found = {}
     for variable, _ in bound:
@@ -195,10 +196,9 @@ def _of_adjoints(
         if not mark or name in known:
             continue
         if whose in known:
-            scope, source = known[whose]
-            found[name] = scope, f"gradient of {source}" if source else ""
+            found[name] = known[whose].of_gradient
         else:
-            found[name] = whose.rpartition(".")[0], ""
+            found[name] = NodeOrigin(whose.rpartition(".")[0])
     return found
 
 
@@ -237,8 +237,8 @@ def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: 
         if name:
             _complete(name)
         if variable.__chandle__() in depends and (not name or name in _without):
-            scope, source = origins.get(str(variable.name), ("", ""))
-            raise gradients.unknown("relax", name, gradients.named(name, scope, source))
+            origin = origins.get(str(variable.name), NodeOrigin())
+            raise gradients.unknown("relax", name, origin.named(name))
 
 
 def _complete(name: str) -> None:

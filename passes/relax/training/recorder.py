@@ -7,7 +7,8 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError, lines_of, no_gradient
-from relascope.passes.gradients import Active, named
+from relascope.core.graph import NodeOrigin
+from relascope.passes.gradients import Active
 from relascope.passes.relax.ir.rewrite import Provenance, op_name
 
 
@@ -18,20 +19,19 @@ class Recorder:
 
     def __init__(self, provenance: Provenance) -> None:
         self._known = provenance
-        self.provenance: dict[str, tuple[str, str]] = {}
+        self.provenance: dict[str, NodeOrigin] = {}
         self.refused: EngineError | None = None
 
     def operator(self, variable: Any) -> str:
         """PyTorch's operator that a variable of the forward came from, or ""."""
-        return self._known.get(str(variable.name), ("", ""))[1]
+        return self._known.get(str(variable.name), NodeOrigin()).source
 
     def use(
         self, gradient: "Gradient", variable: Any, call: Any, grad: Any, builder: Any
     ) -> list[Any]:
         """Take one gradient and bind its calls to variables named after the call's."""
         name = str(variable.name)
-        scope, source = self._known.get(name, ("", ""))
-        origin = (scope, f"gradient of {source}" if source else "")
+        origin = self._known.get(name, NodeOrigin())
         bound: dict[int, Any] = {}
 
         def emit(expr: Any) -> Any:
@@ -49,7 +49,7 @@ class Recorder:
             else:
                 return expr
             new = builder.emit(made, f"{name}_grad")
-            self.provenance[str(new.name)] = origin
+            self.provenance[str(new.name)] = origin.of_gradient
             alive.append(expr)
             bound[expr.__chandle__()] = new
             return new
@@ -58,14 +58,14 @@ class Recorder:
         try:
             return [emit(g) for g in gradient(variable, call, grad, builder)]
         except EngineError as refused:
-            where = named(refused.where, scope, source)
+            where = origin.named(refused.where)
             self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
             raise
         except Exception as wrong:
             said = lines_of(wrong)[-1]
             why = "cannot be taken as it is used here"
             error = no_gradient(op_name(call), why if "span=" in said else f"{why}: {said}")
-            where = named(error.where, scope, source)
+            where = origin.named(error.where)
             self.refused = EngineError(error.kind, error.message, where)
             raise
 

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import relay
 
+from relascope.core.graph import NodeOrigin
 from relascope.passes.relay.ir import rewrite
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.spans import NEAR, key
@@ -30,7 +31,7 @@ def with_origins(program: RelayProgram, mod: Any) -> RelayProgram:
         return rewrite.with_mod(program, mod)
     provenance = dict(program.provenance)
     for label in set(labels.values()):
-        provenance[NEAR + label] = provenance.get(label, ("", ""))
+        provenance[NEAR + label] = provenance.get(label, NodeOrigin())
 
     def spanned(call: Any, args: list[Any]) -> Any:
         label = labels.get(call.handle.value)

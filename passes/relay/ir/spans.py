@@ -9,7 +9,7 @@ from typing import Any
 
 import tvm
 
-from relascope.passes.gradients import named
+from relascope.core.graph import NodeOrigin
 from relascope.passes.relay.ir.rewrite import op_name
 
 NEAR = "near|"
@@ -44,26 +44,22 @@ def imported_order(expr: Any) -> int | None:
 class Spans:
     """Makes spans for new expressions of a program; `provenance` grows by their keys."""
 
-    def __init__(self, provenance: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, provenance: Mapping[str, NodeOrigin]) -> None:
         self.provenance = dict(provenance)
 
     def of_gradient(self, expr: Any) -> Any:
         """A span for the gradient of an expression, or None if its own origin is unknown."""
-        scope, source = self.provenance.get(key(expr), ("", ""))
-        if not scope and not source:
-            return None
-        return self._span(f"gradient|{key(expr)}", scope, f"gradient of {source}" if source else "")
+        origin = self.provenance.get(key(expr), NodeOrigin())
+        return self._span(f"gradient|{key(expr)}", origin.of_gradient) if any(origin) else None
 
     def where(self, call: Any) -> str:
         """Operator, source and module of a call, for an error."""
-        scope, source = self.provenance.get(key(call), ("", ""))
-        return named(op_name(call), scope, source)
+        return self.provenance.get(key(call), NodeOrigin()).named(op_name(call))
 
     def of_parameter(self, name: str) -> Any:
         """A span for the gradient of a parameter, in the parameter's module."""
-        scope = name.rpartition(".")[0]
-        return self._span(f"gradient|{name}", scope, "")
+        return self._span(f"gradient|{name}", NodeOrigin(name.rpartition(".")[0]))
 
-    def _span(self, name: str, scope: str, source: str) -> Any:
-        self.provenance[name] = (scope, source)
+    def _span(self, name: str, origin: NodeOrigin) -> Any:
+        self.provenance[name] = origin
         return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0)

@@ -13,6 +13,7 @@ from accuracies import (
     check_gradient_is_found,
     check_inside,
 )
+from relascope.core.graph import NodeOrigin
 from relascope.engine.jobs import accuracy
 from relascope.engine.relax.frontend.converters import Converter
 from relascope.engine.relax.session import RelaxSession
@@ -58,7 +59,7 @@ def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
         done = []
 
         def rule(call, maker):
-            _, source = maker.provenance.get(maker.origin, ("", ""))
+            source = maker.provenance.get(maker.origin, NodeOrigin()).source
             if done or source != "gradient of aten::gelu" or op_name(call) != "multiply":
                 return None
             done.append(call)

@@ -11,7 +11,7 @@ from tvm import relay
 import small_models  # noqa: F401
 from answers import quiet
 from effort import calls_of
-from relascope.core.graph import Graph, Kind, TensorType
+from relascope.core.graph import Graph, Kind, NodeOrigin, TensorType
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.draw.to_graph import to_graph
@@ -258,12 +258,11 @@ def test_types_are_inferred_and_spans_give_place_and_operator():
     x = var("x")
     call = relay.Call(tvm.ir.Op.get("exp"), [x], None, None, span)
     program = program_of(call)
-    graph, _ = to_graph(
-        replace(program, provenance={"layer.1|aten::exp|7": ("layer.1", "aten::exp")})
-    )
-    assert (only(graph, "exp").scope, only(graph, "exp").source) == ("layer.1", "aten::exp")
+    origin = NodeOrigin("layer.1", "aten::exp", "model.py:3")
+    graph, _ = to_graph(replace(program, provenance={"layer.1|aten::exp|7": origin}))
+    assert only(graph, "exp").origin == origin
     bare, _ = to_graph(program)
-    assert (only(bare, "exp").scope, only(bare, "exp").source) == ("", "")
+    assert only(bare, "exp").origin == NodeOrigin()
 
 
 def chain_of_calls(length):
