@@ -184,7 +184,7 @@ def captures(
     def split() -> Row:
         return plain(command("split", source, pipeline, cut.marked))
 
-    columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "reason")
+    columns = ("id", "op", "name", "shape", "dtype", "bytes", "scope", "source", "line", "reason")
     rows = partial(tables.saved_rows, tables.cut_document(cut))
     lists(command.args.output, page, columns, rows, split)
 

@@ -41,7 +41,7 @@ LINES = {
     "passes": 11617,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25247,
+    "viz": 25257,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

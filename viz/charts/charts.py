@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from relascope.core.graph import line_number
 from relascope.engine.protocol.times import BEST_BUDGET, TimeRow
 from relascope.engine.protocol.tuning import Trial
 from relascope.passes.cuts.cut import STRATEGIES
@@ -58,15 +59,19 @@ def _of(rows: Sequence[Row]) -> alt.Chart:
 def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
     """Bytes of each capture as bars, the largest first; what is past `_MOST_BARS` is one bar."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
-    held = [(f"{k}. {c['name']}", c["bytes"] or 0) for k, c in enumerate(ordered[:_MOST_BARS], 1)]
+    held = [
+        (f"{k}. {c['name']}", c["bytes"] or 0, c["scope"], line_number(c["line"]))
+        for k, c in enumerate(ordered[:_MOST_BARS], 1)
+    ]
     if rest := ordered[_MOST_BARS:]:  # names repeat, bars must not
-        held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest)))
-    bars = _of([{"capture": n, "bytes": b, "size": size(b)} for n, b in held])
+        held.append((f"{len(rest)} more", sum(c["bytes"] or 0 for c in rest), "", ""))
+    names = "capture", "bytes", "module", "line"
+    bars = _of([dict(zip(names, h, strict=True), size=size(h[1])) for h in held])
     x = alt.X("bytes:Q", title=None, axis=alt.Axis(format="~s", tickCount=4))
     axis = alt.Axis(labelLimit=220, labelOverlap=False)
-    y = alt.Y("capture:N", sort=[name for name, _ in held], title=None, axis=axis)
+    y = alt.Y("capture:N", sort=[name for name, *_ in held], title=None, axis=axis)
     bars = bars.mark_bar(height={"band": 0.72}, color=CAPTURED)
-    bars = bars.encode(x=x, y=y, tooltip=tips("capture:N", "size:N; bytes"))
+    bars = bars.encode(x=x, y=y, tooltip=tips("capture:N", "size:N; bytes", "module:N", "line:N"))
     return bars.properties(height=alt.Step(17))
 
 

@@ -258,6 +258,7 @@ class Drawing:
             "flops": [*map(work.get, index)],
             "scope": [strings.setdefault(n.scope, len(strings)) for n in nodes],
             "source": [strings.setdefault(n.source, len(strings)) for n in nodes],
+            "line": [strings.setdefault(n.line, len(strings)) for n in nodes],
             "readers": [[index[r] for r in readers[n.id]] for n in nodes],
             "output": [int(n.id in results) for n in nodes],
             "extra": [_extra(n, n.kernel in self.graph.kernels) for n in nodes],

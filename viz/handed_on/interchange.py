@@ -27,8 +27,8 @@ def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
 def _explored(node: Node, graph: Graph, tree: GroupTree) -> dict[str, Any]:
     style = palette.STYLES["light"][palette.style_key(node)]
     role = "" if node.role is Role.NONE else node.role.value
-    facts = {"kind": node.kind.value, "module": node.scope, "source": node.source, "role": role}
-    facts |= {k: str(v) for k, v in node.attrs.items()}
+    facts = {"kind": node.kind.value, "module": node.scope, "source": node.source}
+    facts |= {"line": node.line, "role": role} | {k: str(v) for k, v in node.attrs.items()}
     literals = [f"{at}: {i.text}" for at, i in enumerate(node.inputs) if isinstance(i, Literal)]
     facts["literal arguments"] = ", ".join(literals)
     return {

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from relascope.core.graph import line_number
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row, formats
 
 _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": formats.shape_text,
+    "line": line_number,
     "build": formats.milliseconds,
     "share": lambda part: 100 * part,
     **dict.fromkeys(("ms", "own ms", "longest ms", "takes"), lambda seconds: 1e3 * seconds),

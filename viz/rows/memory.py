@@ -14,8 +14,8 @@ from relascope.viz.rows.sections import Section
 
 _TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
 _HELD = (
-    "name: title; what: role; bytes; written by node: begin; next read by: next; held to: end; "
-    "made in: scope; from: source"
+    "name: title; line?: line; what: role; bytes; written by node: begin; next read by: next; "
+    "held to: end; made in: scope; from: source"
 )
 _WIDE, _HIGH = 64, 40  # columns and storages of the picture in a terminal
 _MARKS = "·█▓!"  # free, held by one and by the next, red
@@ -186,7 +186,7 @@ def live_at(cut: Cut, step: int) -> Row:
     tensors = [
         {
             **fields(one, "role bytes begin end"),
-            **fields(by_id[original(one.id)], "id title scope source"),
+            **fields(by_id[original(one.id)], "id title scope source line"),
             "next": one.next_read(step),
         }
         for one in lived.at(step)

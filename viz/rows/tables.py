@@ -47,10 +47,10 @@ from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
 IMPORTED = "import: kind; what; of: operator; count; became; modules"
 SAVED = (
-    "name; what; bytes; copies take?: copy_share; why: reason; shape; dtype; made in: scope; "
-    "from: source; read in the backward by: reader_labels"
+    "name; line?: line; what; bytes; copies take?: copy_share; why: reason; shape; dtype; "
+    "made in: scope; from: source; read in the backward by: reader_labels"
 )
-UNSAVED = "name; what; times?; bytes; why: reason"
+UNSAVED = "name; line?: line; what; times?; bytes; why: reason; made in: scope"
 AXES = {"Saved bytes": "bytes", "Peak of a step": "peak_bytes"}
 """What the chart of cuts may have along its axis, by its title."""
 TORCH_CUTS = (
@@ -73,9 +73,9 @@ _KINDS = (
     "tensor: worst"
 )
 INSIDE = (
-    "node: op; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; median abs: median_abs; "
-    "max rel: max_rel; mean rel: mean_rel; median rel: median_rel; NaN: nans; Inf: infinities; "
-    "compared with: counterpart; module: scope; id"
+    "node: op; line?: line; error / limit: ratio; max abs: max_abs; mean abs: mean_abs; median "
+    "abs: median_abs; max rel: max_rel; mean rel: mean_rel; median rel: median_rel; NaN: nans; "
+    "Inf: infinities; compared with: counterpart; module: scope; id"
 )
 ALIGNED = {
     "groups": ("By module", "module: scope; PyTorch operator: source"),
@@ -259,7 +259,7 @@ def cut_document(cut: Cut) -> Row:
     )
     return {
         **fields(cut, names),
-        "spared": [{**plain(s), **fields(by_id[s.id], "scope source")} for s in cut.unsaved],
+        "spared": [{**plain(s), **fields(by_id[s.id], "scope source line")} for s in cut.unsaved],
         "captures": captures,
         "masks": masks,
         "by_hand": {
@@ -509,7 +509,7 @@ def node_error_rows(inside: Inside) -> list[Row]:
     rows = []
     for e in inside.errors.values():
         node, ratio = inside.graph.by_id[e.id], plain(inside.ratio(e.id))
-        about = {"op": node.title, "scope": node.scope, **plain(e.spread), "ratio": ratio}
+        about = {**fields(node, "scope line"), **plain(e.spread), "op": node.title, "ratio": ratio}
         rows.append({**fields(e, "id max_abs max_rel counterpart"), **about})
     return sorted(rows, key=lambda r: -float(r["ratio"]))
 

@@ -70,6 +70,7 @@ export class Details extends Part {
       ["Size", bytesText(node.bytes[n])],
       ["Module", strings[node.scope[n]], true],
       ["Source", strings[node.source[n]], true],
+      ["Line", strings[node.line?.[n]], true],
       ["Id", node.id[n], true],
     ]));
     const attributes = Object.entries(extra.attrs ?? {}).map(([name, value]) =>

@@ -7,7 +7,7 @@
 const UNITS = { "": 1, b: 1, k: 1e3, kb: 1e3, m: 1e6, mb: 1e6, g: 1e9, gb: 1e9, t: 1e12,
   kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30 };
 const COMPARED = /^(bytes|flops)(>=|<=|>|<|=)([\d.]+(?:e[+-]?\d+)?)([a-z]*)$/;
-const FIELD = /^(op|name|module|shape|type|attr|id|role|source):(.*)$/;
+const FIELD = /^(op|name|module|shape|type|attr|id|role|source|line):(.*)$/;
 const SIGNS = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b,
   "<=": (a, b) => a <= b, "=": (a, b) => a === b };
 
@@ -24,7 +24,8 @@ export function texts(node, strings) {
   found = {
     op, name: op, module: (n) => low[node.scope[n]], shape: type, type, attr: attributes,
     id: (n) => node.id[n].toLowerCase(), role: (n) => node.role[n],
-    source: (n) => low[node.source[n]], all: new Array(node.id.length),
+    source: (n) => low[node.source[n]], line: (n) => low[node.line?.[n]] ?? "", // not in older pages
+    all: new Array(node.id.length),
   };
   for (let n = 0; n < node.id.length; n++) {
     found.all[n] = `${op(n)} ${found.module(n)} ${found.id(n)} ${type(n)} ${attributes(n)}`;
