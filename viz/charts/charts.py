@@ -250,7 +250,7 @@ def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
     told = tips("what:N; what", "budget:N", "size:N; kept", "drawn_anew:Q; masks drawn anew")
     if not what:
         tick = base.mark_tick(color=BASELINE, thickness=2, size=12, opacity=1)
-        return [tick.encode(y=alt.value(284), tooltip=told)]
+        return [tick.encode(y=alt.YValue(284), tooltip=told)]
     where: Row = _LEFT if held > 0.5 * most else _RIGHT
     text = base.mark_text(color=QUIET, **where, y=down, fontSize=11, lineBreak="\n")
     return [
@@ -299,7 +299,7 @@ def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
     spots = _of([{**s, "size": size(s["bytes"])} for s in steps])
     click = alt.selection_point(name=CLICKED, fields=["node"], nearest=True, empty=False)
     spots = spots.mark_point(opacity=0, cursor="pointer").add_params(click)
-    spots = spots.encode(x=x, y=alt.value(130), tooltip=told)
+    spots = spots.encode(x=x, y=alt.YValue(130), tooltip=told)
     return alt.layer(area, rule, *sides, spots).properties(height=260, width="container")
 
 
