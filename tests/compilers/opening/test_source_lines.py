@@ -8,6 +8,8 @@ import torch
 from command_line import document, run
 from relascope.core.graph import GRADIENT_OF, Graph, Kind
 from relascope.engine.files.exported import file_line, lines_in
+from relascope.engine.protocol.source import source_from_file
+from relascope.engine.pytorch.model import load_model
 from relascope.viz.drawing.drawing import drawing_of
 from relascope.viz.handed_on.interchange import to_model_explorer
 
@@ -78,7 +80,6 @@ def test_a_graph_has_the_lines_of_a_module_and_of_its_saved_program(folder, ir):
         assert lines(graph) == set(TEXTS.items())
         assert str(folder) not in text
     traced, text = written(folder, "small.pt", "--engine", ir)
-    # The trace does not have the text, and a file that a model names is not read.
     assert lines(traced) == {(op, line.partition(": ")[0]) for op, line in TEXTS.items()}
     assert str(folder) not in text
     assert all(not n.line for n in graph if n.kind in (Kind.INPUT, Kind.PARAMETER))
@@ -129,6 +130,14 @@ def test_the_viewer_and_model_explorer_have_the_line(folder, ir):
     nodes = json.loads(to_model_explorer(graph))["graphs"][0]["nodes"]
     found = [{a["key"]: a["value"] for a in n["attrs"]} for n in nodes]
     assert {a["line"] for a in found if "line" in a} == {*TEXTS.values()}
+
+
+def test_a_file_that_a_saved_trace_names_is_not_read(folder):
+    # Without the sandbox, in which an engine could not read it either.
+    model = load_model(source_from_file(folder / "small.pt"), lambda done, what: None)
+    found = [o for o in model.flat.origins.values() if o.line]
+    assert {o.line for o in found} == {line.partition(": ")[0] for line in TEXTS.values()}
+    assert not any(o.text for o in found)
 
 
 def test_a_line_is_of_the_model_and_without_its_folders():
