@@ -3,8 +3,8 @@
 Llama layers (`unseen.py`), as PyTorch's joint graph after Inductor's decompositions. PyTorch cuts
 it within an `activation_memory_budget`; the strategy `peak` within that share of the peak where
 everything that crosses is kept, or at its lowest if that is more. `passes.cuts.lifetimes` counts
-both. PyTorch's solver takes minutes: `--resume` goes on where FILE ends. Ends with 1 where our peak
-is above PyTorch's, or rises as the budget falls.
+both; of one layer, a proven bound stands beside them. PyTorch's solver takes minutes: `--resume`
+goes on where FILE ends. Ends with 1 where ours is above PyTorch's, or rises as the budget falls.
 """
 
 import json
@@ -20,7 +20,7 @@ from relascope.engine.pytorch.baselines.saved import joint_and_saved, joint_grap
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.passes.cuts.lifetimes import peak
 
-SIZES = {16: 512, 24: 768, 32: 1024}  # tokens, by layers
+SIZES = {1: 512, 16: 512, 24: 768, 32: 1024}  # tokens, by layers
 BUDGETS = (0.30, 0.20, 0.15, 0.10, 0.05)
 
 
@@ -31,12 +31,15 @@ def _rows(layers: int, tokens: int) -> Iterator[Row]:
     most, lowest = cut(joint, "keep_all").peak_bytes, cut(joint, "peak").peak_bytes
     for budget, partition in zip(BUDGETS, found, strict=True):
         theirs = joint_and_saved(partition)
-        ours = cut(joint, "peak", max(int(budget * most), lowest)).ids
+        here = cut(joint, "peak", max(int(budget * most), lowest))
+        ours = here.ids
         row: Row = {"layers": layers, "tokens": tokens, "budget": budget}
         for whose, (of, kept) in ("PyTorch's ", theirs), ("our ", (joint, ours)):
             row[f"{whose}peak"] = round(peak(of, kept) / 1e6, 1)
             row[f"{whose}kept"] = round(of.bytes_of(kept) / 1e6, 1)
             row[f"{whose}work again"] = round(of.again_seconds(kept) / of.forward_seconds, 3)
+        bound = here.least_peak_bytes
+        row["least possible"] = bound and round(bound / 1e6, 1)
         yield row
 
 
@@ -49,7 +52,7 @@ def main() -> int:
     rows: list[Row] = []
     if args.resume and args.output is not None and args.output.exists():
         rows = json.loads(args.output.read_text(encoding="utf-8"))
-    for layers in args.layers or SIZES:
+    for layers in args.layers or [*SIZES][1:]:
         if all(row["layers"] != layers for row in rows):
             rows += _rows(layers, SIZES[layers])
             write(args.output, rows)

@@ -25,7 +25,7 @@ from relascope.passes.cuts.joint import DRAW_PREFIX, STATE, Joint, Rewiring
 from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.offload import marked, movable, offloaded, unmarked
-from relascope.passes.cuts.peak import peak_limit, within_peak
+from relascope.passes.cuts.peak import peak_bound, peak_limit, within_peak
 from relascope.passes.cuts.per_use import fitted, read_rewiring, rewiring_text
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
@@ -162,6 +162,13 @@ class Cut:
     def peak_bytes(self) -> int:
         """Estimated bytes of all tensors at the peak of a step."""
         return self.lifetimes.peak
+
+    @property
+    def least_peak_bytes(self) -> int | None:
+        """A proven lower bound of the peak of any cut with nothing on the host; None where there is
+        none, and for other strategies than `peak`."""
+        alone = self.strategy == "peak" and not self.offloaded and not self.wish.offload
+        return peak_bound(self.joint, self.ids, self.wish.per_use) if alone else None
 
     @property
     def uncapped_bytes(self) -> int | None:

@@ -48,7 +48,7 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
     matrix, low = _rows(given, weight / (most or 1.0))
     high = np.full(len(low), np.inf)
     low[-1], high[-1] = -np.inf, float(most > 0)
-    with _apart():
+    with solver_output_apart():
         answer = milp(
             price / whole + _TIE * weight / (weight.sum() or 1.0),
             constraints=LinearConstraint(matrix, low, high),
@@ -68,7 +68,7 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
 
 
 @contextmanager
-def _apart() -> Iterator[None]:
+def solver_output_apart() -> Iterator[None]:
     """Send HiGHS's own output to stderr, for it would corrupt a command's JSON."""
     kept = os.dup(1)
     os.dup2(2, 1)

@@ -1,10 +1,17 @@
-"""Cuts that lower the peak of a step: see `passes.cuts.lifetimes`."""
+"""Cuts that lower the peak of a step, and a bound of it: see `passes.cuts.lifetimes`."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from math import isfinite
+from math import gcd, isfinite
+from time import monotonic
+from typing import Any
 
+import numpy as np
+
+from relascope.core.graph import reached
+from relascope.core.memo import Memo
+from relascope.passes.cuts.exact import solver_output_apart
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
@@ -14,6 +21,10 @@ from relascope.passes.cuts.problem import Wish
 
 NEAR = 0.97  # what share of a quicker cut's bytes a cut with narrow places may keep at most
 MOST = 32  # how many minimum cuts may be asked for the cuts to choose from
+LARGE = 600  # nodes, beyond which nothing is asked
+SECONDS = 4.0  # of the solver
+_BOUNDS: Memo[int | None] = Memo(4)
+_SAFE = 1e-3  # more than the share by which HiGHS's own tolerances may let the bound be too high
 
 
 def peak_limit(joint: Joint, wish: Wish) -> int | None:
@@ -136,3 +147,176 @@ def _narrow(joint: Joint) -> Iterator[set[str]]:
         most = max(most, held)
         if held < least and 2 * held <= most:
             least, place = held, {*alive}
+
+
+def peak_bound(joint: Joint, start: tuple[str, ...], per_use: bool = False) -> int | None:
+    """Bytes below which no captures on the device bring the peak of a step, as far as it is proven
+    within `SECONDS`; `per_use` allows what `passes.cuts.per_use` does. `start` are the captures
+    whose peak it is to be compared with. None for a large graph, or one without an answer."""
+    return _BOUNDS.get((joint, per_use), lambda: _bound(joint, start, per_use))
+
+
+def _bound(joint: Joint, start: tuple[str, ...], per_use: bool) -> int | None:
+    if len(joint.graph) > LARGE:
+        return None
+    program, until = _Program(joint, per_use), monotonic() + SECONDS
+    best, more = 0, 4
+    while (nodes := program.busiest(start)[:more]) and monotonic() < until:
+        for node in nodes:
+            program.add(node)
+        low, start = program.solved(max(until - monotonic(), 0.1))
+        best, more = max(best, low), 2 * more
+    return best or None
+
+
+class _Program:
+    """A mixed-integer program, for HiGHS. Only what is saved is integer, and the order is open,
+    unlike in Checkmate (Jain et al., MLSys 2020): while a node of the backward runs, those that ran
+    before are some set with all that its nodes read, and what one of them made and others have yet
+    to read is held. The sets of different nodes need not fit together, and what is held while
+    something is computed again, or in the forward, counts nowhere, which makes it a bound. Nodes
+    enter where the best choice so far holds most.
+
+    It has columns with their highest values, and rows that are 0 or more. Column 0 is the
+    peak, in units of `unit` bytes; those after it say for each storage whether it is saved."""
+
+    def __init__(self, joint: Joint, per_use: bool) -> None:
+        self.joint, self.per_use, self.there = joint, per_use, set[str]()
+        own, size = {*joint.own_backward}, joint.work.bytes
+        lives = Lifetimes(joint, joint.crossings)._backward.lives
+        self.over, self.relay = lives.over, joint.graph.ir == "relay"
+        results = {b for i in joint.outputs for b in joint.storages[i]}
+        self.ends = {b for i in joint.gradients for b in joint.storages[i]} - results
+        again = joint.behind(joint.needed)
+        self.base = [i for i in again if joint.writes[i] and i not in results]
+        able = {*self.base}
+        cost: dict[str, int] = {}  # of saving each storage: a view of it may be smaller
+        for i in filter(joint.may_be_captured, again):
+            for b in able.intersection(joint.storages[i]):
+                cost[b] = min(size[i], cost.get(b, size[i]))
+        read = {m: own.intersection(joint.graph.readers[m]) for m in joint.masks}
+        masks = [m for m in joint.masks if read[m] and m not in results]
+        self.size = {b: lives.sizes[b] for b in own if joint.writes[b]}
+        self.size |= {m: size[m] for m in masks}
+        self.reads = {i: own.union(able, masks).intersection(joint.reads[i]) for i in (*own, *able)}
+        self.readers: dict[str, list[str]] = {b: [] for b in (*self.size, *able)}
+        for i in joint.own_backward:
+            for b in self.reads[i]:
+                self.readers[b].append(i)
+        by = self.readers
+        self.fused = {b for b in able & joint.joins.keys() if joint.joins[b].issuperset(by[b])}
+        self.fused = {b for b in self.fused if len(by[b]) < 2}  # in the kernel of its reader
+        self.size |= {b: 0 if b in self.fused else size[b] for b in able}
+        self.fixed = sum(size[b] for b in results)
+        self.step = gcd(self.fixed, *self.size.values(), *cost.values()) or 1
+        self.unit = max(1, self.fixed, *self.size.values(), *cost.values())
+        self.high, self.low = [np.inf], list[float]()
+        self.entries = list[tuple[int, int, float]]()
+        self.saved = {b: self.column() for b in cost}
+        self.count, self.masks, self.cost = len(self.high), masks, cost
+        given = sum(size[m] for m in masks)
+        self.kept = [(self.saved[b], -float(n)) for b, n in cost.items()]
+        self.held(given, self.kept)
+        ended = sum(self.size[b] for b in self.ends & own & self.size.keys())
+        self.held(ended + given * self.relay, self.kept if self.relay else [])
+
+    def column(self, high: float = 1.0) -> int:
+        self.high.append(high)
+        return len(self.high) - 1
+
+    def row(self, *terms: tuple[int, float], low: float = 0.0) -> None:
+        self.entries += [(len(self.low), column, factor) for column, factor in terms]
+        self.low.append(low)
+
+    def held(self, bytes_: float, terms: list[tuple[int, float]]) -> None:
+        """The peak is at least the results, some bytes, and those of some columns."""
+        scaled = [(c, n / self.unit) for c, n in terms]
+        self.row((0, 1.0), *scaled, low=(self.fixed + bytes_) / self.unit)
+
+    def busiest(self, captured: tuple[str, ...]) -> list[str]:
+        """The backward's other nodes, first the one at which a step holds most."""
+        lives, own = Lifetimes(self.joint, captured), {*self.joint.own_backward} - self.there
+        held = dict(zip(lives.order, lives.bytes()[1:], strict=True))
+        return sorted(own, key=lambda i: (-held[i], i))
+
+    def add(self, node: str) -> None:
+        """The rows of one node of the backward."""
+        graph, own = self.joint.graph, self.joint.own_backward
+        self.there.add(node)
+        after = {*reached([node], lambda i: graph.readers[i])}
+        before = {*reached([node], lambda i: graph.edges[i])} - {node}
+        ran = {i: self.column() for i in (*own, *self.base) if i not in after}
+        for i in before.intersection(own):
+            self.row((ran[i], 1.0), low=1.0)
+        self.fits(node, ran)
+        terms, given = list[tuple[int, float]](), 0
+
+        def holds(b: str, bytes_: int, made: int | None) -> None:
+            """A storage that was made, as a column says or always, until its last reader."""
+            if not bytes_ or not self.readers[b]:
+                return
+            alive = self.column()
+            terms.append((alive, -float(bytes_)))
+            for reader in self.readers[b]:
+                if not (self.per_use and made == ran.get(b) and b in self.base and reader != node):
+                    ends = [(ran[reader], 1.0)] if reader in ran else []
+                    there = [] if made is None else [(made, -1.0)]
+                    self.row((alive, 1.0), *there, *ends, low=0.0 if there else 1.0)
+
+        for b, bytes_ in self.size.items():
+            if b in self.masks and self.relay:
+                given += bytes_
+            elif b in self.masks:
+                holds(b, bytes_, None)
+            elif b in self.ends:
+                terms += [(ran[b], -float(bytes_))] if b in ran else []
+            elif b in ran:
+                holds(b, bytes_, ran[b])
+        if self.relay:
+            terms += self.kept
+        else:
+            for b, column in self.saved.items():
+                holds(b, self.cost[b], column)
+        self.held(given + self.writes(node, after - {node}), terms)
+
+    def fits(self, node: str, ran: dict[str, int]) -> None:
+        """The rows by which a node, and what ran before it, have all that they read."""
+        for i in (node, *ran):
+            when = [(ran[i], -1.0)] if i in ran else []
+            low = 0.0 if when else 1.0
+            for e in self.joint.graph.edges[i] if i not in self.base else ():
+                if e in ran and e not in self.base:
+                    self.row((ran[e], 1.0), *when, low=low)
+            for b in self.reads[i].intersection(self.base):
+                saved = [(self.saved[b], 1.0)] if b in self.saved else []
+                self.row((ran[b], 1.0), *saved, *when, low=low)
+
+    def writes(self, node: str, after: set[str]) -> int:
+        """Bytes that a node takes for its result where it writes over nothing."""
+        over = self.joint.elementwise.get(node, frozenset()) | {*self.over.get(node, ())}
+        last = [b for b in over if b not in self.ends and after.isdisjoint(self.readers.get(b, ()))]
+        inner = any(self.size.get(b) == 0 for b in self.reads[node])
+        return 0 if last or inner else self.size.get(node, 0)
+
+    def solved(self, seconds: float) -> tuple[int, tuple[str, ...]]:
+        """The bound, and the captures of the best choice found."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+        from scipy.sparse import coo_matrix
+
+        rows, columns, factors = zip(*self.entries, strict=True)
+        matrix = coo_matrix((factors, (rows, columns)), shape=(len(self.low), len(self.high)))
+        whole, price = np.zeros(len(self.high)), np.zeros(len(self.high))
+        whole[1 : self.count], price[0] = 1, 1.0
+        with solver_output_apart():
+            answer: Any = milp(
+                price,
+                constraints=LinearConstraint(matrix, self.low, np.inf),
+                integrality=whole,
+                bounds=Bounds(0, self.high),
+                options={"time_limit": seconds},
+            )
+        bound = answer.mip_dual_bound  # None where nothing is integer
+        bound = answer.fun if bound is None and answer.success else bound
+        low = 0.0 if bound is None or not np.isfinite(bound) else bound * self.unit * (1 - _SAFE)
+        found = () if answer.x is None else [b for b, c in self.saved.items() if answer.x[c] > 0.5]
+        return -int(-low // self.step) * self.step, tuple(found)

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import os
 import re
 import signal
@@ -585,6 +586,11 @@ def test_the_price_of_work_and_captures_are_measured_on_request():
     printed = run("captures", "mlp", "--measure").stdout
     assert "estimated, 4.0 KiB measured; " in printed and "captures --measure" not in printed
     assert "work again, estimated" in printed
+    data = document("captures", "mlp", "--strategy", "peak")
+    assert 0 < data["least_peak_bytes"] <= data["peak_bytes"]
+    over = math.ceil(100 * (data["peak_bytes"] / data["least_peak_bytes"] - 1))
+    printed = run("captures", "mlp", "--strategy", "peak").stdout
+    assert f"not measured, within {over} % of the least possible; " in printed
 
 
 def test_step_holds_each_node_against_pytorch_and_says_what_it_is():

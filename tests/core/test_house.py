@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3660,
+    "bench": 3663,
     "commands": 3381,
     "core": 1354,
     "engine": 41650,
-    "passes": 11617,
+    "passes": 11808,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25257,
+    "viz": 25260,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

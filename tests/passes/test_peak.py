@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawn_graphs import few, joint_graphs
-from joints import graph_of
+from joints import choices, graph_of, messy
 from relascope.passes.cuts.cut import Joint, cut, cut_at
 from relascope.passes.cuts.frontier import frontier
-from relascope.passes.cuts.lifetimes import peak
-from relascope.passes.cuts.peak import peak_curve
+from relascope.passes.cuts.lifetimes import Lifetimes, peak
+from relascope.passes.cuts.peak import LARGE, peak_bound, peak_curve
+from relascope.passes.cuts.per_use import fitted
 
 CHAIN = "x; g; a tanh x; b exp a; y sin b; db multiply g b; da multiply db a; dx multiply da g"
 
@@ -50,6 +51,32 @@ def test_a_lower_limit_never_gives_a_higher_peak(graph, shares, asked):
         before = found.peak_bytes
         if not how:
             assert before == next(b for b in of_curve if b <= limit)
+
+
+@few
+@given(joint_graphs(6), st.sampled_from(["relay", "relax"]), st.booleans())
+def test_no_choice_has_a_lower_peak_than_the_bound(graph, ir, per_use):
+    joint = Joint(replace(graph, ir=ir))
+    bound = peak_bound(joint, cut(joint, "peak").ids, per_use)
+    assert bound
+    steps = [Lifetimes(joint, chosen) for _, chosen, _ in choices(graph)]
+    assert bound <= min((fitted(s) if per_use else s).peak for s in steps)
+
+
+@pytest.mark.parametrize("ir", ["relay", "relax"])
+def test_the_bound_holds_for_sizes_in_a_mess_and_is_reached_where_no_order_is_free(ir):
+    for seed in range(6):
+        graph = replace(messy(seed, 7), ir=ir)
+        joint = Joint(graph)
+        least = min(peak(joint, chosen) for _, chosen, _ in choices(graph))
+        assert 0 < peak_bound(joint, (), False) <= least
+    joint = Joint(graph_of(CHAIN, "y", gradients="dx"))
+    assert peak_bound(joint, cut(joint, "peak").ids) == cut(joint, "peak").peak_bytes
+
+
+def test_a_large_graph_has_no_bound():
+    found = cut(stack(48), "peak")
+    assert len(found.joint.graph) > LARGE and found.least_peak_bytes is None
 
 
 def stack(layers):

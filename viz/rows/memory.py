@@ -1,6 +1,7 @@
 """Memory of a function's plan and of a training step, for page, file and terminal."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from relascope.core.graph import Graph
 from relascope.engine.jobs.cut import MeasuredPeaks
@@ -145,10 +146,12 @@ def measured_peak(cut: Cut, peaks: MeasuredPeaks | None) -> Row:
 
 
 def peak_words(row: Row) -> str:
-    """A cut's peak as estimated and as measured, from the fields of its row that are known."""
+    """A cut's peak as estimated, as measured, and over its bound, from the fields of its row."""
     estimated, known = row.get("peak_bytes"), "measured_peak_bytes" in row
     words = [] if estimated is None else [f"{size(estimated)} estimated"]
     words.append(f"{size(row['measured_peak_bytes'])} measured" if known else "not measured")
+    if least := row.get("least_peak_bytes"):
+        words.append(f"within {ceil(100 * (estimated / least - 1))} % of the least possible")
     return ", ".join(words)
 
 

@@ -269,6 +269,7 @@ def cut_document(cut: Cut) -> Row:
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": live_document(cut),
+        **({"least_peak_bytes": least} if (least := cut.least_peak_bytes) else {}),
         **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
         **({"recomputed_times": dict(cut.lifetimes.times)} if cut.rewiring else {}),
     }
