@@ -195,14 +195,14 @@ def _details(number: int, step: Row, before: Row) -> list[str]:
 
 def captures(document: Document) -> str:
     points = *document.get("frontier", ()), *document.get("strategies", ())
-    rows = [{"strategy": None, **p, "again": work_text(p["share"], 1.0)} for p in points]
+    left = dict.fromkeys(("strategy", "measured_peak_bytes"))
+    rows = [{**left, **p, "again": work_text(p["share"], 1.0)} for p in points]
     columns = (
         "kept: bytes; peak, estimated: peak_bytes; peak, measured?: measured_peak_bytes; "
         "time added: net_share; computed again: again; captures; strategy"
     )
-    kept = text_table(rows, columns)
     measured = text_table(document.get("measured", ()), tables.MEASURED)
-    return sections.text([*tables.cut_sections(document), kept, measured])
+    return sections.text([*tables.cut_sections(document), text_table(rows, columns), measured])
 
 
 def time(document: Document) -> str:
