@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -129,13 +130,13 @@ def measure_cuts(
     return tuple(points)
 
 
-def measured_peaks(
-    request: BuildRequest, times: Iterable[tuple[BuildRequest, TimeResult]]
-) -> MeasuredPeaks:
-    """The peaks in those of some timings that differ from a request in captures and repeats."""
+def measured_peaks(request: BuildRequest, times: Iterable[tuple[Any, ...]]) -> MeasuredPeaks:
+    """The peaks of timings (a request, perhaps more, and the result) with other captures only."""
     return {
-        of.captures: _ours(result, _WHOLE).peak_bytes
-        for of, result in times
+        of.captures: row.peak_bytes
+        for of, *_, result in times
+        for row in reversed(result.rows)  # so that ours, before the baselines, counts
+        if row.phase == _WHOLE and row.ratio_to_eager is not None
         if replace(request, repeats=of.repeats).split_at(of.captures) == of
     }
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3663,
     "commands": 3381,
     "core": 1354,
-    "engine": 41650,
+    "engine": 41651,
     "passes": 11808,
     "recorder": 1462,
     "samples": 553,
