@@ -265,7 +265,7 @@ class Graph:
 
     def ancestors(self, ids: Iterable[str]) -> set[str]:
         """The given nodes, and all nodes that they are computed from."""
-        return set(reached(ids, lambda i: self.by_id[i].edges))
+        return set(reached(ids, self.edges.__getitem__))
 
     def with_bodies(self) -> Iterator["Graph"]:
         """The graph and the bodies of its functions, nested ones included."""

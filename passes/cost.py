@@ -6,7 +6,7 @@ traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts 
 only.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -305,7 +305,8 @@ class Work:
         come after the last element."""
         if self.measured is not None:
             return self.seconds
-        found = self._estimated(results=False)
+        spared = self._estimated(self._written() - self._unspared, self._unspared)
+        found = self._in_kernels(self._estimates | spared, results=False)
         for node in filter(is_reduction, self.graph.nodes):
             read = {self.owner[e] for e in self.graph.edges[node.id]} & self._fusible
             found[node.id] += self.assumed.seconds(0, sum(self.bytes[b] for b in read))
@@ -313,26 +314,27 @@ class Work:
 
     @cached_property
     def _estimates(self) -> dict[str, float]:
-        return self._estimated(results=True)
+        return self._in_kernels(self._estimated(self.graph.by_id, self._written()), results=True)
 
-    def _estimated(self, results: bool) -> dict[str, float]:
-        """Seconds of each node on the assumed machine, with or without writing results. Values
+    def _estimated(self, ids: Iterable[str], written: Container[str]) -> dict[str, float]:
+        """Seconds of nodes on the assumed machine, those in `written` with writing. Values
         between operators of a kernel cost no traffic. A recomputed node's extra reads of saved
         values are left out: the backward would have read others instead."""
         owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
-        written = self._written(results=results)
-        found = dict.fromkeys(self.graph.by_id, 0.0)
-        for node in filter(_works, self.graph.nodes):
+        found = dict.fromkeys(ids, 0.0)
+        for node in filter(_works, map(self.graph.by_id.__getitem__, found)):
             read = {owner[e] for e in self.graph.edges[node.id]}
             moved = 0 if node.id in fusible and node.id not in written else held[node.id]
-            moved += sum(held[b] for b in (read - fusible if node.id in inner else read))
+            moved += sum([held[b] for b in (read - fusible if node.id in inner else read)])
             found[node.id] = self._taken(node, moved)
-        if self.kernels is not None:
-            # A recomputed node joins its new reader's kernel, so a border between two pointwise
-            # operators that only another reader needed disappears.
-            for node_id, seconds in self._by_kernels(self.kernels, results).items():
-                found[node_id] = min(found[node_id], seconds)
         return found
+
+    def _in_kernels(self, found: dict[str, float], results: bool) -> dict[str, float]:
+        """Seconds, or those within the known kernels where they are less. A recomputed node joins
+        its new reader's kernel, so a border between two pointwise operators that only another
+        reader needed disappears."""
+        known = {} if self.kernels is None else self._by_kernels(self.kernels, results)
+        return found | {i: min(found[i], seconds) for i, seconds in known.items()}
 
     def _taken(self, node: Node, moved: int) -> float:
         """Seconds on the assumed machine if a node moves this many bytes."""
@@ -370,7 +372,7 @@ class Work:
         place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
         ahead = {self.owner[i] for i in self._written(forward) if i not in place}
         ahead |= self._over_borders(place)
-        anyway = {self.owner[i] for i in self._written(results=False)}
+        anyway = {self.owner[i] for i in self._unspared}
         found = {}
         for node_id in self._fusible.intersection(forward):
             passes = (node_id not in ahead) + (node_id not in anyway)
@@ -385,6 +387,11 @@ class Work:
     def _inner(self) -> frozenset[str]:
         """Nodes that can read values that no kernel wrote to memory."""
         return self._fusible.union(n.id for n in self.graph.nodes if is_reduction(n))
+
+    @cached_property
+    def _unspared(self) -> frozenset[str]:
+        """Nodes that a reader needs in memory."""
+        return frozenset(self._written(results=False))
 
     def _written(self, readers: Collection[str] | None = None, results: bool = True) -> set[str]:
         """Nodes that some readers, or any, need in memory; and results, if asked."""

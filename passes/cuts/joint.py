@@ -1,9 +1,9 @@
 """A joint graph as capture strategies see it."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from math import fsum
 from typing import Any
 
@@ -351,7 +351,12 @@ class Joint:
     def computed_again(self, captured: Collection[str]) -> tuple[str, ...]:
         """Ids of the forward's nodes that the backward must compute given `captured`, in graph
         order, without constants, inputs and parameters."""
-        return self.behind(self._read_by_backward, frozenset(captured))
+        return self._again(frozenset(captured))
+
+    @cached_property
+    def _again(self) -> Callable[[frozenset[str]], tuple[str, ...]]:
+        """`computed_again`, which one question about a cut asks several times."""
+        return lru_cache(2)(partial(self.behind, self._read_by_backward))
 
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:
         """Some nodes and what they are computed from, in graph order, up to what is free or in

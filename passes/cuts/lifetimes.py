@@ -117,7 +117,6 @@ class Lifetimes:
         self.rewired = rewired = joint.rewired(self.rewiring) if rewiring else joint
         self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
-        ahead = joint.own_forward
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
         given = kept | {b: joint.work.bytes[b] for b in results}
@@ -127,12 +126,14 @@ class Lifetimes:
         ends = _storages(rewired, joint.gradients) | held
         self._kept = kept
         self._backward = _Phase(rewired, back, ends, given, offloaded, True)
-        self._forward: _Phase = (
-            _Phase(joint, ahead, results | kept.keys(), masks, offloaded, False)
-            if before is None
-            else before._forward
-        )
-        self.forward, self.backward = len(ahead), len(back)
+        self._before, self._ends = before, (results | kept.keys(), masks)
+        self.forward, self.backward = len(joint.own_forward), len(back)
+
+    @cached_property
+    def _forward(self) -> _Phase:
+        if self._before is not None:
+            return self._before._forward
+        return _Phase(self.joint, self.joint.own_forward, *self._ends, self.offloaded, False)
 
     def rewired_by(self, rewiring: Rewiring) -> "Lifetimes":
         """The same but for what the backward reads."""
@@ -146,10 +147,14 @@ class Lifetimes:
     @cached_property
     def peak(self) -> int:
         """The most bytes that are held at once."""
-        forward, backward = self._forward.lives, self._backward.lives
-        high = backward.peak(backward.best_order)
+        forward, high = self._forward.lives, self.backward_peak
         # Most often the forward holds less in any order.
         return high if forward.peak(forward.order) <= high else max(high, self.forward_peak)
+
+    @cached_property
+    def backward_peak(self) -> int:
+        """The most bytes that are held at once in the backward."""
+        return self._backward.lives.peak(self._backward.lives.best_order)
 
     @cached_property
     def forward_peak(self) -> int:

@@ -58,7 +58,7 @@ def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
         lives = Lifetimes(joint, saved, away)
         if wish.per_use and lives.forward_peak < most:
             lives = fitted(lives, limit)
-        return (saved, lives) if lives.peak < most else None
+        return (saved, lives) if lives.backward_peak < most and lives.peak < most else None
 
     if limit is not None:
         best = float("inf"), frozenset[str]()
