@@ -174,7 +174,7 @@ def measure(
         share = (1 - start) / len(phases)
         backward = phase == "forward_backward"
         runs = {model.baseline: model.eager(backward)}
-        runs |= {c.what: _run(c.built, backward) for c in ours}
+        runs |= {c.what: run_of(c.built, backward) for c in ours}
         runs |= {n: model.eager(backward, module) for n, module in modules.items()}
         step = part(progress, start + share * index, start + share * (index + 1))
         words = phase.replace("_", " and ")
@@ -185,11 +185,7 @@ def measure(
         for one in ours:
             built, found = one.built, compared[one.what]
             counted = [c.max_abs for c in found if backward or c.name.startswith("output")]
-            own = built.executable.own_memory({**built.values, **built.masks(None)}, backward)
-            with built.executable.counting() as in_torchs:
-                most = torch_peak(runs[one.what], model.device) + built.pool.nbytes
-            peak = None if own is None else most + (0 if in_torchs else own.peak)
-            kept = None if own is None else own.kept + built.pool.nbytes
+            peak, kept = memory_of(built, backward)
             known: dict[str, Any] = {"target": one.target, "kept_bytes": kept}
             known |= {"build_seconds": built.seconds, "capture_bytes": built.capture_bytes}
             taken = measured[one.what]
@@ -216,7 +212,19 @@ def _on_host(one: Contender) -> str:
     return f"{one.what}: {held}, {uncounted}." if names else ""
 
 
-def _run(built: Built, backward: bool) -> Callable[[], object]:
+def memory_of(built: Built, backward: bool) -> tuple[int | None, int | None]:
+    """`peak_bytes` and `kept_bytes` of a build, as of `engine.protocol.times.TimeRow`."""
+    own = built.executable.own_memory({**built.values, **built.masks(None)}, backward)
+    with built.executable.counting() as in_torchs:
+        most = torch_peak(run_of(built, backward), built.model.device) + built.pool.nbytes
+    if own is None:
+        return None, None
+    return most + (0 if in_torchs else own.peak), own.kept + built.pool.nbytes
+
+
+def run_of(built: Built, backward: bool) -> Callable[[], object]:
+    """One run of a build, to be timed: the forward, or forward and backward."""
+
     def forward() -> object:
         return built.forward(built.masks(None))
 
