@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3761,
+    "bench": 3773,
     "commands": 3381,
     "core": 1354,
-    "engine": 41659,
+    "engine": 41651,
     "passes": 11825,
     "recorder": 1462,
     "samples": 553,

@@ -93,14 +93,6 @@ def eager_bytes(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> int:
     return sum(t.untyped_storage().nbytes() for t in own)
 
 
-def min_cut_storages(
-    module: torch.nn.Module, inputs: Sequence[torch.Tensor], budgets: Sequence[float] = (1.0,)
-) -> list[list[int]]:
-    """Bytes of each storage that `partitions` saves, within each of some budgets."""
-    cuts = map(joint_and_saved, partitions(module, inputs, budgets))
-    return [[*joint.kept(saved).values()] for joint, saved in cuts]
-
-
 def partitions(
     module: torch.nn.Module,
     inputs: Sequence[torch.Tensor],
