@@ -234,7 +234,7 @@ def profile(document: Document) -> str:
 
 
 def replay(document: Document) -> str:
-    then, now = document["versions"]["then"] or "not said", document["versions"]["now"]
+    then, now = document["versions"]["then"] or "unknown", document["versions"]["now"]
     lines = [f"{document['model']} ({document['engine']}), {document['pipeline']}"]
     lines.append(f"TVM {now}, then {then}")
     compared = ", ".join(document["compared"]) or "nothing: the session has no results yet"

@@ -1,4 +1,4 @@
-"""The ways to build a model on this machine, for comparison."""
+"""The variants of a build on this machine, for comparison."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ VARIANTS = {
     "mixed_precision": "half precision, by the pass mixed_precision",
     "layout": "convolutions in another layout, by the pass convert_layout",
 }
-"""A description of each way, by its name."""
+"""A description of each variant, by its name."""
 
 _BY_OPTION = {
     "records": "tuned",
@@ -35,7 +35,7 @@ _BY_PASS = {"mixed_precision": "mixed_precision", "layout": "convert_layout"}
 
 @dataclass(frozen=True)
 class Offer:
-    """A way that this machine has: the target, and a pass to add to the pipeline, or ""."""
+    """A variant that this machine has: the target, and a pass to add to the pipeline, or ""."""
 
     name: str
     target: str
@@ -43,7 +43,7 @@ class Offer:
 
 
 def way_of(target: str) -> str:
-    """The way that a target alone is, by its most specific option."""
+    """The variant that a target alone is, by its most specific option."""
     options = parse_target(target)[1]
     words = {*options, *(f"{name}={value}" for name, value in options.items())}
     return next((name for option, name in _BY_OPTION.items() if option in words), "tvm")
@@ -64,16 +64,16 @@ def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]
 
 
 def chosen(text: str, offered: Iterable[Offer]) -> tuple[Offer, ...]:
-    """The ways that a text names, separated by commas; or "all". Raises EngineError of kind "usage"
-    where there is no such way here."""
+    """The variants that a text names, separated by commas; or "all". Raises EngineError of kind
+    "usage" for others."""
     known = {o.name: o for o in offered}
-    if text == "all":
-        return tuple(known.values())
+    text = ",".join(known) if text == "all" else text
     wanted = [n.strip() for n in text.split(",") if n.strip()]
     unknown = [n for n in wanted if n not in known]
     if unknown or not wanted:
-        message = f"There is no way called {', '.join(unknown) or text!r} here."
-        raise EngineError("usage", message, "--ways", f"Name some of {', '.join(known)}, or all.")
+        message = f"There is no variant called {', '.join(unknown) or text!r} here."
+        hint = f"Name some of {', '.join(known)}, or all."
+        raise EngineError("usage", message, "--variants", hint)
     return tuple(known[n] for n in dict.fromkeys(wanted))
 
 

@@ -106,7 +106,7 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
     request = _cut(
         screen, BuildRequest(screen.source, screen.pipeline, named, int(count), int(runs))
     )
-    first, second = side_by_side("ways", [1.2, 2])
+    first, second = side_by_side("variants", [1.2, 2])
     arguments = (request, _baselines(first, named), _variants(second, screen, engine, request))
     can_run = target is not None and target.runs_here
     if pressed("Run", "run", run, type="primary", disabled=not can_run, width="stretch"):
