@@ -7,9 +7,7 @@ so one question has the same answer everywhere.
 
 import ctypes
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +15,12 @@ from numpy.typing import NDArray
 from relascope.passes.cuts.flow import Answer
 from relascope.passes.cuts.problem import CutProblem
 
-if TYPE_CHECKING:
-    from scipy.sparse import coo_matrix
-
-Prices = tuple[NDArray[np.float64], NDArray[np.float64]]
+Floats = NDArray[np.float64]
+Prices = tuple[Floats, Floats]
 """For each value the price of saving it, and of recomputing it."""
+
+Entries = tuple[Floats, tuple[NDArray[np.int64], NDArray[np.int64]]]
+"""Of a sparse matrix the values that are not 0, with their rows and columns."""
 
 GAP = 5e-3  # the share above the least cost within which the solver may stop
 NODES = 20  # of the search tree; then the solver stops with its best answer
@@ -35,8 +34,6 @@ _TIE = 1e-6  # the limited share in the cost, which decides only between answers
 def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answer | None:
     """The cheapest answer that the solver finds with at most `most` of `limited`; None if it finds
     none, and for a graph beyond `LARGE`."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
-
     count = len(given.ids)
     if count + len(given.sources) > LARGE:
         return None
@@ -45,18 +42,20 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
     whole = price.sum()
     if not whole:
         return None
-    matrix, low = _rows(given, weight / (most or 1.0))
+    entries, low = _rows(given, weight / (most or 1.0))
     high = np.full(len(low), np.inf)
     low[-1], high[-1] = -np.inf, float(most > 0)
-    with solver_output_apart():
-        answer = milp(
-            price / whole + _TIE * weight / (weight.sum() or 1.0),
-            constraints=LinearConstraint(matrix, low, high),
-            integrality=np.concatenate([np.ones(count), given.state > 0]),
-            # A value beyond the limit by itself is excluded here, which makes the solver faster.
-            bounds=Bounds(np.zeros(2 * count), (able & (weight <= most)).astype(float)),
-            options={"mip_rel_gap": GAP, "node_limit": NODES},
-        )
+    answer = solved(
+        price / whole + _TIE * weight / (weight.sum() or 1.0),
+        entries,
+        low,
+        high,
+        np.concatenate([np.ones(count), given.state > 0]),
+        # A value beyond the limit by itself is excluded here, which makes the solver faster.
+        (able & (weight <= most)).astype(float),
+        mip_rel_gap=GAP,
+        node_limit=NODES,
+    )
     if answer.x is None:
         return None
     chosen = answer.x > 0.5
@@ -67,25 +66,27 @@ def exact(given: CutProblem, cost: Prices, limited: Prices, most: float) -> Answ
     return Answer(saved, again)
 
 
-@contextmanager
-def solver_output_apart() -> Iterator[None]:
-    """Send HiGHS's own output to stderr, for it would corrupt a command's JSON."""
+def solved(
+    price: Floats, entries: Entries, low: Floats, high: Any, whole: Floats, most: Floats, **how: Any
+) -> Any:
+    """HiGHS's answer for columns from 0 to `most`, and rows of `entries` from `low` to `high`, with
+    the options `how`. Its own output goes to stderr, for it would corrupt a command's JSON."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+    from scipy.sparse import coo_matrix
+
+    rows = LinearConstraint(coo_matrix(entries, shape=(len(low), len(price))), low, high)
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        return milp(price, constraints=rows, integrality=whole, bounds=Bounds(0, most), options=how)
     finally:
         ctypes.CDLL(None).fflush(None)
         os.dup2(kept, 1)
         os.close(kept)
 
 
-def _rows(
-    given: CutProblem, weight: NDArray[np.float64]
-) -> "tuple[coo_matrix, NDArray[np.float64]]":
+def _rows(given: CutProblem, weight: Floats) -> tuple[Entries, Floats]:
     """The constraints: needed values and operands of recomputed ones are present, and the limit."""
-    from scipy.sparse import coo_matrix
-
     count = len(given.ids)
     need = np.flatnonzero(given.needed)
     edges = len(given.sources)
@@ -97,4 +98,4 @@ def _rows(
     columns = np.concatenate([need, need + count, *read, np.arange(2 * count)])
     values = np.concatenate([np.ones(2 * len(need)), np.ones(2 * edges), -np.ones(edges), weight])
     low = np.concatenate([np.ones(len(need)), np.zeros(edges), [0.0]])
-    return coo_matrix((values, (rows, columns)), shape=(last + 1, 2 * count)), low
+    return (values, (rows, columns)), low

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import gcd, isfinite
 from time import monotonic
-from typing import Any
 
 import numpy as np
 
 from relascope.core.graph import reached
 from relascope.core.memo import Memo
-from relascope.passes.cuts.exact import solver_output_apart
+from relascope.passes.cuts.exact import solved
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
@@ -300,21 +299,12 @@ class _Program:
 
     def solved(self, seconds: float) -> tuple[int, tuple[str, ...]]:
         """The bound, and the captures of the best choice found."""
-        from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
-        from scipy.sparse import coo_matrix
-
-        rows, columns, factors = zip(*self.entries, strict=True)
-        matrix = coo_matrix((factors, (rows, columns)), shape=(len(self.low), len(self.high)))
-        whole, price = np.zeros(len(self.high)), np.zeros(len(self.high))
+        rows, columns, factors = map(np.array, zip(*self.entries, strict=True))
+        entries, most = (factors, (rows, columns)), np.array(self.high)
+        whole, price = np.zeros(len(most)), np.zeros(len(most))
         whole[1 : self.count], price[0] = 1, 1.0
-        with solver_output_apart():
-            answer: Any = milp(
-                price,
-                constraints=LinearConstraint(matrix, self.low, np.inf),
-                integrality=whole,
-                bounds=Bounds(0, self.high),
-                options={"time_limit": seconds},
-            )
+        least = np.array(self.low)
+        answer = solved(price, entries, least, np.inf, whole, most, time_limit=seconds)
         bound = answer.mip_dual_bound  # None where nothing is integer
         bound = answer.fun if bound is None and answer.success else bound
         low = 0.0 if bound is None or not np.isfinite(bound) else bound * self.unit * (1 - _SAFE)
