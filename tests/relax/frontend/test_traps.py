@@ -75,7 +75,7 @@ def test_a_batch_norm_of_the_other_mode_is_refused(run, training, words):
 
 def test_the_refusal_names_the_module():
     model, program = imported(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), draw(2, 3))
-    with refused(where="aten::batch_norm in 1"):
+    with refused(where="nn.batch_norm from aten::batch_norm in 1"):
         decompose_training(program)
     assert max(errors(model, decompose_inference(program)).values()) <= OUTPUT
 

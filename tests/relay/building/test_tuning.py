@@ -93,16 +93,16 @@ def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
     tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 64))
-    made = session.tune(BuildRequest(source, PIPELINE, PLAIN, 1), (key,), 2, progress=quiet)
+    made = session.tune(BuildRequest(source, PIPELINE, PLAIN, 1), (key,), 4, progress=quiet)
     assert [t.key for t in made.tasks] == [key]
-    assert made.tasks[0].trials == 2
+    assert made.tasks[0].trials == 4
     assert made.tasks[0].best_ms is not None
     assert made.tasks[0].before_ms is not None
     place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
     without = lowered(session, source, PLAIN)
-    records.add(place, records.UNTUNED, [Untuned(key, made.run, 2, 1e-9)])
+    records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e-9)])
     assert lowered(session, source, tuned) == without  # nothing beats that, so it stays
-    records.add(place, records.UNTUNED, [Untuned(key, made.run, 2, 1e9)])
+    records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e9)])
     assert lowered(session, source, tuned) != without
     found = session.check(BuildRequest(source, PIPELINE, tuned), progress=quiet)
     assert max(c.max_rel for c in found) < LIMITS[dtype][0]
