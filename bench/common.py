@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: their options, how they ask an engine, how they print."""
+"""What the scripts of this folder share: options, how they query an engine, how they print."""
 
 import argparse
 import contextlib
@@ -31,8 +31,7 @@ Row = dict[str, Any]
 
 
 def options(doc: str | None, samples: bool = True, repeats: int = 30) -> argparse.ArgumentParser:
-    """A parser with the options that most scripts have: rounds of each timing, where anything is
-    timed in rounds."""
+    """A parser with the options that most scripts have; `repeats` are the rounds of each timing."""
     parser = argparse.ArgumentParser(description=doc)
     if samples:
         parser.add_argument("samples", nargs="*", choices=[[], *SAMPLES], metavar="SAMPLE")
@@ -44,8 +43,8 @@ def options(doc: str | None, samples: bool = True, repeats: int = 30) -> argpars
 
 
 def target(client: EngineClient, words: str = "") -> str:
-    """The first target of an engine that runs here and has some words in its name, such as "cuda
-    -graphs=cuda", and not what stands behind a "!"; EngineError, kind "target", without one."""
+    """The first target of an engine that runs here and has all `words` in its name, such as "cuda
+    -graphs=cuda"; a word after a "!" must not occur. Raises EngineError, kind "target", if none."""
 
     def fits(name: str) -> bool:
         return all(
@@ -66,10 +65,7 @@ def measured(
     sources: Iterable[ModelSource],
     rows: Callable[[EngineClient, str, ModelSource], Iterable[Row]],
 ) -> list[Row]:
-    """Rows of each engine that is asked for and each source whose sample is.
-
-    Where one fails, a row says `missed`, and why.
-    """
+    """Rows of each requested engine and source. If one fails, its row says why, in `missed`."""
     found: list[Row] = []
     chosen = [s for s in sources if not args.samples or s.model in args.samples]
     for ir in args.engine or ENGINES:
@@ -88,7 +84,7 @@ def measured(
 
 
 def machine() -> Row:
-    """What is measured on, and with which kernels of OpenBLAS where the environment names some."""
+    """The processor, the versions, and OpenBLAS's kernels if the environment names some."""
     found = {"processor": processor(), "cores": os.cpu_count()}
     if core := os.environ.get("OPENBLAS_CORETYPE"):
         found["openblas"] = core
@@ -100,13 +96,13 @@ def machine() -> Row:
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
-    """Print rows, with all columns that any of them has unless some are named."""
+    """Print rows, with the columns of the first or those named."""
     print(text_table([{c: row.get(c) for c in columns or row} for row in rows]))
     sys.stdout.flush()
 
 
 def write(path: Path | None, document: Any) -> None:
-    """Write a document as JSON where that is wished."""
+    """Write a document as JSON, if there is a path."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -117,8 +113,8 @@ def finish(
     rows: Sequence[Row],
     missed: Callable[[Row], list[str]] = lambda row: [],
 ) -> int:
-    """Print the rows, write them where that is wished, and print what they miss (`missed` says it
-    of a row that has not failed); 1 if they do."""
+    """Print the rows, write them if requested, and print the bars that they miss, which `missed`
+    gives of a row that did not fail. Returns 1 if any is missed."""
     table(rows)
     write(args.output, rows)
     said = []

@@ -1,12 +1,11 @@
-"""What a minimum cut keeps beside PyTorch's partitioner: captures and bytes, with masks as bits.
+"""The captures and bytes of a minimum cut beside those of PyTorch's partitioner, masks as bits.
 
-Of small functions of the form that PyTorch's own tests of its partitioner have (`partitioning.py`),
-and of samples at a batch of 8 with 128 tokens, of one with 14, or at their own size; also with
-masks that are drawn again. PyTorch's figures are with Inductor's decompositions: by default, and at
-its best, with `activation_memory_budget` 0.8. Ends with 1 where a function's gradient is wrong or
-it keeps more than PyTorch by default, where a sample keeps more than `MOST` of PyTorch's best, or
-where more matrix products and convolutions are computed again than in PyTorch's best cut.
-"""
+For small functions like those in PyTorch's tests of its partitioner (`partitioning.py`), and for
+samples at a batch of 8 with 128 tokens, of one with 14, or at their own size; also with masks that
+are drawn again. PyTorch uses Inductor's decompositions: by default, and at its best, with
+`activation_memory_budget` 0.8. Returns 1 if a function's gradient is wrong or it keeps more than
+PyTorch by default, or if a sample keeps more than `MOST` of PyTorch's best or recomputes more
+matrix products and convolutions than that."""
 
 import sys
 from collections.abc import Iterable
@@ -63,7 +62,7 @@ def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
 
 
 def _products(joint: Joint, saved: Iterable[str]) -> int:
-    """How many matrix products and convolutions a cut computes again."""
+    """How many matrix products and convolutions a cut recomputes."""
     return sum(is_product(joint.graph.by_id[i]) for i in joint.computed_again(tuple(saved)))
 
 

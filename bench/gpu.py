@@ -1,13 +1,11 @@
-"""Everything that is claimed of a GPU, measured on the one that is here, in twenty minutes.
+"""Measure every claim about GPUs on this machine's GPU, in twenty minutes.
 
-Each part is a script of this folder, or a command, in a process of its own, which is killed at its
-limit with all that it started. What the parts print is kept in `bench/results/<gpu>.md`, or where
-`-o` says; of some parts alone, only there. It needs no network: docs/targets.md says how to take it
-to a machine without one.
+Each part is a script of this folder, or a command, in its own process, which is killed at its limit
+with all that it started. The parts' output goes to `bench/results/<gpu>.md`, or to the file of
+`-o`; if only some parts run, only there. No network is needed: see docs/targets.md.
 
-A dry run tries the parts on the CPU, with few rounds and without bars of time, and keeps nothing.
-Returns 1 where a part does not come to its end or a bar is missed.
-"""
+A dry run tries the parts on the CPU, with few rounds and no bars of time, and writes nothing.
+Returns 1 if a part does not end or a bar is missed."""
 
 import argparse
 import os
@@ -92,7 +90,7 @@ PARTS = (
 
 
 def look() -> tuple[str, str]:
-    """The GPU's name, "" without one, and what PyTorch says of it."""
+    """The GPU's name, "" without one, and PyTorch's description of it."""
     words = f"PyTorch {torch.__version__} for CUDA {torch.version.cuda}"
     if not torch.cuda.is_available():
         return "", f"{words} sees no GPU."
@@ -101,8 +99,8 @@ def look() -> tuple[str, str]:
 
 
 def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
-    """Run parts in order, as options ask, and keep what each prints once it ends; 0 where every
-    part came to its end and no bar is missed."""
+    """Run parts in order, and write each part's output once it ends. Returns 0 if every part
+    ended and no bar is missed."""
     gpu, said = look()
     if bool(gpu) == args.dry_run:
         print(said, "Leave --dry-run out." if gpu else "Try --dry-run.", file=sys.stderr)
@@ -135,7 +133,7 @@ def run(args: argparse.Namespace, parts: Sequence[Part] = PARTS) -> int:
 
 
 def words_of(part: Part, dry: bool) -> list[str]:
-    """The words of a part's command behind Python's own."""
+    """The arguments of a part's command, after Python's own."""
     script = part.script.replace("GPU", "llvm" if dry else "cuda")
     if dry:  # the other targets are a GPU's; few rounds of what is small
         script = re.sub(r" --target ('[^']*'|-\S+)| --batch 8| --tokens 128", "", script)
@@ -145,7 +143,7 @@ def words_of(part: Part, dry: bool) -> list[str]:
 
 
 def _run(words: list[str], dry: bool, limit: float) -> tuple[str, str]:
-    """How a part's process ends, "done" where all is well, and what it prints."""
+    """How a part's process ends, "done" if all is well, and its output."""
     own = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     own |= {"RELASCOPE_ALONE": "0"} if dry else {}  # no time is kept
     with tempfile.TemporaryFile("w+") as output:
@@ -172,7 +170,7 @@ def _run(words: list[str], dry: bool, limit: float) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Measure; 0 where all went as it should."""
+    """Measure; 0 if every part ended and no bar is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,8 @@
-"""Whether the recorder works with other TVMs than those of this project's environment.
+"""Check that the recorder works with TVMs of other environments.
 
-Each PYTHON is of an environment that has a TVM, and need have nothing of relascope's. A script
-compiles a small module there, and is recorded at the level "graphs", and at "modules" where that
-TVM can save any. Returns 1 where a text, a graph, a module or generated code is missing.
-"""
+Each PYTHON belongs to an environment with a TVM and nothing of relascope's. A script compiles a
+small module there, recorded at the level "graphs", and at "modules" if that TVM can save any.
+Returns 1 if a text, a graph, a module or generated code is missing."""
 
 import json
 import subprocess
@@ -36,7 +35,7 @@ else:
 
 
 def main() -> int:
-    """Record, print, and return 0 where nothing is missing."""
+    """Record and print; 0 if nothing is missing."""
     parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     args = parser.parse_args()

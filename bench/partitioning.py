@@ -1,4 +1,4 @@
-"""Modules, with their inputs, of the form of PyTorch's tests of its partitioner, for `cuts.py`."""
+"""Modules like those in PyTorch's tests of its partitioner, with inputs, for `cuts.py`."""
 
 from collections.abc import Callable
 from functools import reduce

@@ -1,15 +1,14 @@
 """The peak of a step of equal layers beside PyTorch's partitioner, over budgets, in MB.
 
-Llama layers (`unseen.py`), as PyTorch's joint graph after Inductor's decompositions. PyTorch cuts
-it within an `activation_memory_budget`; the strategy `peak` within that share of the peak where
-everything that crosses is kept, or at its lowest if that is more. `passes.cuts.lifetimes` counts
-both; of one layer, a proven bound stands beside them. PyTorch's solver takes minutes: `--resume`
-goes on where FILE ends. Ends with 1 where ours is above PyTorch's, or rises as the budget falls.
+The layers are Llama layers (`unseen.py`), as PyTorch's joint graph after Inductor's decompositions.
+PyTorch cuts it within an `activation_memory_budget`; the strategy `peak` within that share of the
+peak of `keep_all`, or at its lowest if that is higher. `passes.cuts.lifetimes` counts both; one
+layer has a proven bound, too. PyTorch's solver takes minutes: `--resume` continues where FILE ends.
+Returns 1 if relascope's peak is above PyTorch's, or rises as the budget falls.
 
-`--measured` instead runs steps of `MODELS`, which `torch.compile` compiles within a budget, and
-steps that Relax builds within the measured peak, on PyTorch's gradient, with one thread. The ratio
-is of times in turns. Ends with 1 where ours takes longer, has a higher peak or a wrong gradient.
-"""
+`--measured` runs steps of `MODELS` that `torch.compile` compiles within a budget, and steps that
+Relax builds within the measured peak, with PyTorch's gradient and one thread, timed in turns.
+Returns 1 if relascope's take longer, or have a higher peak or a wrong gradient."""
 
 import json
 import os

@@ -1,11 +1,10 @@
-"""What it costs to record a whole compile.
+"""The cost of recording a whole compile.
 
-`relay.build` and `relax.build` compile a sample for "llvm", each time in a process of its own:
-plain, and recorded at the levels "text" and "graphs", in turns. A ratio is that of the medians of
-the process's own CPU time, which other work on the machine changes least; the clock's stands beside
-it. For Relax there are also the ratios with machine code, which a script makes that exports a
-library. Returns 1 where a bar is missed.
-"""
+`relay.build` and `relax.build` compile a sample for "llvm", each time in its own process: plain,
+and recorded at the levels "text" and "graphs", in turns. A ratio is that of the medians of the
+process's CPU time, which other work on the machine changes least; the wall time is beside it. For
+Relax there are also ratios with machine code, for a script that exports a library. Returns 1 if a
+bar is missed."""
 
 import argparse
 import contextlib
@@ -28,7 +27,7 @@ MOST_BYTES = 30 << 20
 
 
 def main() -> int:
-    """Measure, print, and return 0 where every bar is met."""
+    """Measure and print; 0 if every bar is met."""
     parser = common.options(__doc__, samples=False, repeats=3)
     parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
@@ -46,14 +45,14 @@ def main() -> int:
 
 
 def run(*parts: str) -> str:
-    """What this script says at its end in a process of its own."""
+    """The output of this script at its end, in its own process."""
     command = [sys.executable, __file__, "--child", *parts]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip().rpartition("\n")[2]
 
 
 def measure(engine: str, folder: Path, repeats: int) -> Iterator[Row]:
-    """One row a level; ratios are over the plain compile."""
+    """A row for each level; ratios are over the plain compile."""
     found: dict[str, list[Row]] = {level: [] for level in LEVELS}
     for _ in range(repeats):
         for level in LEVELS:

@@ -1,9 +1,8 @@
 """Resident memory of a process after training steps of dispatched layers, beside eager's.
 
-Layers are BERT layers in a line, at a batch of 8 with 128 tokens. Eager and each engine run in a
-process of their own; the allocator gives back its free pages before each figure. Ends with 1 where
-an engine's process holds more than `MOST` of eager's and what its TVM takes when it is loaded.
-"""
+The layers are BERT layers in a row, at a batch of 8 with 128 tokens. Eager and each engine run in
+their own processes, and the allocator returns free pages before each figure. Returns 1 if an
+engine's process holds more than `MOST` of eager's and of what loading its TVM takes."""
 
 import ctypes
 import gc

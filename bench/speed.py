@@ -1,11 +1,10 @@
-"""Print how long compiled code takes against PyTorch eager, and others, beside its bars.
+"""Print how long compiled code takes beside PyTorch eager and others, with its bars.
 
 For a machine that does nothing else. Each ratio is the median over interleaved rounds, end to end
-with every copy counted, with the same number of threads on both sides; the largest error against
-PyTorch stands beside it, and how long building took. `--all --larger --rival -o FILE` takes more
-than an hour; `--resume` goes on where FILE ends, `--page` puts its figures into docs/speed.md.
-Returns 1 where a bar is missed.
-"""
+with every copy, with the same number of threads on both sides, beside the largest error against
+PyTorch and the time of building. `--all --larger --rival -o FILE` takes more than an hour;
+`--resume` continues where FILE ends, `--page` puts the figures into docs/speed.md. Returns 1 if a
+bar is missed."""
 
 import argparse
 import functools
@@ -32,8 +31,8 @@ WHOLE = "forward_backward"
 
 @dataclass(frozen=True)
 class Case:
-    """How long a source, with the default cut in training, may take at `most`: of PyTorch eager's
-    time, in Relax and in Relay, and in seconds of building."""
+    """The most time that a source, with the default cut in training, may take: as a share of
+    PyTorch eager's, in Relax and in Relay, and in seconds of building."""
 
     most: tuple[float, float]
     build: float | None = None
@@ -72,7 +71,7 @@ ON_GPU = {
 
 
 def main() -> int:
-    """Measure, print, and return 0 where every bar is met."""
+    """Measure and print; 0 if every bar is met."""
     parser = common.options(__doc__)
     parser.add_argument("--all", action="store_true", help="every sample, at its own size")
     parser.add_argument("--larger", action="store_true", help="with --all: at a second size, too")
@@ -118,7 +117,7 @@ def _lacking(
     ir: str,
     source: ModelSource,
 ) -> Iterator[Row]:
-    """Rows of a source of which there are none yet, which are written at once."""
+    """Rows that are missing for a source, each written at once."""
     names = {"engine": ir, "sample": source.model, "batch": source.batch, "tokens": source.tokens}
     names |= {"training": source.training, "threads": threads, **common.machine()}
     if not any(names.items() <= row.items() for row in rows):
@@ -179,7 +178,7 @@ def _rows(
 
 
 def _most(ir: str, source: ModelSource, row: TimeRow, gpu: bool) -> float | None:
-    """The most of eager's time, or of a rival's, that a row may take; None where none is said."""
+    """The largest share of eager's time, or of a baseline's, that a row may take; None if any."""
     if row.phase != (WHOLE if source.training else "forward"):
         return None
     if row.ours_over is None:

@@ -1,4 +1,4 @@
-"""Put what `speed.py` found into docs/speed.md: for each processor a table of each mode."""
+"""Put the rows of `speed.py` into docs/speed.md: a table for each processor and mode."""
 
 import datetime
 import statistics
@@ -11,7 +11,7 @@ _SIZE = ("sample", "batch", "tokens", "training", "threads")
 
 
 def write(rows: Sequence[Row]) -> None:
-    """Replace the sections of the processors that rows are of, or add them."""
+    """Replace the sections of the processors that have rows, or add them."""
     head, *sections = PAGE.read_text(encoding="utf-8").split("\n## ")
     for processor in dict.fromkeys(r["processor"] for r in rows if "what" in r):
         own = [r for r in rows if r.get("processor") == processor]

@@ -1,8 +1,7 @@
-"""Models that no schedule was made for, to be timed with `relascope time bench/unseen.py:NAME`: a
+"""Models that no schedule was written for, to time with `relascope time bench/unseen.py:NAME`: a
 U-Net and a tagger with an LSTM, chosen before they were timed, as were two Swin blocks, which
 `'hf:swin?image_size=56&embed_dim=96&depths=[2]&num_heads=[3]' --random-weights` gives; and Llama
-layers for `peak.py`, as many as the environment says, with so many tokens (LAYERS, TOKENS).
-"""
+layers for `peak.py`, whose number and tokens the environment gives (LAYERS, TOKENS)."""
 
 import os
 

@@ -1,16 +1,15 @@
-"""Open models drawn at random in both engines, from files as people save them: what stops which.
+"""Open models drawn at random in both engines, from files as people save them.
 
     python bench/zoo.py --draw N --seed S
 
 Each model is one of all that timm, torchvision and transformers list, made small by rule
 (`bench/oracles/drawn.py`), in one of its forms: live, a trace (`.pt`), or a program (`.pt2`) with a
-fixed or a dynamic batch. It is opened, built and run, and held against the model that was written;
-then its joint graph is split at its minimum cut, both halves built and run, and outputs and all
-gradients held against PyTorch's autograd. Each has a process of its own, with limits.
+fixed or a dynamic batch. It is opened, built, run, and compared with the model that was written;
+then its joint graph is split at its minimum cut, both halves are built and run, and outputs and all
+gradients are compared with PyTorch's. Each has its own process, with limits.
 
-What is found is kept as JSON lines in out/zoo, so that what was stopped goes on there. Returns 1
-where anything is wrong, crashed or short of its bar.
-"""
+Results are JSON lines in out/zoo, so that a stopped run continues there. Returns 1 if anything is
+wrong, crashed or short of its bar."""
 
 import argparse
 import copy
@@ -81,7 +80,7 @@ class _Positional(torch.nn.Module):
 
 
 def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Iterator[Row]:
-    """Try a model: before each step a row that says which, after each phase one with a verdict."""
+    """Try a model: before each step a row that names it, after each phase one with a verdict."""
     base = {"model": name, "file": form}
     began = time.process_time()
     step, phase = "write", PHASES[0]
@@ -172,7 +171,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
 
 
 def _moved(opened: Model) -> Iterator[Tensors]:
-    """Its outputs and gradients, with inputs and weights some roundings of float32 off."""
+    """Outputs and gradients with inputs and weights off by some roundings of float32."""
     tensors: Tensors = (*opened.parameters.values(), *opened.inputs)
     floating = [t for t in tensors if t.is_floating_point()]
     before = [t.clone() for t in floating]
@@ -224,7 +223,7 @@ def _work(ir: str, target: str, name: str, form: str, folder: Path, pipe: Connec
 
 
 def run(ir: str, tasks: Iterable[tuple[str, str]], path: Path) -> None:
-    """Look at models in a form each, and add a line for each verdict."""
+    """Look at models in one form each, and add a line for each verdict."""
     load_engine(ir)
     torch.set_num_threads(1)
     gc.set_threshold(50_000, 20, 20)  # as the engine's own process does
@@ -250,7 +249,7 @@ def run(ir: str, tasks: Iterable[tuple[str, str]], path: Path) -> None:
 
 
 def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
-    """What is drawn, until so many were written; what the file of rows has is not done again."""
+    """Draws, until enough models were written; those in the file of rows are not repeated."""
     done = {r["model"] for r in tried(path) if r["verdict"] == "end"}
     for name, form in drawn.draw(seed):
         rows = tried(path)
@@ -262,7 +261,7 @@ def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
 
 
 def verdicts(rows: list[Row], phase: str) -> dict[str, Row]:
-    """By model, the row of its verdict; the forward's where that was as far as it came."""
+    """By model, the row of its verdict; the forward's if it came no further."""
     found: dict[str, Row] = {}
     for row in rows:
         if row["phase"] in (PHASES[0], phase):
@@ -271,7 +270,7 @@ def verdicts(rows: list[Row], phase: str) -> dict[str, Row]:
 
 
 def shares(rows: list[Row]) -> dict[str, tuple[int, int]]:
-    """By phase, how many models are right, and of how many that PyTorch can write."""
+    """By phase, how many models are right, out of how many that PyTorch can write."""
     counts = {}
     for phase in PHASES:
         found = [r["verdict"] for r in verdicts(rows, phase).values()]
@@ -280,7 +279,7 @@ def shares(rows: list[Row]) -> dict[str, tuple[int, int]]:
 
 
 def blockers(rows: list[Row], phase: str) -> dict[str, list[str]]:
-    """Models by what they are refused for: each operator that is named, else the sentence."""
+    """Models by the reason of their refusal: each operator named, else the sentence."""
     found: dict[str, list[str]] = {}
     for model, row in verdicts(rows, phase).items():
         if row["verdict"] in ("refused", "crash", "wrong", "slow"):
@@ -291,7 +290,7 @@ def blockers(rows: list[Row], phase: str) -> dict[str, list[str]]:
 
 
 def missed(ir: str, rows: list[Row]) -> list[str]:
-    """Bars that are not met, in words."""
+    """The bars that are not met, as sentences."""
     said = []
     for phase, (right, of) in shares(rows).items():
         if 100 * right < _BARS[ir, phase] * of:
@@ -309,7 +308,7 @@ def missed(ir: str, rows: list[Row]) -> list[str]:
 
 
 def draws_row(ir: str, seed: int, rows: list[Row]) -> str:
-    """What one engine makes of a draw, as a row of the table of draws."""
+    """An engine's results for a draw, as a row of the table of draws."""
     cells = [f"{right} of {of}" for right, of in shares(rows).values()]
     worst = [verdicts(rows, phase) for phase in PHASES]
     for verdict in ("refused", "wrong", "crash", "slow", "unwritten"):
@@ -319,7 +318,7 @@ def draws_row(ir: str, seed: int, rows: list[Row]) -> str:
 
 
 def summary(ir: str, rows: list[Row]) -> int:
-    """Print what was found; 1 where a bar is missed."""
+    """Print the results; 1 if a bar is missed."""
     for phase, (right, of) in shares(rows).items():
         print(f"{ir}, {phase}: {right} of {of} right ({100 * right / max(of, 1):.1f} %)")
         for key, models in blockers(rows, phase).items():
@@ -330,7 +329,7 @@ def summary(ir: str, rows: list[Row]) -> int:
 
 
 def main() -> int:
-    """Look at all that is asked for; 1 where a bar is missed."""
+    """Look at all requested models; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", type=int, default=100, metavar="N", help="how many models")
     parser.add_argument("--seed", type=int, required=True, metavar="S", help="of the draw")
@@ -359,7 +358,7 @@ def _drawn(ir: str, path: Path, args: argparse.Namespace) -> int:
 
 
 def _write_page(rows: dict[str, list[Row]], seed: int) -> None:
-    """Put a row an engine below the others of the page's table, in place of older ones."""
+    """Put a row for each engine below the others of the page's table, replacing older ones."""
     new = [draws_row(ir, seed, own) for ir, own in sorted(rows.items())]
     mine = tuple(f"| {seed} | {ir.title()} |" for ir in rows)
     lines = [x for x in _PAGE.read_text("utf-8").splitlines(True) if not x.startswith(mine)]
@@ -369,7 +368,7 @@ def _write_page(rows: dict[str, list[Row]], seed: int) -> None:
 
 
 def _kept(path: Path) -> list[Row]:
-    """The rows that have a verdict on a model."""
+    """The rows with a verdict on a model."""
     return [r for r in tried(path) if r["verdict"] != "end"]
 
 

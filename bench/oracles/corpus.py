@@ -1,12 +1,11 @@
-"""Hold relascope's verdicts against faults of TVM that others found: the files of corpus/.
+"""Compare relascope's verdicts with TVM faults that others reported: the files of corpus/.
 
-Each is a small program whose header says which pipeline shows what with the TVMs that are tested,
-and which pass is to blame. It is bisected with that pipeline, and what is found is reduced, within
-limits; the report is then run, and has to fail. Passes run in an engine, which may end.
+Each file is a small program. Its header says which pipeline shows which symptom with the tested
+TVMs, and which pass is to blame. It is bisected with that pipeline, and the result reduced, within
+limits; the report is then run, and must fail. Passes run in an engine, which may crash.
 
 With `--tvm PYTHON`, Relax's cases also run in an environment with an earlier TVM, as `make env`
-makes one: what was mended since then has to be found in it. Returns 1 where a bar is missed.
-"""
+makes one: faults fixed since then must be found in it. Returns 1 if a bar is missed."""
 
 import json
 import re
@@ -44,15 +43,15 @@ _HEAD = re.compile(r"^(?:#|//) (\w+): (.+)$", re.MULTILINE)
 
 
 class _OutOfTime(Exception):
-    """That a search takes longer than it may."""
+    """A search takes longer than its limit."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A file of the corpus. `head` is its header: the `thread` it comes from, what is `expected`,
-    the `pipeline`, the `verdict` that is true of it, the `culprit` (the pass to blame; none where
-    it is no pass's), and the `versions` of TVM in which that is so; of what was mended, also the
-    verdict and the pass `before`, with the last version of then."""
+    """A file of the corpus. `head` is its header: the `thread` it comes from, the `expected`
+    symptom, the `pipeline`, the true `verdict`, the `culprit` (the pass to blame; none if it is no
+    pass), and the `versions` of TVM for which this is true; for a fixed fault, also the verdict and
+    the pass `before`, with the last version that had it."""
 
     path: Path
     engine: str
@@ -64,8 +63,8 @@ class Case:
 
 
 def cases(only: Iterable[str] = (), root: Path = common.ROOT / "corpus") -> list[Case]:
-    """Those of the corpus, or some by name, by engine and folder. Raises ValueError where a header
-    lacks a field, or a name is unknown."""
+    """All cases, or some by name, by engine and folder. Raises ValueError if a header lacks a
+    field, or a name is unknown."""
     found = []
     for path in sorted(p for ir in common.ENGINES for p in root.rglob(f"*.{ir}")):
         head = dict(_HEAD.findall(path.read_text(encoding="utf-8")))
@@ -80,7 +79,7 @@ def cases(only: Iterable[str] = (), root: Path = common.ROOT / "corpus") -> list
 
 
 def judged(case: Case, client: EngineClient) -> common.Row:
-    """What relascope finds of a case, beside what is true."""
+    """relascope's verdict on a case, beside the true one."""
     began = time.monotonic()
     head = case.head
     row: common.Row = {"case": case.name, "engine": case.engine, "thread": head["thread"]}
@@ -139,10 +138,10 @@ def _verdict(found: Bisection) -> str:
 
 
 def score(rows: list[common.Row]) -> dict[str, tuple[int, int]]:
-    """How many of how many: symptoms seen and controls called right, of all that are opened;
-    culprits named, of those that are a pass's; reduced to few nodes with a report that fails, of
-    those; found in the TVM before the mend, of those run there; not opened; and called right but
-    wrong, of all."""
+    """Pairs of numbers: symptoms seen and controls called right, of all that are opened;
+    culprits named, of those that are a pass; reduced to few nodes with a report that fails, of
+    those; found in the TVM before the fix, of those run there; not opened; called right but wrong,
+    of all."""
     opened = [r for r in rows if r["found"] != "not opened"]
     broken = [r for r in opened if r["expected"] not in _FINE]
     blamed = [r for r in broken if r["culprit"]]
@@ -174,7 +173,7 @@ _WORDS = {
 
 
 def missed(rows: list[common.Row]) -> list[str]:
-    """Bars that are not met, in words."""
+    """The bars that are not met, as sentences."""
     found = score(rows)
     said = [_WORDS[n] for n, bar in _BARS.items() if found[n][0] < bar * found[n][1]]
     return said + [_WORDS["missed"]] * bool(found["missed"][0])
@@ -199,7 +198,7 @@ def page(rows: list[common.Row]) -> str:
 
 
 def _earlier(python: str, names: list[str]) -> dict[str, str]:
-    """What is found of Relax's cases with another Python's TVM, and the pass, by their names."""
+    """By name, the verdict on Relax's cases with another Python's TVM, and the pass."""
     with tempfile.TemporaryDirectory(prefix="relascope-bench-") as folder:
         found = Path(folder) / "rows.json"
         command = [python, __file__, "--engine", "relax", "-o", str(found), *names]
@@ -209,7 +208,7 @@ def _earlier(python: str, names: list[str]) -> dict[str, str]:
 
 
 def main() -> int:
-    """Look at all that is asked for; 1 where a bar is missed."""
+    """Look at all requested cases; 1 if a bar is missed."""
     parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("names", nargs="*", metavar="CASE")
     parser.add_argument("--engine", choices=common.ENGINES, action="append")

@@ -1,14 +1,13 @@
-"""Open crafted and mutated files as a person would, by the command line; see what becomes of them.
+"""Open crafted and mutated files as a person would, on the command line, and see what happens.
 
-Each file of `crafted.handwritten` and `crafted.mutated` (tests/support) stands in a folder of its
-own, below a canary, and is opened three times: in the sandbox; with the sandbox off, where
-strangers' files are refused; and off with `--trust-files`, where what reads it holds alone.
+Each file of `crafted.handwritten` and `crafted.mutated` (tests/support) stands in its own folder,
+below a canary, and is opened three times: in the sandbox; with the sandbox off, where files of
+others are refused; and off with `--trust-files`, where only the reader's checks protect.
 
-Counted are files that made another (beside themselves, in the home, the temporary folder or
-/dev/shm), by code or without, read the canary (as inotify tells), took more than 10 s of processor
-time beyond an engine's start or 2 GiB, were told no sentence, or whose names came out as code.
-Returns 1 where there is one.
-"""
+Counted are files that created another (beside them, in the home, the temporary folder or /dev/shm),
+by code or without, read the canary (by inotify), took more than 10 s of processor time beyond an
+engine's start or 2 GiB, got no sentence as an error, or whose names came out as code. Returns 1 if
+there is one."""
 
 import ctypes
 import os
@@ -45,8 +44,8 @@ Case = tuple[str, str, Callable[[Path], bytes], tuple[str, ...]]
 
 
 def opened(case: Case, mode: str, place: Path, model: Path) -> dict[str, Any]:
-    """What becomes of a file that is opened in a new folder, with a home and a temporary folder
-    that are empty; `model` is an honest one, for files that are none."""
+    """What happens to a file that is opened in a new folder, with an empty home and temporary
+    folder; `model` is a valid one, for files that are no model."""
     name, suffix, make, command = case
     folder, out = place / "files", place / "out"
     for one in (place, folder, out, place / "home", place / "tmp"):

@@ -1,10 +1,9 @@
 """Calls of PyTorch's operators with arguments whose defaults have a meaning, for `operators.py`.
 
-They stand in `defaults.txt`. A line there is an expression in which a name of `INPUTS` stands for a
-tensor; what follows with a margin are the arguments that it gets in turn in place of `...`, "-" for
-none. A program is made with the first tensor of each name, and then runs on the others as well:
-labels that are to be ignored, padding, hidden rows.
-"""
+They are in `defaults.txt`. A line is an expression in which a name of `INPUTS` is a tensor; the
+indented lines below it are the arguments that replace `...` in turn, "-" for none. A program is
+made with the first tensor of each name, and then runs on the others: labels to ignore, padding,
+hidden rows."""
 
 import re
 from collections.abc import Callable
@@ -140,7 +139,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """Of the operator, alone."""
+        """The operator's name alone."""
         found = re.match(r"(?:\w+\.)*(\w+)\(", self.formatted_name)
         return found[1] if found else ""
 
@@ -155,7 +154,7 @@ class Call:
 
     @property
     def reference(self) -> Callable[..., Any] | None:
-        """The same by what `REFERENCES` has in its place; None where it has nothing."""
+        """The same by its counterpart in `REFERENCES`; None if it has none."""
         name = self.formatted_name
         found = (new + name[len(old) :] for old, new in REFERENCES.items() if name.startswith(old))
         code = next(found, None)
@@ -178,7 +177,7 @@ class Call:
     supported_backward_dtypes = supported_dtypes
 
     def values(self, dtype: torch.dtype) -> list[tuple[Tensor, ...]]:
-        """The tensors in turn, those that a program is made with first."""
+        """The tensors in turn, first those that a program is made with."""
         rows = [INPUTS[n] for n in self.given]
         table = [[r[i % len(r)] for r in rows] for i in range(max(map(len, rows)))]
         return [tuple(t.to(dtype) if t.is_floating_point() else t for t in row) for row in table]
@@ -192,7 +191,7 @@ class Call:
 
 
 def calls() -> list[Call]:
-    """All of them, in the order of the file."""
+    """All calls, in the order of the file."""
     table: dict[str, str] = {}
     for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
         if line.startswith(" "):

@@ -1,10 +1,9 @@
 """Models drawn at random from all that timm, torchvision and transformers list, for `bench/zoo.py`.
 
-Each is made small by rule, with random weights, in eval mode. What such a rule cannot make, or
-PyTorch itself cannot run, is drawn in vain and counts nowhere; `bench/zoo.py` says how many.
+Each is made small by rule, with random weights, in eval mode. A model that no rule makes small, or
+that PyTorch itself cannot run, does not count; `bench/zoo.py` says how many there were.
 
-timm and torchvision are no dependency of the project: `pip install --no-deps timm torchvision`.
-"""
+timm and torchvision are not dependencies: `pip install --no-deps timm torchvision`."""
 
 import dataclasses
 import inspect
@@ -28,7 +27,7 @@ _SIDES = (32, 64, 96, 224)
 
 
 def draw(seed: int) -> Iterator[tuple[str, str]]:
-    """All names in an order of their own, each with one of its forms: the same of a seed."""
+    """All names in an order of their own, each with one of its forms: the same for a seed."""
     declare_torchvision()
     import timm
     import torchvision
@@ -45,9 +44,8 @@ def draw(seed: int) -> Iterator[tuple[str, str]]:
 def declare_torchvision() -> None:
     """Import torchvision, before transformers does.
 
-    Its usual build has its operators compiled for CUDA: beside a PyTorch for the CPU their names
-    are declared, so that its models import; none that is drawn may call one.
-    """
+    Its usual build has operators compiled for CUDA: beside a PyTorch for the CPU their names are
+    declared, so that its models import; no drawn model may call one."""
     declared = torch.library.Library("torchvision", "FRAGMENT")
     sys.modules["relascope.torchvision"] = declared  # which lives as long as the process
     while "torchvision" not in sys.modules:
@@ -63,7 +61,7 @@ def declare_torchvision() -> None:
 
 
 def _classes() -> list[str]:
-    """What transformers has for a model of a configuration, all heads, by class."""
+    """transformers' model classes for a configuration, all heads, by class."""
     from transformers.models.auto import modeling_auto as auto
 
     tables = [t for n, t in vars(auto).items() if n.endswith("MAPPING_NAMES")]
@@ -78,8 +76,8 @@ def _classes() -> list[str]:
 
 
 def make(name: str) -> tuple[nn.Module, Inputs]:
-    """A model in eval mode, and its inputs by name: the same each time. Raises Exception where no
-    rule makes it small, or it does not run on what it is given."""
+    """A model in eval mode, and its inputs by name: the same each time. Raises Exception if no rule
+    makes it small, or it does not run on its inputs."""
     library, _, model = name.partition("/")
     declare_torchvision()
     maker = {"timm": _timm, "torchvision": _vision, "transformers": _transformer}[library]
@@ -87,7 +85,7 @@ def make(name: str) -> tuple[nn.Module, Inputs]:
 
 
 def _first(tries: Iterator[Callable[[], tuple[nn.Module, Inputs]]]) -> tuple[nn.Module, Inputs]:
-    """The first that is made, runs, and is small."""
+    """The first model that can be made, runs, and is small."""
     why: Exception | None = None
     for attempt in tries:
         try:
@@ -249,7 +247,7 @@ def _transformer(name: str) -> tuple[nn.Module, Inputs]:
 
 
 def _given(module: nn.Module, config: Any) -> Inputs:
-    """What such a model needs, by the names of its forward."""
+    """The inputs that such a model needs, by the names of its forward."""
     names = inspect.signature(module.forward).parameters
     vision = getattr(config, "vision_config", config)
     side = getattr(vision, "image_size", None) or 32

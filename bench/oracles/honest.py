@@ -1,13 +1,12 @@
-"""Open honest files of several versions of PyTorch: the checks of files may refuse none.
+"""Open honest files of several versions of PyTorch: the file checks may refuse none.
 
     python bench/oracles/honest.py --torch PYTHON --torch PYTHON …
 
-Each PYTHON has a torch of its own, from 1.13 on, and writes each model of
+Each PYTHON has its own torch, from 1.13 on, and writes each model of
 `tests/support/crafted/honest_models.py` in every way that it can; without --torch, this
-environment's does. A file may be refused for an operator, or an input that is no tensor, in a
-sentence of ours, and a program of PyTorch 2.7 or older, whose format is not read. Returns 1
-where one is refused as a stranger's, or with a sentence of torch's.
-"""
+environment's does. Refusals for an operator, for an input that is no tensor, and of programs of
+PyTorch 2.7 or older, whose format is not read, are no faults. Returns 1 if a file is refused as
+untrusted, or with torch's own message."""
 
 import argparse
 import subprocess
@@ -34,7 +33,7 @@ import honest_models  # isort: skip
 
 
 def look(path: Path) -> tuple[str, str]:
-    """Open a file: "opened", or of what kind its refusal is, and what is said of it."""
+    """Open a file: "opened", or the kind of its refusal, and the message."""
     source = source_from_file(path)
     if path.name.endswith(".script.pt"):  # which does not keep the shapes of its inputs
         inputs = [one() for one in honest_models.CASES[path.name.split(".")[0]][1]]
@@ -52,7 +51,7 @@ def look(path: Path) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Write files and open them; 1 where one is refused that should not be."""
+    """Write files and open them; 1 if one is refused that should not be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--torch", action="append", metavar="PYTHON")
     parser.add_argument("--say", action="store_true", help="what is said of each refusal")

@@ -1,14 +1,13 @@
-"""Hold both engines' importers of ONNX against ONNX's own node tests.
+"""Compare both engines' importers of ONNX with ONNX's own node tests.
 
-Every test of `onnx.backend.test` is read as a file would be, imported, built and run, and its
-outputs are held against the test's: shapes, dtypes, and values within the test's own tolerance; in
-float16 and bfloat16 a few roundings of the largest value are allowed, too. Inputs that decide
-shapes, such as Reshape's second, are constants of the model, as exporters write them.
+Every test of `onnx.backend.test` is read like a file, imported, built, run, and its outputs are
+compared with the test's: shapes, dtypes, and values within the test's own tolerance; in float16 and
+bfloat16 a few roundings of the largest value are allowed, too. Inputs that decide shapes, such as
+Reshape's second, are constants of the model, as exporters write them.
 
-What is found is kept as JSON lines in out/onnx_nodes, so that what was stopped goes on there.
-Prints right, refused and wrong, of all tests and of those whose operators TVM's importer has.
-Returns 1 where anything is wrong or crashed.
-"""
+Results are JSON lines in out/onnx_nodes, so that a stopped run continues there. Prints right,
+refused and wrong, of all tests and of those whose operators TVM's importer has. Returns 1 if
+anything is wrong or crashed."""
 
 import argparse
 import importlib
@@ -46,7 +45,7 @@ def _tests() -> dict[str, Any]:
 
 
 def _model(test: Any) -> tuple[onnx.ModelProto, list[np.ndarray]]:
-    """A test's model with what decides shapes as constants, and the inputs that stay."""
+    """A test's model with inputs that decide shapes as constants, and the remaining inputs."""
     model = onnx.ModelProto()
     model.CopyFrom(test.model)
     held = {t.name for t in model.graph.initializer}
@@ -86,7 +85,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _difference(test: Any, ours: list[np.ndarray]) -> str:
-    """In which way outputs differ from the test's, in words; "" where they do not."""
+    """How outputs differ from the test's, in words; "" if they do not."""
     theirs = test.data_sets[0][1]
     if len(ours) != len(theirs):
         return f"{len(ours)} outputs for {len(theirs)}"
@@ -159,7 +158,7 @@ def summary(ir: str, rows: list[Row]) -> int:
 
 
 def main() -> int:
-    """Look at all that is asked for; 1 where anything is wrong or crashed."""
+    """Look at all requested tests; 1 if anything is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--test", nargs="+", default=[], metavar="NAME", help="or a part of one")

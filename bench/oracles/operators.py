@@ -1,15 +1,14 @@
-"""Hold both engines against PyTorch's own database of operators: right, refused, or wrong.
+"""Compare both engines with PyTorch's own database of operators: right, refused, or wrong.
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` becomes a module that
-calls it on a few of its samples. It is traced, imported, built and run, and where the entry has
-autograd its gradient is taken, split, built and run, all in the way of `add_tvm_dispatch`. What was
-built runs on the sample's values, on values at edges (zeros, halves, whole numbers) and on some
-that are not finite. Outputs and gradients are held against PyTorch's: shapes, dtypes, values, NaN
-and infinity, by `_TOLERANCE`; PyTorch's float64 is the judge where float32 differs.
+calls it on a few of its samples. It is traced, imported, built and run, and if the entry has
+autograd its gradient is taken, split, built and run, as by `add_tvm_dispatch`. The build runs on
+the sample's values, on values at edges (zeros, halves, whole numbers) and on some that are not
+finite. Outputs and gradients are compared with PyTorch's: shapes, dtypes, values, NaN and infinity,
+within `_TOLERANCE`; PyTorch's float64 decides where float32 differs.
 
-What is found is kept as JSON lines in out/operators, so that what was stopped goes on there.
-Returns 1 where anything is wrong or crashed.
-"""
+Results are JSON lines in out/operators, so that a stopped run continues there. Returns 1 if
+anything is wrong or crashed."""
 
 import argparse
 import io
@@ -84,7 +83,7 @@ def database() -> list[Any]:
 
 
 class NotCompared(Exception):
-    """Why a sample cannot be held against PyTorch."""
+    """Why a sample cannot be compared with PyTorch."""
 
 
 class _Call(torch.nn.Module):
@@ -117,7 +116,7 @@ class _Call(torch.nn.Module):
 
 
 class _Holder(torch.nn.Module):
-    """Gives the call a module's path, which a refusal is to name."""
+    """Gives the call a module's path, which a refusal must name."""
 
     def __init__(self, part: _Call) -> None:
         super().__init__()
@@ -129,7 +128,7 @@ class _Holder(torch.nn.Module):
 
 
 def samples(entry: Any, dtype: torch.dtype, most: int) -> list[Any]:
-    """A few of an entry's samples, the same each time, spread over all that it has."""
+    """A few of an entry's samples, the same each time, spread over all."""
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
     found = []
     for sample in entry.sample_inputs("cpu", dtype, requires_grad=False):
@@ -266,8 +265,8 @@ def look(
 
 
 def _unlike(entry: Any, phase: str) -> bool:
-    """Whether PyTorch has no result to hold against where values are not finite: what its Fourier
-    transforms and triangular systems make of them is their order's, and a gradient of its reads
+    """Whether PyTorch has no result to compare with where values are not finite: those of its
+    Fourier transforms and triangular systems depend on their order, and one of its gradients reads
     outside of memory."""
     around = any(padding in entry.full_name for padding in ("border", "reflection"))
     reads = phase == "gradient" and entry.name == "grid_sample" and around
@@ -275,7 +274,7 @@ def _unlike(entry: Any, phase: str) -> bool:
 
 
 def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = False) -> _Holder:
-    """A module that calls an entry on a sample; NotCompared where its result is not comparable."""
+    """A module that calls an entry on a sample. Raises NotCompared if no result is comparable."""
     if isinstance(sample, Exception):
         raise NotCompared(f"no sample: {sample}")
     if entry.name.startswith(_UNSET):
@@ -297,7 +296,7 @@ def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = Fa
 
 
 def _imported(backend: Any, target: str, module: _Holder, file: bool) -> tuple[Model, LiveProgram]:
-    """A module's trace, from a file if `file`, and what an engine makes of it."""
+    """A module's trace, from a file if `file`, and an engine's import of it."""
     inputs: Tensors = module.part.tensors
     names = tuple(f"x{i}" for i in range(len(inputs)))
     source = ModelSource("operator", training=True)
@@ -318,7 +317,7 @@ def _hold(
     gradient: bool,
     spare: _Holder | None,
 ) -> str | None:
-    """In which way what was built differs on some values; None where PyTorch refuses them."""
+    """How a build differs on some values; None if PyTorch refuses them."""
     own = all(a is b for a, b in zip(inputs, model.inputs, strict=True))
     try:
         theirs = _run(module, inputs)
@@ -339,7 +338,7 @@ def _hold(
     own_double = torch.float64 in (t.dtype for t in inputs)
 
     def judge() -> Tensors:
-        """PyTorch's float64; of that itself, what its rounding is by the one of float32."""
+        """PyTorch's float64; where that itself is judged, its rounding by that of float32."""
         given = tuple(t.float() if t.dtype == torch.float64 else t for t in inputs)
         given = given if own_double else double(inputs)
         found = _run(module, given)
@@ -410,8 +409,8 @@ def _work(
 
 
 def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[Row], None]) -> None:
-    """Look at entries in children, one after the other; what ends one is a crash of its sample. In
-    a child, `work` gets the engine, target and names, the number of samples to leave out, and a
+    """Look at entries in children, one after the other; a child that dies is a crash of its sample.
+    In a child, `work` gets the engine, target and names, the number of samples to leave out, and a
     pipe, through which it sends rows."""
     began = time.perf_counter()
     load_engine(ir)
@@ -441,8 +440,8 @@ def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[R
 def resume(
     path: Path, ir: str, names: list[str], chosen: bool, work: Callable[..., None]
 ) -> list[Row]:
-    """Run the entries that a file of rows does not have whole, or all where they were chosen, whose
-    rows are said, too; what the file then has of verdicts."""
+    """Run the entries that a file of rows lacks, or all if they were chosen, whose rows are then
+    printed, too. Returns the verdicts in the file."""
     rows = read(path)
     done = {r["op"] for r in rows if r.get("end")} - set(names if chosen else ())
     begin(path, (r for r in rows if r["op"] in done))
@@ -458,8 +457,9 @@ def resume(
 
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
-    """By entry: "wrong", "crash", "right" (in every sample), "elements" (in every sample but those
-    with a tensor without elements, which are refused), "part" (others are refused), "refused"."""
+    """By entry: "wrong", "crash", "right" (in every sample), "elements" (in every sample but
+    those with a tensor without elements, which are refused), "part" (others are refused), or
+    "refused"."""
     seen: dict[str, Counter[str]] = {}
     for row in rows:
         if row.get("phase") == phase and (not dtype or row["dtype"] == dtype):
@@ -501,7 +501,7 @@ _GROUPS = {
 
 
 def page(rows: dict[str, list[Row]]) -> str:
-    """What each engine takes of each entry, as Markdown; `rows` are by engine."""
+    """Each engine's result for each entry, as Markdown; `rows` are by engine."""
     columns = [(p, ir) for p in PHASES[:2] for ir in rows]
     found = {(p, ir): verdicts(rows[ir], p) for p, ir in columns}
     reasons: dict[str, str] = {}
@@ -547,7 +547,7 @@ def page(rows: dict[str, list[Row]]) -> str:
 
 
 def main() -> int:
-    """Look at all that is asked for; 1 where anything is wrong or crashed."""
+    """Look at all requested entries; 1 if anything is wrong or crashed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--op", nargs="+", default=[], metavar="NAME")

@@ -1,15 +1,14 @@
-"""Record scripts that nobody here wrote: TVM's own tutorials and tests, unchanged.
+"""Record scripts of others, unchanged: TVM's own tutorials and tests.
 
     python bench/oracles/tvm_scripts.py --engine relay CHECKOUT
 
-CHECKOUT has the sources of an Apache TVM with Relay, such as v0.17.0, for `relay`, a present one
+CHECKOUT has the sources of an Apache TVM with Relay, such as v0.17.0, for `relay`, a current one
 for `relax`; only its Python files are read, and run with the engine's TVM.
 
-Each script is run plainly and then by `relascope record`, a tutorial as it is and a test file by
-pytest, without the network. It counts where a recording opens that has passes, with every text, and
-where the script ends as it does without the recorder: the same status, and as many tests passed,
-failed and left out. Returns 1 where one does not count.
-"""
+Each script runs plainly and then under `relascope record`, a tutorial as it is and a test file
+under pytest, without the network. It counts if a recording opens that has passes, with every text,
+and if the script ends as without the recorder: the same status, and as many tests passed, failed
+and left out. Returns 1 if one does not count."""
 
 import argparse
 import os
@@ -30,14 +29,14 @@ ENGINES = ("relay", "relax")
 
 
 def scripts(engine: str) -> list[str]:
-    """Those of an engine that the table of results names, as paths in the checkout."""
+    """An engine's scripts that the table of results names, as paths in the checkout."""
     text = RESULTS.read_text(encoding="utf-8").partition(f"## {engine.title()}\n")[2]
     return re.findall(r"^\| `(.+?)`", text.partition("\n## ")[0], re.MULTILINE)
 
 
 @dataclass
 class Row:
-    """What came of a script."""
+    """The result of a script."""
 
     script: str
     ended: str
@@ -62,7 +61,7 @@ HEAD = (
 
 
 def main() -> int:
-    """Record, print, and return 0 where every script counts."""
+    """Record and print; 0 if every script counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--engine", choices=ENGINES, required=True)

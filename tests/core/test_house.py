@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3773,
+    "bench": 3751,
     "commands": 3381,
     "core": 1354,
     "engine": 41651,
