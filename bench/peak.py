@@ -29,8 +29,8 @@ from relascope.engine.in_process import load_engine
 from relascope.engine.jobs.accuracy import LIMITS
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.measure import timing
-from relascope.engine.measure.compare import Built, compare, memory_of, run_of
-from relascope.engine.measure.memory import torch_peak, waiting
+from relascope.engine.measure.compare import Built, errors_of, memory_of, run_of
+from relascope.engine.measure.memory import torch_peak, waiter
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
@@ -98,7 +98,7 @@ def _measured(name: str, repeats: int, rows: list[Row]) -> Iterator[Row]:
         ids = cut(joint, "peak", max(most, lowest)).marked
         if ids not in built:
             made = Builds(programs).built(request.split_at(ids), silent)[1]
-            error = max(c.max_rel for c in compare(made, silent))
+            error = max(c.max_rel for c in errors_of(made, silent))
             built[ids] = made, memory_of(made, True)[0] or 0, error
         return built[ids]
 
@@ -115,7 +115,7 @@ def _measured(name: str, repeats: int, rows: list[Row]) -> Iterator[Row]:
                 break
             within = within * most // held
         runs = {"theirs": theirs, "ours": run_of(step, True)}
-        taken = timing.interleave(runs, repeats, waiting(model.device), silent)
+        taken = timing.interleave(runs, repeats, waiter(model.device), silent)
         row: Row = {"sample": name, "budget": budget, "backend": kind}
         row |= {"PyTorch's peak": round(most / 1e6, 1), "our peak": round(held / 1e6, 1)}
         for whose, what in ("PyTorch's", "theirs"), ("our", "ours"):

@@ -137,6 +137,23 @@ def test_public_names_avoid_the_words_that_the_glossary_bans():
     assert found == set()
 
 
+def test_what_scripts_import_is_there():
+    """mypy reads the package alone: after a rename there, a script ends as it starts."""
+    lacking = set()
+    for path in (p for p in files() if p.suffix == ".py" and p.parts[0] in ("bench", "docs")):
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("relascope."):
+                place = ROOT.joinpath(*node.module.split(".")[1:])
+                file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+                text = file.read_text(encoding="utf-8")
+                for name in (a.name for a in node.names):
+                    inside = (place / name).is_dir() or (place / f"{name}.py").exists()
+                    defined = rf"^(class |def |from .* import .*\b)?{name}\b"
+                    if not inside and not re.search(defined, text, re.M):
+                        lacking.add(f"{path}: {node.module}.{name}")
+    assert lacking == set()
+
+
 DOORS = {"passes/catalogue", "relascope", "samples"}
 """Packages that others use by what their `__init__.py` defines."""
 
