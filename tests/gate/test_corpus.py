@@ -75,6 +75,7 @@ def with_relay():
 
 
 @pytest.mark.engine
+@pytest.mark.exhaustive
 def test_a_script_draws_many_numbers_and_runs_passes_in_order(tmp_path):
     (case,) = corpus.cases(["batch_norm_training"])
     path = tmp_path / "mod.relax"
