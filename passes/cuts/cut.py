@@ -1,14 +1,13 @@
-"""What the forward saves for the backward: capture strategies on a joint graph. Knows no compiler.
+"""What the forward saves for the backward: capture strategies on a joint graph, for any compiler.
 
-A joint graph holds forward and backward (`Graph.forward_outputs` is set). A cut names the captures,
-values that the forward hands over; the backward recomputes what else it needs from them, inputs and
-parameters.
+A joint graph contains forward and backward (`Graph.forward_outputs` is set). A cut names the
+captures, values that the forward hands to the backward; the backward recomputes what else it needs
+from them, inputs and parameters.
 
-Inputs and parameters are never captures. Both functions have constants and what depends on them
-alone. Both get dropout masks, which live for one step: those that the backward reads are held for
-it, a byte an element, or drawn again, where the state of PyTorch's generator is what is captured.
-Every total counts them (`Joint.kept`).
-"""
+Inputs and parameters are never captures. Both functions contain constants and what depends only on
+constants. Both get dropout masks, which live for one step: those that the backward reads are kept
+for it, a byte an element, or drawn again, and then the state of PyTorch's generator is captured.
+Every total counts them (`Joint.kept`)."""
 
 import math
 from collections.abc import Callable, Collection, Iterable
@@ -33,10 +32,10 @@ from relascope.passes.cuts.reasons import Reasons
 
 @dataclass(frozen=True)
 class Capture:
-    """One tensor that lives from the forward to the backward.
+    """A tensor that the forward saves for the backward.
 
     Args:
-        bytes: that it adds to the cut's; None where a dimension is not known.
+        bytes: its share of the cut's bytes; None if a dimension is unknown.
         scope, source, line: where it is made, as in `core.graph.NodeOrigin`.
         reason: why it is saved, in a few words.
         readers: ids of the backward's nodes that read it, recomputed ones included; its own id for
@@ -45,8 +44,7 @@ class Capture:
             take no further memory.
         shares: id of the capture, mask, input, parameter or constant that has its storage, or "".
         path: ids from the capture to the nearest reader that is not recomputed.
-        instead: ids of what would be recomputed without it; at most `reasons.MOST`.
-    """
+        instead: ids of what would be recomputed without it; at most `reasons.MOST`."""
 
     id: str
     name: str
@@ -67,7 +65,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Unsaved:
-    """A tensor that the backward reads and that is not saved, the `reason`, and ids of the
+    """A tensor that the backward reads and that is not saved, with the `reason`, and ids of the
     captures, inputs, parameters and masks that it is computed from."""
 
     id: str
@@ -79,23 +77,22 @@ class Unsaved:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where the joint graph is sawn through.
+    """A division of a joint graph into forward and backward.
 
     Args:
         strategy: its name, or "by_hand".
-        ids: of the captures, in graph order; that of a mask stands for the state of the generator
+        ids: of the captures, in graph order; a mask's id stands for the state of the generator
             from which the backward draws it again.
-        recomputed: ids of the forward's nodes that the backward recomputes, in graph order, but of
-            constants alone.
+        recomputed: ids of the forward's nodes that the backward recomputes, in graph order, without
+            what depends only on constants.
         forward_flops, recomputed_flops: estimates for the whole forward, and for what is
             recomputed.
-        forward_seconds, recomputed_seconds: likewise on a nominal machine (see `passes.cost`): only
-            their ratio means something.
-        joint: the graph that is cut, from which single tensors' facts are computed on first use.
-        budget: in bytes, where the strategy has one; of the whole step for `peak`.
+        forward_seconds, recomputed_seconds: the same on a nominal machine (see `passes.cost`); only
+            their ratio is meaningful.
+        joint: the graph, from which facts about single tensors are computed on first use.
+        budget: in bytes, if the strategy has one; of the whole step for `peak`.
         offloaded: ids of the captures that wait on the host, in graph order.
-        rewiring: what the backward reads, where it computes a value more than once.
-    """
+        rewiring: what the backward reads, where it computes a value more than once."""
 
     strategy: str
     ids: tuple[str, ...]
@@ -134,7 +131,7 @@ class Cut:
 
     @property
     def share(self) -> float:
-        """Estimated time of what is computed again, as a share of the forward's."""
+        """Estimated time of recomputation, as a share of the forward's."""
         return self.recomputed_seconds / self.forward_seconds if self.forward_seconds else 0.0
 
     @cached_property
@@ -155,7 +152,7 @@ class Cut:
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
-        """How long each tensor of a step is held."""
+        """How long a step holds each tensor."""
         return Lifetimes(self.joint, self.ids, self.offloaded, self.rewiring)
 
     @property
@@ -165,8 +162,8 @@ class Cut:
 
     @property
     def least_peak_bytes(self) -> int | None:
-        """A proven lower bound of the peak of any cut with nothing on the host; None where there is
-        none, and for other strategies than `peak`."""
+        """A proven lower bound of the peak of any cut with nothing on the host; None if there is
+        none, and for strategies other than `peak`."""
         alone = self.strategy == "peak" and not self.offloaded and not self.wish.offload
         return peak_bound(self.joint, self.ids, self.wish.per_use) if alone else None
 
@@ -184,7 +181,7 @@ class Cut:
 
     @property
     def cap(self) -> str:
-        """In words, what the cap on the work of a minimum cut decided; "" where nothing."""
+        """In words, what the cap on the work of a minimum cut decided; "" if nothing."""
         least = self.uncapped_bytes
         if least is None or self.bytes is None or least >= self.bytes:
             return ""
@@ -235,13 +232,13 @@ class Cut:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Why what is saved is, and why the rest is not."""
+        """Why what is saved is saved, and why the rest is not."""
         return Reasons(self.joint, set(self.ids), self.recomputed, self.wish)
 
     @cached_property
     def idle(self) -> dict[str, str]:
-        """Wishes that change neither bytes nor work: by the node's id, why, in a sentence. Those of
-        equal layers are taken together, for each asks for a cut."""
+        """Wishes that change neither bytes nor work: by the node's id, the reason as a sentence.
+        Those of equal layers are tried together, because each takes a cut."""
         rule, wish = STRATEGIES.get(self.strategy), self.wish
         groups: dict[tuple[bool, tuple[str, ...]], set[str]] = {}
         for node_id in sorted(wish.save - wish.on_host | wish.recompute) if rule else ():
@@ -257,7 +254,7 @@ class Cut:
         return found
 
     def _price(self, saved: Collection[str]) -> tuple[int, float]:
-        """Bytes that are kept, and estimated seconds of what is computed again."""
+        """Bytes kept, and estimated seconds of recomputation."""
         return self.joint.bytes_of(saved), self.joint.again_seconds(saved)
 
     def _idle(self, node_id: str, without: Collection[str]) -> str:
@@ -288,13 +285,13 @@ class Cut:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of captures and masks, each storage once, but for `host_bytes`; None where one is
-        not known."""
+        """Bytes of captures and masks, each storage once, without `host_bytes`; None if one is
+        unknown."""
         return _sum(self._kept.values())
 
     @property
     def extra_bytes(self) -> int | None:
-        """Bytes of the same but for outputs of the forward."""
+        """The same without outputs of the forward."""
         return _sum(held for i, held in self._kept.items() if i not in self._results)
 
     @property
@@ -318,7 +315,7 @@ class Cut:
 
     @cached_property
     def _results(self) -> frozenset[str]:
-        """Ids of the storages that the forward's outputs are in."""
+        """Ids of the storages of the forward's outputs."""
         return frozenset(self.joint.work.owner[o] for o in self.joint.outputs)
 
 
@@ -329,10 +326,10 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A rule that picks the captures. `name` is as the command line calls it; `choose` goes from a
-    joint graph and a wish to the ids of the captures; `limit` is, of a strategy that heeds the
-    wish's budget, what that is in bytes; `adapts` says whether it chooses anew around what the wish
-    saves and recomputes."""
+    """A rule that picks the captures. `name` is its name on the command line; `choose` maps a joint
+    graph and a wish to the ids of the captures; `limit`, for a strategy with a budget, converts the
+    wish's budget to bytes; `adapts` says whether it chooses anew around what the wish saves and
+    recomputes."""
 
     name: str
     title: str
@@ -352,7 +349,7 @@ class Strategy:
 
 
 def _drawn(joint: Joint, wish: Wish) -> Collection[str]:
-    """Ids of what is drawn in the forward and would come out otherwise a second time."""
+    """Ids of what the forward draws and a second computation would draw differently."""
     nodes = (joint.graph.by_id[i] for i in joint.computed_again(()))
     return [n.id for n in nodes if is_random(n) and n.is_tensor]
 
@@ -433,18 +430,18 @@ def cut(
     offload: bool = False,
     per_use: bool = False,
 ) -> Cut:
-    """Cut a joint graph by a strategy. Raises ValueError where it is no joint graph, no strategy
-    has that name, the strategy has no budget or leaves no choice, a pattern fits nothing, or a wish
-    cannot be met, and says which.
+    """Cut a joint graph by a strategy. Raises ValueError, with the reason, if it is no joint graph,
+    no strategy has that name, the strategy has no budget or leaves no choice, a pattern matches
+    nothing, or a wish cannot be met.
 
-    `graph` has `forward_outputs` set, or is its `Joint`, which remembers earlier cuts' work;
-    `budget` is as of `Wish`, for a strategy that has one. `save` and `recompute` are tensors that
-    must, and must not, be saved: ids, or patterns of the shell such as "layer.*.mlp :: matmul",
-    which stand for all that the backward needs and that an operator of that name, the framework's
-    or the graph's, makes in such a module, or such as "dropout_mask_*", which stand for masks; one
-    that is not saved is drawn again. After "host:", what is saved waits on the host; with
-    `offload`, so does what else lowers the peak (`passes.cuts.offload`). With `per_use`, the
-    backward may compute a value more than once to lower it (`passes.cuts.per_use`)."""
+    `graph` has `forward_outputs` set, or is its `Joint`, which caches the work of earlier cuts;
+    `budget` is as in `Wish`. `save` and `recompute` are tensors that must, and must not, be saved:
+    ids, or shell patterns. A pattern such as "layer.*.mlp :: matmul" matches everything that the
+    backward needs and that an operator of that name, the framework's or the graph's, computes in
+    such a module; one such as "dropout_mask_*" matches masks; a mask that is not saved is drawn
+    again. After "host:", what is saved waits on the host; with `offload`, so does what else lowers
+    the peak (`passes.cuts.offload`). With `per_use`, the backward may compute a value more than
+    once to lower it (`passes.cuts.per_use`)."""
     if strategy not in STRATEGIES:
         raise ValueError(f"no strategy is called {strategy!r}; known: {', '.join(STRATEGIES)}")
     rule = STRATEGIES[strategy]
@@ -471,7 +468,7 @@ def cut(
 
 
 def _named(joint: Joint, text: str) -> Iterable[str]:
-    """Ids of what a wish's text names: one node, or by a pattern several."""
+    """Ids that the text of a wish matches: one node, or several by a pattern."""
     module, pattern, operator = (part.strip() for part in text.partition("::"))
     if not pattern:
         named = [m for m in joint.draws if fnmatchcase(joint.graph.by_id[m].name, text)]
@@ -503,12 +500,12 @@ def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
 
 
 def cut_of(joint: Joint, point: FrontierPoint, wish: Wish) -> Cut:
-    """The cut at a point of the frontier that was found for a wish."""
+    """The cut at a point of the frontier that was computed for a wish."""
     return _cut(joint, "frontier", point.saved, wish, point.bytes)
 
 
 def check_capture(joint: Joint, node_id: str) -> None:
-    """Refuse a node that cannot be captured. Raises ValueError, which says which, and why."""
+    """Refuse a node that cannot be captured. Raises ValueError, with the node and the reason."""
     if node_id not in joint.graph.by_id:
         raise ValueError(f"the graph has no node {node_id}")
     title = f"{node_id} ({joint.graph.by_id[node_id].title})"
@@ -572,9 +569,9 @@ def _cut(
 
 
 def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[str, Role]:
-    """Where every node of a joint graph stands. Raises ValueError where it is no joint graph.
-    `graph` has `forward_outputs` set, or is its `Joint`; `captured` are ids of the captures, None
-    for everything that crosses."""
+    """The role of every node of a joint graph. Raises ValueError if it is no joint graph. `graph`
+    has `forward_outputs` set, or is its `Joint`; `captured` are ids of the captures, None for
+    everything that crosses."""
     joint = graph if isinstance(graph, Joint) else Joint(graph)
     saved = set(joint.crossings if captured is None else captured)
 

@@ -28,17 +28,18 @@ by PyTorch, which draws masks of up to so many elements."""
 
 
 def original(node_id: str) -> str:
-    """The id of the node that is computed, maybe not for the first time."""
+    """The id of the node that is computed, possibly not for the first time."""
     return node_id.partition(MARK)[0]
 
 
 @dataclass(eq=False)
 class Joint:
-    """What strategies need to know of a joint graph. Raises ValueError where it is no joint graph.
-    `kernels` are ids of nodes in each of the forward's, which decides what recomputing costs; None
-    guesses by operators' names. `measured` is what those took, which recomputing then costs, and
-    `copied` the bytes a second of a copy to the host, or back, if that was measured, too. `early`
-    are ids of what the forward computes although only the backward reads it."""
+    """The facts about a joint graph that strategies need. Raises ValueError if it is none.
+
+    `kernels` are ids of nodes in each of the forward's kernels, which decide the cost of
+    recomputation; None guesses by operators' names. `measured` are those kernels' times, which are
+    then the cost, and `copied` the measured bytes a second of a copy to the host, or back, if any.
+    `early` are ids of what the forward computes although only the backward reads it."""
 
     graph: Graph
     kernels: Kernels | None = None
@@ -54,7 +55,7 @@ class Joint:
 
     @cached_property
     def work(self) -> Work:
-        """What it costs to compute the graph's nodes: as measured, else on a nominal machine."""
+        """The cost of computing the graph's nodes: measured, else on a nominal machine."""
         return Work(self.graph, kernels=self.kernels, measured=self.measured)
 
     @cached_property
@@ -87,20 +88,19 @@ class Joint:
         return often + self.copy_seconds(offloaded)
 
     def extra_seconds(self, captured: Collection[str]) -> float:
-        """Estimated time of what is made again, and of the traffic of what is saved."""
+        """Estimated time of recomputation, and of the traffic of what is saved."""
         moved = (self.carried.get(base, 0.0) for base in self.kept(captured))
         return fsum((self.again_seconds(captured), *moved))
 
     def copy_seconds(self, offloaded: Iterable[str]) -> float:
-        """Time of copying captures to the host and back, which nothing else is done meanwhile."""
+        """Time of copying captures to the host and back, during which nothing else runs."""
         rate = self.copied or self.work.machine.copy
         return fsum(2 * self.work.bytes[i] / rate for i in offloaded)
 
     def again_seconds(
         self, captured: Collection[str], times: Mapping[str, int] | None = None
     ) -> float:
-        """Estimated time of what is computed again, as many `times`, and of masks that are drawn
-        again."""
+        """Estimated time of recomputation, as many `times`, and of drawing masks again."""
         again = self.computed_again(captured)
         nodes = (self.work.again[i] * (times[i] if times else 1) for i in again)
         return fsum((*nodes, *(self.draws[m] for m in self.drawn_again(captured))))
@@ -113,8 +113,8 @@ class Joint:
 
     @cached_property
     def draws(self) -> dict[str, float]:
-        """Estimated seconds of drawing each dropout mask again; of other random numbers, none is
-        known, and they are kept."""
+        """Estimated seconds of drawing each dropout mask again; other random numbers have no
+        estimate, and are kept."""
         named = [
             n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
         ]
@@ -124,17 +124,17 @@ class Joint:
         return dict(zip((n.id for n in named), taken, strict=True))
 
     def drawn_again(self, captured: Collection[str]) -> tuple[str, ...]:
-        """Ids of the masks that the backward draws again, those it reads among `captured`: what is
-        captured of them is the state of the generator before they were drawn."""
+        """Ids of the masks that the backward draws again, those it reads among `captured`: the
+        state of the generator before they were drawn is captured in their place."""
         named = self.draws.keys() & captured
         read = self.masks_read(self.computed_again(captured)) if named else ()
         return tuple(m for m in read if m in named)
 
     @cached_property
     def sought(self) -> dict[str, str]:
-        """Maxima and minima that the backward looks for among what they are of, which is named by
-        them: a saved one is in none of the values where another kernel computes these again and
-        rounds otherwise."""
+        """Maxima and minima whose places the backward finds by comparing them with their operand,
+        by the operand's id: a saved one may equal none of its values if another kernel computes
+        these again and rounds differently."""
         by_id, edges = self.graph.by_id, self.graph.edges
         found: dict[str, str] = {}
 
@@ -153,7 +153,7 @@ class Joint:
         return found
 
     def with_sought(self, saved: Iterable[str]) -> frozenset[str]:
-        """Tensors to save by hand, and what maxima and minima among them are sought in."""
+        """Tensors to save by hand, and the operands of maxima and minima among them (`sought`)."""
         saved = frozenset(saved)
         more = {self.sought[i] for i in saved & self.sought.keys()}
         there = self.behind(self.needed) if more else ()
@@ -161,8 +161,8 @@ class Joint:
 
     @cached_property
     def alike(self) -> dict[str, tuple[str, ...]]:
-        """By node the ids of those that equal layers have in its place, and its own: of the same
-        operator and type, in modules whose paths differ by numbers alone (layer.0, layer.1)."""
+        """By node the ids of the nodes in its place in equal layers, and its own: of the same
+        operator and type, in modules whose paths differ only by numbers (layer.0, layer.1)."""
         groups: dict[tuple[Any, ...], list[str]] = {}
         count: Counter[tuple[Any, ...]] = Counter()
         for node in filter(lambda n: self.may_be_captured(n.id), self.graph.nodes):
@@ -174,8 +174,8 @@ class Joint:
 
     @cached_property
     def storages(self) -> dict[str, tuple[str, ...]]:
-        """By node the ids of the nodes whose storages it is in: of a tuple those of its fields, of
-        inputs, parameters and constants none but a mask's own."""
+        """By node the ids of the nodes whose storages it is in: for a tuple those of its fields;
+        inputs, parameters and constants have none, except a mask, which has its own."""
         found: dict[str, tuple[str, ...]] = {}
         for node in self.graph.nodes:
             if node.id in self.free:
@@ -189,9 +189,8 @@ class Joint:
 
     @cached_property
     def elementwise(self) -> dict[str, frozenset[str]]:
-        """By operator on elements, in Relax, the storages that it reads in the order in which it
-        writes, and as many bytes: there it may write over them, and shares its one reader's kernel.
-        """
+        """By elementwise operator, in Relax, the storages of the same size that it reads in the
+        order in which it writes: it may write over them, and joins its only reader's kernel."""
         found: dict[str, frozenset[str]] = {}
         by_id, storages = self.graph.by_id, self.storages
         for node in self.graph.nodes if self.graph.ir == "relax" else ():
@@ -205,7 +204,7 @@ class Joint:
 
     @cached_property
     def joins(self) -> dict[str, frozenset[str]]:
-        """By such an operator its readers whose kernel it may be in: operators on as many elements,
+        """By such an operator the readers whose kernel it may join: operators on as many elements,
         and reductions."""
         by_id, found = self.graph.by_id, dict[str, frozenset[str]]()
         for node_id in self.elementwise.keys() - {*self.gradients}:
@@ -231,16 +230,18 @@ class Joint:
 
     @cached_property
     def own_forward(self) -> list[str]:
-        """Ids of what the forward computes, in graph order, but of constants alone."""
+        """Ids of what the forward computes, in graph order, without what depends only on
+        constants."""
         return [i for i in self.graph.edges if i in self.forward and i not in self.free]
 
     @cached_property
     def own_backward(self) -> list[str]:
-        """Ids of what the backward alone computes, in graph order, but of constants alone."""
+        """Ids of what only the backward computes, in graph order, without what depends only on
+        constants."""
         return [i for i in self.graph.edges if i not in self.forward and i not in self.free]
 
     def rewired(self, rewiring: Rewiring) -> "Joint":
-        """The joint graph as a backward reads it. Raises ValueError where that is no graph."""
+        """The joint graph as a backward reads it. Raises ValueError if that is no graph."""
         wired: dict[str, dict[str, tuple[str, ...]]] = {}
         for node_id, edges in rewiring.items():
             wired.setdefault(original(node_id), {})[node_id] = edges
@@ -261,11 +262,11 @@ class Joint:
         return Joint(graph)
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
-        """What is held between forward and backward: bytes by the id of each storage's owner.
+        """Bytes kept between forward and backward, by the id of each storage's owner.
 
-        Storages of the captures, and of dropout masks that the backward reads, or `STATE` where it
-        draws one again. Other inputs and parameters live on. Unknown dimensions count as none.
-        """
+        These are storages of the captures, and of dropout masks that the backward reads, or `STATE`
+        if it draws one again. Other inputs and parameters remain in any case. Unknown dimensions
+        count as none."""
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
         drawn = self.drawn_again(captured)
@@ -278,7 +279,7 @@ class Joint:
         return read | dict.fromkeys(drawn, STATE.bytes or 0) | largest
 
     def masks_read(self, again: Iterable[str] = ()) -> tuple[str, ...]:
-        """Ids of the masks that the backward reads, where it computes some nodes again."""
+        """Ids of the masks that the backward reads if it recomputes some nodes."""
         readers = {m: self.graph.readers[m] for m in self.masks}
         inside = frozenset(again) if readers else ()
         return tuple(
@@ -286,13 +287,13 @@ class Joint:
         )
 
     def bytes_of(self, captured: Collection[str]) -> int:
-        """Bytes of all that is kept: the total of a cut."""
+        """Bytes of everything that is kept: the total of a cut."""
         return sum(self.kept(captured).values())
 
     @cached_property
     def forward(self) -> frozenset[str]:
-        """Ids of what the forward computes or reads: the ancestors of its outputs, and items of
-        tuples among them, which are no work of the backward."""
+        """Ids of what the forward computes or reads: the ancestors of its outputs, and the tuple
+        items among their readers, which cost the backward nothing."""
         inside = self.graph.ancestors((*self.outputs, *self.early))
         for node in self.graph.nodes:
             if node.kind is Kind.ITEM and node.edges and node.edges[0] in inside:
@@ -315,9 +316,8 @@ class Joint:
     def crossings(self) -> tuple[str, ...]:
         """Ids of the forward's tensors that the backward reads, in graph order.
 
-        Of a tuple, its fields cross; of a call whose tuple is read as a whole, what it reads, for
-        it is recomputed.
-        """
+        For a tuple, its fields cross; for a call whose tuple is read as a whole, the call's
+        operands, because it is recomputed."""
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property
@@ -355,7 +355,7 @@ class Joint:
 
     @cached_property
     def _again(self) -> Callable[[frozenset[str]], tuple[str, ...]]:
-        """`computed_again`, which one question about a cut asks several times."""
+        """`computed_again`, cached, because one question about a cut asks it several times."""
         return lru_cache(2)(partial(self.behind, self._read_by_backward))
 
     def behind(self, ids: Iterable[str], stop: Container[str] = ()) -> tuple[str, ...]:

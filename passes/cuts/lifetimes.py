@@ -1,14 +1,14 @@
-"""How long each tensor of a step of training is held, and the most bytes that are held at once.
+"""How long a training step holds each tensor, and the most bytes that it holds at once.
 
-Counted are captures, masks, results, what the backward computes again, and what forward and
-backward write on the way, in the order in which they hold least, as engines run them. In Relay,
-captures are held until the backward ends. In Relax, they are given up after their last reader; an
-operator on elements writes over an operand that it is the last to read; and a reduction computes
-the elements that it alone reads. Otherwise each node is a kernel, storages are not packed, and what
-libraries take inside of a kernel is left out. Unknown dimensions count as none.
+Captures, masks, results, recomputed values, and everything else that forward and backward write
+count, in the order of nodes that holds least, which engines use. In Relay, captures are held until
+the backward ends. In Relax, they are freed after their last reader; an elementwise operator writes
+over an operand that it is the last to read; and a reduction computes the elements that only it
+reads. Otherwise each node is a kernel, storages are not packed, and memory inside libraries'
+kernels does not count. Unknown dimensions count as none.
 
-A capture on the host is held until the last reader in the forward, and again from the copy back,
-right before the first reader in the backward; what the host holds counts nowhere.
+A capture on the host is held until its last reader in the forward, and again from the copy back,
+right before its first reader in the backward; memory of the host does not count.
 """
 
 from bisect import bisect_left
@@ -28,10 +28,11 @@ AGAIN = "again"
 
 @dataclass(frozen=True)
 class Lifetime:
-    """From which node to which a storage is held. Nodes are counted from 1 on through forward and
-    backward, in order of execution; `begin` 0 is before the first, and what is held to the end has
-    no `end`. `id` is of the node that writes it, `reads` are the numbers of its readers, and `role`
-    is that of a node (`core.graph.Role`), or "again" where the backward computes it again."""
+    """The nodes between which a storage is held. Nodes are numbered from 1 through forward and
+    backward, in order of execution; `begin` is 0 for what exists before the first, and `end` is
+    None for what is held to the end. `id` is that of the node that writes it, `reads` are the
+    numbers of its readers, and `role` is a node's (`core.graph.Role`), or "again" if the backward
+    recomputes it."""
 
     id: str
     role: str
@@ -41,14 +42,14 @@ class Lifetime:
     reads: tuple[int, ...]
 
     def next_read(self, step: int) -> int | None:
-        """The number of the first reader from a node on; None where none is left."""
+        """The number of the first reader from a node on; None if none is left."""
         return next(iter(self.reads[bisect_left(self.reads, step) :]), None)
 
 
 class _Phase:
-    """Forward or backward: its nodes in graph order, or as `backward_order` has them, and which
-    storages they use. `results` are held to the end, and `given` there before. Captures in
-    `copied` are each a kernel of their own, which reads nothing if it copies `back`."""
+    """Forward or backward: its nodes in graph order, or in that of `backward_order`, and the
+    storages that they use. `results` are held to the end, and `given` exist before the first node.
+    Captures in `copied` are a kernel each, which reads nothing if it copies `back`."""
 
     def __init__(
         self,
@@ -90,8 +91,8 @@ class _Phase:
         return self.lives.overwritten(self.lives.best_order)
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
-        """By storage the number of the node that writes it, or `before` which the phase begins, and
-        those of its readers."""
+        """By storage the number of the node that writes it, or `before`, with which the phase
+        begins, and those of its readers."""
         found = {base: (before, list[int]()) for base in self.bases}
         for step, node in enumerate(self.lives.best_order, before + 1):
             found.update((s, (step, [])) for s in self.lives.writes[node])
@@ -101,8 +102,8 @@ class _Phase:
 
 
 class Lifetimes:
-    """One step of training where `captured` are saved, ids of a joint graph's nodes, and those in
-    `offloaded` on the host. `before` is one with the same, but for the rewiring of the backward."""
+    """A training step that saves `captured`, ids of a joint graph's nodes, and has those in
+    `offloaded` on the host. `before` is a step with another rewiring of the backward."""
 
     def __init__(
         self,
@@ -136,12 +137,12 @@ class Lifetimes:
         return _Phase(self.joint, self.joint.own_forward, *self._ends, self.offloaded, False)
 
     def rewired_by(self, rewiring: Rewiring) -> "Lifetimes":
-        """The same but for what the backward reads."""
+        """The same step, with another rewiring of the backward."""
         return Lifetimes(self.joint, self.captured, self.offloaded, rewiring, self)
 
     @cached_property
     def times(self) -> Mapping[str, int]:
-        """How often the backward computes each node of the forward that it computes."""
+        """How often the backward computes each of the forward's nodes that it computes."""
         return Counter(i for i in map(original, self._backward.ids) if i in self.joint.forward)
 
     @cached_property
@@ -163,12 +164,12 @@ class Lifetimes:
 
     @cached_property
     def order(self) -> list[str]:
-        """Ids of the nodes, as they are executed."""
+        """Ids of the nodes, in order of execution."""
         return self._forward.lives.best_order + self._backward.lives.best_order
 
     @cached_property
     def all(self) -> tuple[Lifetime, ...]:
-        """Of every storage, in the order in which they are made."""
+        """All storages, in the order in which they are written."""
         ahead, back = self._forward, self._backward
         uses = {ahead: ahead.uses(0), back: back.uses(self.forward)}
 
@@ -192,7 +193,7 @@ class Lifetimes:
         return tuple(sorted(found, key=lambda one: one.begin))
 
     def bytes(self, *roles: str) -> list[int]:
-        """Bytes while each node is executed, those of some roles, or all; first before any is."""
+        """Bytes held while each node runs, of some roles or all; the first is before any runs."""
         change = [0] * (len(self.order) + 2)
         for one in self.all:
             if not roles or one.role in roles:
@@ -201,21 +202,21 @@ class Lifetimes:
         return [*accumulate(change[:-1])]
 
     def at(self, step: int) -> list[Lifetime]:
-        """What is held while a node is executed, the largest first."""
+        """The storages held while a node runs, the largest first."""
         here = (x for x in self.all if x.begin <= step and (x.end is None or step <= x.end))
         return sorted((x for x in here if x.bytes), key=lambda one: -one.bytes)
 
 
 def peak(joint: Joint, captured: Collection[str], offloaded: Collection[str] = ()) -> int:
-    """Bytes at the peak of a step where `captured` are saved, some of them on the host."""
+    """Bytes at the peak of a step that saves `captured`, some of them on the host."""
     return Lifetimes(joint, captured, offloaded).peak
 
 
 def _fused(
     joint: Joint, ids: list[str], inside: Collection[str], *out: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Of some nodes operators on elements that are in the kernel of their one reader `inside`, the
-    second of each pair, but those in `out`."""
+    """Elementwise operators among some nodes that join the kernel of their only reader `inside`,
+    the second of each pair, without those in `out`."""
     for node_id in (i for i in ids if i in joint.joins and not any(i in o for o in out)):
         readers = [r for r in joint.graph.readers[node_id] if r in inside]
         if len(readers) == 1 and readers[0] in joint.joins[node_id]:
@@ -232,8 +233,8 @@ def backward_order(
     copied: Collection[str],
     edges: Mapping[str, Sequence[str]],
 ) -> list[str]:
-    """The backward's nodes in graph order; what is computed again, or copied from the host, comes
-    right before it is first read. `edges` are what each node reads there."""
+    """The backward's nodes in graph order; what is recomputed, or copied from the host, comes right
+    before its first reader. `edges` are what each node reads there."""
     again = {*recomputed, *copied}
     order: list[str] = []
     seen: set[str] = set()

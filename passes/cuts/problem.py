@@ -1,9 +1,10 @@
-"""The choice behind a cut, as numbers: what to save, what to compute again.
+"""The choice behind a cut, as numbers: what to save, what to recompute.
 
 Each value of the forward that may be needed is *available* to the backward or not, and *computed
-again* or not. Available and not computed again is saved, and costs bytes; computed again costs
-work, and needs all that it reads. Views are free, so values of one storage are saved as the first
-of them. A dropout mask that anything reads is saved, or drawn again from what its state takes.
+again* or not. A value that is available and not computed again is saved, and costs bytes; computing
+it again costs time, and needs all that it reads. Views are free, so values of one storage are saved
+as the first of them. A dropout mask that has a reader is saved, or drawn again at the cost of its
+state.
 """
 
 from collections.abc import Collection
@@ -18,9 +19,9 @@ from relascope.passes.cuts.joint import STATE, Joint
 @dataclass(frozen=True)
 class Wish:
     """What a person asks of a strategy. `budget` is the most bytes to keep: an int is bytes, a
-    float a fraction of what everything that crosses takes; None where the strategy has no budget.
-    `save` and `recompute` are ids of tensors that must, and must not, be saved; of the former,
-    `on_host` are to be on the host. `offload` allows the strategy to have more there. With
+    float a share of the bytes of everything that crosses; None if the strategy has no budget.
+    `save` and `recompute` are ids of tensors that must, and must not, be saved; `on_host` are those
+    of the former that must be on the host. `offload` lets the strategy put more there. With
     `per_use`, the backward may compute a value more than once: see `passes.cuts.per_use`."""
 
     budget: float | int | None = None
@@ -33,19 +34,18 @@ class Wish:
 
 @dataclass(frozen=True)
 class CutProblem:
-    """Values, prices and edges in flat arrays; a value is known by its position in `ids`.
+    """Values, prices and edges in flat arrays; a value is identified by its position in `ids`.
 
     Args:
         ids: of the forward's values that are not free, in graph order; then of the masks.
-        save: bytes to save each; infinite where it cannot be saved.
-        redo: seconds to compute each again; infinite where that is not allowed.
+        save: bytes to save each; infinite if it cannot be saved.
+        redo: seconds to compute each again; infinite if that is not allowed.
         carry: seconds of the memory traffic that saving each adds: see `Work.carried`.
-        state: bytes to keep where each is computed again: the state that a mask is drawn from.
-        needed: bool, what the backward reads.
+        state: bytes to keep if each is computed again: the state that a mask is drawn from.
+        needed: bool, whether the backward reads it.
         sources, targets: edges between values, each once: the target reads the source.
         forced: positions of the values saved by wish, whose price is 0 in `save`.
-        masks: how many of `ids` are masks, the last ones.
-    """
+        masks: how many of `ids` are masks, the last ones."""
 
     ids: tuple[str, ...]
     save: NDArray[np.float64]
@@ -60,9 +60,9 @@ class CutProblem:
 
 
 def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
-    """State the choice for one joint graph. Nodes of `banned` are not to be computed again, and
-    masks not to be drawn again, but by wish, and those that the backward reads and that cannot be
-    saved, as their result is a tuple."""
+    """State the choice for one joint graph. Nodes of `banned` must not be computed again, nor masks
+    drawn again, unless by wish or if the backward reads them and they cannot be saved, because
+    their result is a tuple."""
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
     at = {node_id: k for k, node_id in enumerate(values)}
@@ -101,7 +101,7 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
 
 
 def _inside_log1p(joint: Joint) -> set[str]:
-    """Sums 1 + y of which a logarithm is taken: what is saved has lost the digits of a small y."""
+    """Sums 1 + y inside a logarithm: a saved one has lost the digits of a small y."""
     by_id = joint.graph.by_id
     ones = {n.id for n in joint.graph.nodes if n.attrs.get("value") in ("1", "1.0")}
     read = {i for node in joint.graph.nodes if node.op == "log" for i in node.edges}
@@ -109,7 +109,7 @@ def _inside_log1p(joint: Joint) -> set[str]:
 
 
 def _unknown(joint: Joint, node_id: str) -> int:
-    """Bytes of a tensor with dimensions that are not known, each taken for 1."""
+    """Bytes of a tensor with unknown dimensions, each counted as 1."""
     kind = joint.graph.by_id[node_id].outputs[0]
     known = type(kind)(tuple(d if isinstance(d, int) else 1 for d in kind.shape), kind.dtype)
     return known.bytes or 0

@@ -1,4 +1,4 @@
-"""The two functions that a joint program is sawn into, for every IR."""
+"""The two functions that a joint program is split into, for every IR."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -50,9 +50,9 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """What is to be known of a cut that was chosen (`Cut.marked`). Views of captures are left to
-    the backward: two results of a function share no memory. Raises EngineError of kind "usage"
-    where one of them cannot be captured, or there are no gradients."""
+    """The data of a cut that was chosen (`Cut.marked`). Views of captures are left to the backward:
+    two results of a function share no memory. Raises EngineError of kind "usage" if one cannot be
+    captured, or there are no gradients."""
     try:
         texts, rewiring = read_rewiring(captured)
         owner, (saved, away) = storages(graph), map(set, unmarked(texts))
@@ -65,7 +65,7 @@ def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
 
 
 def capture_names(cut: Cut) -> tuple[str, ...]:
-    """The backward's names for what it is handed."""
+    """The backward's names for its captures."""
     begins = (_ON_HOST if i in cut.offloaded else _CAPTURE for i in cut.handed)
     return tuple(f"{b}{i}".replace("#", "_") for b, i in zip(begins, cut.handed, strict=True))
 
@@ -76,13 +76,12 @@ def is_capture(name: str) -> bool:
 
 
 def is_on_host(name: str) -> bool:
-    """Whether a backward's argument is what it is handed on the host."""
+    """Whether a backward's argument is a capture on the host."""
     return name.startswith(_ON_HOST)
 
 
 def part_of(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
-    """A program of one function that computes a part of a joint one, and takes those of its
-    arguments."""
+    """A program of one function that computes a part of a joint one, with that part's arguments."""
     return replace(
         program,
         mod=mod,

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3381,
     "core": 1354,
     "engine": 41651,
-    "passes": 11816,
+    "passes": 11813,
     "recorder": 1462,
     "samples": 553,
     "viz": 25260,

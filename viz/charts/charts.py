@@ -48,7 +48,7 @@ _HELD = {"captured": CAPTURED, "computed again": between("again"), "written on t
 
 
 def columns(most: int) -> alt.ExprRef:
-    """Of a legend: as many as the width of the chart has room for."""
+    """The number of columns of a legend that fit the width of the chart."""
     return alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
 
 
@@ -57,7 +57,7 @@ def _of(rows: Sequence[Row]) -> alt.Chart:
 
 
 def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
-    """Bytes of each capture as bars, the largest first; what is past `_MOST_BARS` is one bar."""
+    """Bytes of each capture as bars, the largest first; those after `_MOST_BARS` as one."""
     ordered = sorted(captures, key=lambda c: -(c["bytes"] or 0))
     held = [
         (f"{k}. {c['name']}", c["bytes"] or 0, c["scope"], line_number(c["line"]))
@@ -78,11 +78,11 @@ def capture_bytes(captures: Sequence[Row]) -> alt.Chart:
 def frontier(
     document: Row, pytorch: Row | None, here: Row, field: str = "bytes", clickable: bool = False
 ) -> alt.LayerChart:
-    """A `field` of each cut, the bytes that it keeps or its "peak_bytes", against time added: the
-    hull and the strategies of a `viz.rows.tables.frontier_document`, what was measured, PyTorch's
-    cuts of a `torch_saved_document` (None while it is not known), and the cut that is chosen now,
-    `here`. If `clickable`, `CLICKED` tells the "strategy" and "bytes" of a point that is clicked,
-    and the legend is left to `frontier_legend`, which a narrow page can break."""
+    """A `field` of each cut, the bytes that it keeps or its "peak_bytes", against the time added:
+    the hull and the strategies of a `viz.rows.tables.frontier_document`, measured cuts, PyTorch's
+    cuts of a `torch_saved_document` (None until it is known), and the chosen cut, `here`. If
+    `clickable`, `CLICKED` gives the "strategy" and "bytes" of a clicked point, and the legend is
+    left to `frontier_legend`, which a narrow page can wrap."""
     of_peak, marks = field == "peak_bytes", _marks(document, pytorch, field)
     line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(pytorch)))
     curve = [{**c, "what": _WITHIN} for c in _told(document["within_peak"] if of_peak else ())]
@@ -132,7 +132,7 @@ def frontier(
 
 
 def frontier_legend(document: Row, pytorch: Row | None, field: str) -> str:
-    """What the large points of `frontier` are, as HTML, which breaks where there is no room."""
+    """The legend of the large points of `frontier`, as HTML that wraps."""
     looks = _looks(_marks(document, pytorch, field), _torch_cuts(pytorch))
     entries = "".join(
         f"<span><i style='background: {colour}; clip-path: {_CLIPS[shape]}'></i>"
@@ -143,7 +143,7 @@ def frontier_legend(document: Row, pytorch: Row | None, field: str) -> str:
 
 
 def _looks(marks: Sequence[Row], theirs: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """The colour and the shape of the large points, by what they are."""
+    """The colour and the shape of the large points, by their kind."""
     names = dict.fromkeys(m["what"] for m in marks)
     looks = dict(zip(names, itertools.cycle(_LOOKS), strict=False))
     looks |= {"measured": (CHOSEN, "cross")} if "measured" in names else {}
@@ -164,8 +164,8 @@ def _told(rows: Iterable[Row]) -> list[Row]:
 
 
 def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
-    """The strategies, what was measured, and PyTorch eager as large points of the frontier's chart;
-    eager's peak is not known."""
+    """The strategies, measured cuts, and PyTorch eager as large points of the frontier's chart;
+    eager's peak is unknown."""
     marks: list[Row] = [
         {**s, "what": STRATEGIES[s["strategy"]].title}
         for s in document["strategies"]
@@ -186,7 +186,7 @@ def _known(cut: Row) -> bool:
 
 
 def _torch_cuts(rivals: Row | None) -> list[Row]:
-    """PyTorch's cuts whose time is known; those that are alike as one, with all its budgets."""
+    """PyTorch's cuts whose time is known; equal ones as one, with all its budgets."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for cut in filter(_known, rivals["pytorch_cuts"] if rivals else ()):
         groups.setdefault((cut["bytes"], cut["net_share"], cut["peak_bytes"]), []).append(cut)
@@ -200,7 +200,7 @@ def _torch_cuts(rivals: Row | None) -> list[Row]:
 def _torch_curve(
     theirs: Sequence[Row], x: alt.X, y: alt.Y, color: alt.Color, shape: alt.Shape, sizes: Any
 ) -> list[alt.Chart]:
-    """PyTorch's cuts as a line, each with its budgets; hollow where masks are drawn anew."""
+    """PyTorch's cuts as a line, with their budgets; hollow where masks are drawn anew."""
     if not theirs:
         return []
     told = tips("what:N; what", "budgets:N; budget", *sizes, "drawn_anew:Q; masks drawn anew")
@@ -218,7 +218,7 @@ def _torch_curve(
 
 
 def tips(*fields: str) -> list[alt.Tooltip]:
-    """The tooltip of a mark: fields, each with a title and a format where they are wanted."""
+    """The tooltip of a mark: fields, each with an optional title and format."""
     parts = [[*one.split("; "), "", ""][:3] for one in fields]
     return [
         alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)
@@ -242,8 +242,8 @@ def _bytes_axis(most: int, least: int = 0) -> alt.Axis:
 
 
 def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
-    """A cut of PyTorch's, whose work is not known: a line at its bytes with its name `down` pixels
-    from the top, or a tick without one."""
+    """A cut of PyTorch's whose work is unknown: a line at its bytes with its name `down` pixels
+    from the top, or a tick without a name."""
     held, budget = cut["bytes"], f"{cut['budget']:g}"
     named = {"what": what or "PyTorch's partitioner", "label": what.replace(" ", "\n", 1)}
     base = _of([{**cut, "size": size(held), "budget": budget, **named}]).encode(x="bytes:Q")
@@ -260,7 +260,7 @@ def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
 
 
 def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
-    """What is held at each node of a step of training; `lifetimes` is "held" of `cut_document`.
+    """The bytes held at each node of a training step; `lifetimes` is "held" of `cut_document`.
     `CLICKED` gives the "node" nearest to a click, its number through both phases."""
     turn, starts = lifetimes["forward"] + 1, {"forward": 0, "backward": lifetimes["forward"]}
     changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in lifetimes["changes"]]
@@ -335,8 +335,8 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
 
 
 def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
-    """The storages of a plan of memory (a `memory_document`) over its steps: each tensor a bar,
-    faults in red; if `clickable`, `CLICKED` tells the "id" of a bar's node."""
+    """The storages of a memory plan (a `memory_document`) over its steps: a bar for each tensor,
+    faults in red; if `clickable`, `CLICKED` gives the "id" of a bar's node."""
     tensors = [{**t, "size": size(t["bytes"])} for t in document["tensors"]]
     lanes: dict[int, list[int]] = {}  # of a storage, the step to which each is taken
     for tensor in sorted(tensors, key=lambda t: t["from"]):
