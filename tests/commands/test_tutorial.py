@@ -94,9 +94,9 @@ def test_every_command_of_the_tutorial_prints_what_it_says(command, whole):
 
 
 def _lectures():
-    """Each, but for one whose commands start torch and TVM several times: 25 s."""
+    """Each, but for those whose commands start torch and TVM several times, or build."""
     for page in sorted(LECTURES.glob("[a-z]*.md")):
-        marks = pytest.mark.exhaustive if page.stem == "frameworks" else ()
+        marks = pytest.mark.exhaustive if page.stem in ("execution", "frameworks") else ()
         yield pytest.param(page, id=page.stem, marks=marks)
 
 

@@ -18,6 +18,7 @@ pytest.mark.exhaustive(test_a_few_modules_are_right_or_refused)  # noqa: F405
 pytest.mark.exhaustive(test_a_submodules_check_is_that_of_the_module_cut_out_by_hand)  # noqa: F405
 pytest.mark.exhaustive(test_complex_arguments_and_results_are_pairs)  # noqa: F405
 pytest.mark.exhaustive(test_a_module_with_complex_numbers_trains_through_a_dispatch)  # noqa: F405
+pytest.mark.exhaustive(test_dynamic_int8)  # noqa: F405
 pytest.mark.exhaustive(test_gradients_of_transforms)  # noqa: F405
 pytest.mark.exhaustive(test_the_command_keeps_and_prints_what_it_finds)  # noqa: F405
 pytest.mark.exhaustive(test_transforms_and_what_stands_around_them)  # noqa: F405

@@ -13,6 +13,7 @@ from relascope.core.errors import EngineError
 pytest.mark.exhaustive(test_a_convolution_of_infinite_weights)  # noqa: F405
 pytest.mark.exhaustive(test_gradients_where_a_step_of_the_way_has_none)  # noqa: F405
 pytest.mark.exhaustive(test_gradients_of_logarithms_times_anything_and_of_what_is_endless)  # noqa: F405
+pytest.mark.exhaustive(test_slopes_at_edges)  # noqa: F405
 
 
 def test_the_gradient_of_a_layer_norm_over_one_element_is_refused():

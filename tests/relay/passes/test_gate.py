@@ -1,3 +1,7 @@
 """A gate names what was planted in compiles of Relay's."""
 
+import pytest
+
 from planting import *  # noqa: F403
+
+pytest.mark.exhaustive(test_a_planted_regression_is_named)  # noqa: F405 - Relax's are quicker
