@@ -23,7 +23,7 @@ def captures(command: Command) -> Document:
     started = time.perf_counter()
     prices = forward_times(command, command.request()) if args.prices == "measured" else ()
     chosen = command.cut(joint_of(command, source, pipeline, *prices))
-    saved = _torch_saved(command, source)
+    saved, took = _torch_saved(command, source), time.perf_counter() - started
     points = [(args.strategy, chosen)]
     if args.frontier:
         others = (n for n, s in STRATEGIES.items() if not s.needs_budget)
@@ -34,7 +34,7 @@ def captures(command: Command) -> Document:
         **command.about(source, pipeline, built=False),
         **tables.cut_document(chosen),
         **measured_peak(chosen, peaks),
-        "seconds": time.perf_counter() - started,
+        "seconds": took,
         "rivals": tables.torch_saved_document(saved) if saved else None,
     }
     if args.frontier:

@@ -118,11 +118,8 @@ class Constants:
         name = self.bound.get(address, "")
         if name:
             attrs["parameter"] = name
-        return (
-            f"constant {digest} {dtype} {list(shape)}",
-            attrs,
-            NodeOrigin(name.rpartition(".")[0]),
-        )
+        origin = NodeOrigin(name.rpartition(".")[0])
+        return f"constant {digest} {dtype} {list(shape)}", attrs, origin
 
 
 def number(value: float) -> JsonValue:

@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 3751,
     "commands": 3381,
-    "core": 1354,
-    "engine": 41651,
+    "core": 1351,
+    "engine": 41648,
     "passes": 11813,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25260,
+    "viz": 25251,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

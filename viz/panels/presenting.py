@@ -36,13 +36,9 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):
         line, peaks = frontier_of(screen, True), measured_peaks(screen)
-        more["show"] = screen.derive(
-            lambda: show_document(line, cut, partial(cut_peak_words, peaks=peaks)),
-            "show",
-            choice_of(screen),
-            cut.joint.measured,
-            frozenset(peaks.items()),
-        )
+        document = partial(show_document, line, cut, partial(cut_peak_words, peaks=peaks))
+        key = "show", choice_of(screen), cut.joint.measured, frozenset(peaks.items())
+        more["show"] = screen.derive(document, *key)
         more["showing"] = state.get(_COUNT, 0) if _on() else 0
     return more
 

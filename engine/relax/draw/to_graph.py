@@ -165,11 +165,8 @@ class _Walk(builder.GraphBuilder):
         if isinstance(expr, spelling.Var):
             known = self.ids.get(expr.__chandle__())
             return self.argument(expr) if known is None else known
-        at = _At(
-            expr,
-            expr if variable is None else variable,
-            self.shared.provenance.get(name, NodeOrigin()),
-        )
+        origin = self.shared.provenance.get(name, NodeOrigin())
+        at = _At(expr, expr if variable is None else variable, origin)
         if isinstance(expr, spelling.Constant):
             return self.constant(expr)
         if isinstance(expr, spelling.Call):

@@ -43,13 +43,8 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     axis = one_of("Against time added", list(tables.AXES), "keep_cut_axis", width="stretch")
     field = tables.AXES[axis]
     peaks, measured = field != "bytes", cut_choice.measured_peaks(screen)
-    document = screen.derive(
-        lambda: tables.frontier_document(joint, peaks, measured),
-        "frontiers",
-        joint.measured,
-        peaks,
-        frozenset(measured.items()),
-    )
+    of = "frontiers", joint.measured, peaks, frozenset(measured.items())
+    document = screen.derive(lambda: tables.frontier_document(joint, peaks, measured), *of)
     if cut.strategy == "frontier":  # the line that the slider moves along
         line = frontier_of(screen)
         rows = tables.frontier_rows(joint, reversed(line), peaks, measured)
