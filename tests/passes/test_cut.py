@@ -107,14 +107,6 @@ def test_a_view_of_a_mask_is_the_mask():
         assert sum(c.bytes for c in (*found.captures, *found.masks)) == 32
 
 
-def test_roles_of_every_node():
-    given = roles(small())
-    assert {i for i, r in given.items() if r is Role.CAPTURED} == {"t"}
-    assert {i for i, r in given.items() if r is Role.BACKWARD} == {"g", "dt", "dh", "dx", "dw"}
-    assert {i for i, r in given.items() if r is Role.FORWARD} == {"x", "w", "m", "h", "y"}
-    assert roles(small(), captured=())["t"] is Role.FORWARD
-
-
 def test_inputs_only_computes_again_what_the_backward_needs_and_no_more():
     result = cut(small(), "inputs_only")
     assert result.captures == ()

@@ -1,30 +1,25 @@
 """Kernels scheduled by us, and the arithmetic that stands for exp and the like, hold what they
 compute against PyTorch and SciPy."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from scipy import special
-from torch import nn
 from tvm import relax, tirx
 
 import parallel_loops
 from answers import quiet
-from gradients import Fn, imported
+from gradients import Fn
 from limits import POINTWISE, rounding
-from quick import combinations
-from relascope.engine.building.options import BuildOptions
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import model_from_module
-from relascope.engine.relax.building import runtime
-from relascope.engine.relax.building.targets import BLAS, SCHEDULES, parse
+from relascope.engine.relax.building.targets import parse
 from relascope.engine.relax.kernels.schedules import schedule_kernels
-from relax_modules import check, compiled, draw, program
+from relax_modules import compiled, program
+from scheduled_kernels import *  # noqa: F403
+from scheduled_kernels import OURS
 
-OURS = f"llvm {BLAS} {SCHEDULES}"
 EXACT = {"exp": np.exp, "erf": special.erf, "tanh": np.tanh, "sigmoid": special.expit}
 EDGES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 88.7, 88.73, -87.5, -103.0, -104.5, 1e30, -1e30)
 
@@ -75,47 +70,6 @@ def test_tanh_of_what_is_small_keeps_its_digits_on_every_target():
     mod = program(relax.op.tanh, (x.shape, "float32"))
     for target in (OURS, "llvm"):
         assert run(mod, target, x)[0] == pytest.approx(1e-8)
-
-
-FUNCTIONS = {
-    "softmax": lambda x: x.softmax(-1),
-    "softmax over rows": lambda x: x.softmax(-2),
-    "log softmax": lambda x: x.log_softmax(-1),
-    "layer norm": lambda x: nn.functional.layer_norm(x, x.shape[-1:]),
-    "gelu, twice read": lambda x: (lambda y: y * y.sum(-1, keepdim=True))(nn.functional.gelu(x)),
-    "columns": lambda x: (x * x).sum((0, 1)),
-    "rows and columns": lambda x: x.sum((0, 2)),
-    "all": lambda x: x.tanh().sum(),
-    "largest": lambda x: x.amax(1) + x.amax(-1).amax(-1)[:, None],
-    "turned": lambda x: x.transpose(0, 2).exp().transpose(1, 2),
-    "gathered": lambda x: x.sigmoid()[:, torch.tensor([1, 0, 1])].sum(1),
-    "joined": lambda x: torch.cat([x.exp(), x[:, :1]], 1).mean(-1),
-    "a row's own factor": lambda x: x * x[:, :, :1].exp(),
-    "a column's own factor": lambda x: x * x[:1, :1].exp(),
-    "running sum": lambda x: x.cumsum(1) * 2,
-    "sorted": lambda x: x.sort(-1).values + 1,
-    "powers": lambda x: x**3 + (x * x) ** 2 + (x.abs() + 1) ** 1.5,
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"), combinations(list(FUNCTIONS), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
-)
-def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
-    check(Fn(FUNCTIONS[name]), draw(*shape), target=OURS, length=math.prod(shape))
-
-
-IN_FLOAT64 = "softmax", "gelu, twice read", "rows and columns", "running sum", "powers"
-"""A kind of loops each; the others have them, too."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [n if n in IN_FLOAT64 else pytest.param(n, marks=pytest.mark.exhaustive) for n in FUNCTIONS],
-)
-def test_scheduled_kernels_in_float64(name):
-    x = draw(2, 40, 770)
-    check(Fn(FUNCTIONS[name]), x, dtype="float64", target=OURS, length=x.numel())
 
 
 def kernels(mod):
@@ -191,14 +145,6 @@ def test_what_lies_behind_a_slice_in_another_shape():
 
 
 def test_loops_run_on_pytorchs_threads():
-    x = draw(512, 512)
+    x = torch.rand(512, 512)
     kernel = compiled(program(relax.op.exp, (x.shape, "float32")), OURS)
     parallel_loops.check_loops_on_pytorchs_threads(lambda _: kernel(x))
-    parallel_loops.check_every_task_runs_once()
-
-
-def test_two_threads_take_turns():
-    _, twice = imported(Fn(lambda x: x.exp().exp()), draw(256, 256))
-    function = runtime.build(twice, BuildOptions("llvm"))
-    (name,) = function.arguments
-    parallel_loops.check_two_threads_take_turns(lambda x: function.run({name: x})[0])

@@ -88,16 +88,6 @@ def test_tvms_own_pass_still_changes_a_batch_norm_in_eval_mode():
 # The second and third result of layer norm have another shape and meaning.
 
 
-def test_all_three_results_of_layer_norm():
-    weight, bias = draw(6), draw(6)
-
-    def function(x):
-        return torch.native_layer_norm(x, [6], weight.to(x), bias.to(x), 1e-5)
-
-    _, program, found = check(Fn(function), draw(2, 3, 6), dtype="float64")
-    assert len(found) == program.outputs == 3
-
-
 # Products are computed in float32, whatever their operands are.
 
 
@@ -118,12 +108,6 @@ def test_products_keep_float64(target):
     _, program, found = check(products, draw(4, 4), draw(4, 3), dtype="float64", target=target)
     assert len(found) == 5
     assert "float32" not in str(program.mod)
-
-
-def test_linear_and_convolution_keep_float64():
-    check(nn.Conv1d(3, 4, 3, stride=2, padding=1), draw(2, 3, 9), dtype="float64")
-    check(nn.Conv2d(4, 4, 3, groups=2, dilation=2), draw(2, 4, 9, 9), dtype="float64")
-    check(nn.Linear(8, 4), draw(3, 8), dtype="float64")
 
 
 # Options that are not read.
@@ -147,31 +131,6 @@ def test_a_number_in_a_file_is_a_float64_tensor(tmp_path):
     assert max(errors(model, program).values()) <= OUTPUT
 
 
-def test_forms_in_place_keep_the_dtype_and_a_prelu_may_have_one_slope():
-    def several(x, y):
-        equal = x.clone().eq_(y) + x.clone().logical_not_()
-        slopes = torch.full((5,), 0.3)
-        return (
-            equal,
-            x.clone().transpose_(0, 1).pow_(2).floor_divide_(0.5),
-            nn.functional.prelu(x, slopes[:1]) + nn.functional.prelu(x, slopes),
-            nn.functional.prelu(x[0], slopes[:1]),
-        )
-
-    check(Fn(several), draw(3, 5), draw(3, 5))
-
-
-def test_cross_entropy_reads_its_options():
-    target, weight = torch.tensor([0, 2, 1, 2]), torch.tensor([0.3, 0.5, 0.9])
-
-    def losses(x, y, t):
-        options = {}, {"reduction": "sum"}, {"ignore_index": 2}, {"weight": weight}
-        given = (x, t), (y, t.reshape(1, 2, 2))
-        return tuple(nn.functional.cross_entropy(*g, **o) for g in given for o in options)
-
-    check(Fn(losses), draw(4, 3), draw(1, 3, 2, 2), target)
-
-
 def test_the_nearest_pixel_is_pytorchs_and_instance_norms_have_their_epsilon():
     sizes = {"size": 5}, {"size": 3}, {"scale_factor": 1.7}, {"size": 8}
     pixels = [lambda x, size=s: nn.functional.interpolate(x, **size) for s in sizes]
@@ -187,9 +146,3 @@ def test_values_that_decide_a_shape_are_refused_or_known():
         imported(nn.Sequential(Fn(torch.nonzero)), draw(3))
     assert "nonzero" in caught.value.where
     check(Fn(lambda x: x[..., : int(torch.tensor([7, 3]).min())] * 2), draw(2, 5))
-
-
-def test_weights_in_bfloat16_are_imported():
-    module = nn.Linear(4, 4).to(torch.bfloat16)
-    _, program = imported(module, torch.ones(2, 4), dtype="bfloat16")
-    assert {str(p.dtype) for p in program.params.values()} == {"bfloat16"}

@@ -188,13 +188,3 @@ def test_a_fault_of_one_size_or_side_is_found(session, tmp_path, monkeypatch, op
     assert found.kind == "wrong"
     drawn = found.question.source.run
     assert drawn == run or (not drawn and op in ("subtract", "multiply"))  # or the sample's own
-
-
-def test_a_fault_of_all_of_tvm_is_one_since_the_import(session, tmp_path, monkeypatch):
-    wrong = {**by_operator._OPERATORS, "nn.relu": lambda g, a: g[0].abs()}
-    monkeypatch.setattr(by_operator, "_OPERATORS", wrong)
-    path = tmp_path / "mod.relax"
-    path.write_text(program(_op.nn.relu, ((4, 8), "float32")).script(), encoding="utf-8")
-    question = Question(ModelSource(str(path)), Pipeline(), QUICK)
-    found = bisect.bisect(asking(session), "relax", question)
-    assert (found.kind, found.culprits.suspects) == ("wrong", (IMPORT,))

@@ -10,7 +10,6 @@ import gradients as engine
 from answers import refused
 from gradients import Fn, Many, compare, joint, operators, passes, step, trained
 from joint_programs import *  # noqa: F403
-from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS
 from quick import combinations
 from relascope.core.errors import EngineError
@@ -45,10 +44,6 @@ def test_gradients_of_operators_agree_with_autograd(section, dtype):
     model, program = trained(Many(functions).to(to), *inputs, dtype=dtype)
     outputs, gradients = step(model, joint(program))
     compare(model, outputs, gradients)
-
-
-def test_a_sample_in_train_mode_agrees_with_pytorch():  # test_accuracy.py has an MLP
-    sample_in_train_mode_agrees("bert_self_attention", "float64")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from relascope.engine.building.options import Builder, built_anew
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.kernels import schedules
 from relay_functions import OURS, compiled, constant, var
+from scheduled_kernels import *  # noqa: F403
 
 LANES = [8, 16]
 
@@ -105,67 +106,6 @@ def test_the_gradient_of_a_weight(sizes, lanes):
     assert (found - exact).abs().max() < rounding("float32", inner, exact.abs().max())
 
 
-EXPRESSIONS = {
-    "softmax": (lambda x: relay.nn.softmax(x, -1), lambda x: x.softmax(-1)),
-    "erf": (lambda x: relay.erf(x) * x, lambda x: x.erf() * x),
-    "tanh and exp": (lambda x: relay.tanh(x) + relay.exp(x), lambda x: x.tanh() + x.exp()),
-    "sigmoid": (relay.sigmoid, torch.sigmoid),
-    "powers": (
-        lambda x: relay.power(x, relay.const(3.0)) + relay.power(relay.abs(x), relay.const(1.5)),
-        lambda x: x**3 + x.abs() ** 1.5,
-    ),
-    "sum of rows": (lambda x: relay.sum(x * x, 1), lambda x: (x * x).sum(1)),
-    "sum of columns": (lambda x: relay.sum(relay.exp(x), (0, 1)), lambda x: x.exp().sum((0, 1))),
-    "variance": (lambda x: relay.variance(x, -1), lambda x: x.var(-1, correction=0)),
-    "largest": (lambda x: relay.max(x, -1), lambda x: x.amax(-1)),
-    "joined": (
-        lambda x: relay.concatenate([relay.exp(x), x], 1) * relay.const(2.0),
-        lambda x: torch.cat([x.exp(), x], 1) * 2,
-    ),
-    "turned": (
-        lambda x: relay.transpose(relay.tanh(x), (2, 0, 1)),
-        lambda x: x.tanh().permute(2, 0, 1),
-    ),
-    "running sum": (lambda x: relay.cumsum(x, 1), lambda x: x.cumsum(1)),
-    "sorted": (lambda x: relay.sort(x, 2), lambda x: x.sort(2).values),
-    "small products": (lambda x: relay.nn.batch_matmul(x, x, transpose_b=True), lambda x: x @ x.mT),
-    "pooled": (
-        lambda x: relay.nn.max_pool2d(relay.expand_dims(x, 0), (2, 2)),
-        lambda x: F.max_pool2d(x[None], 2, stride=1),
-    ),
-    "convolution": (
-        lambda x: relay.nn.conv2d(
-            relay.expand_dims(x, 0),
-            relay.const(torch.ones(4, 3, 3, 3).numpy()),
-            channels=4,
-            kernel_size=(3, 3),
-        ),
-        lambda x: F.conv2d(x[None], torch.ones(4, 3, 3, 3, dtype=x.dtype)),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EXPRESSIONS)
-def test_expressions_agree_with_pytorch(name):
-    ours, theirs = EXPRESSIONS[name]
-    x = torch.randn(3, 40, 96)
-    (found,) = compiled(ours(var("x", 3, 40, 96)), OURS).run({"x": x})
-    exact = theirs(x.double())
-    assert found.shape == exact.shape
-    assert (found - exact).abs().max() < rounding(
-        "float32", 40 * 96, max(1.0, float(exact.abs().max()))
-    )
-
-
-@pytest.mark.parametrize("name", ["softmax", "erf", "variance", "sum of columns"])
-def test_float64_keeps_its_digits(name):
-    ours, theirs = EXPRESSIONS[name]
-    x = torch.randn(3, 40, 96, dtype=torch.float64)
-    expression = ours(var("x", 3, 40, 96, dtype="float64"))
-    (found,) = compiled(expression, OURS).run({"x": x})
-    assert (found - theirs(x)).abs().max() < rounding("float64", 40 * 96, theirs(x).abs().max())
-
-
 @pytest.mark.parametrize(
     ("left", "right", "turns"),
     [
@@ -215,14 +155,3 @@ def test_loops_start_no_threads_beside_pytorchs():
     function = compiled(relay.exp(var("x", 512, 512)), "llvm")
     assert "TVMBackendParallelLaunch" in function.library.get_lib().get_source("ll")
     parallel_loops.check_loops_on_pytorchs_threads(lambda x: function.run({"x": x})[0])
-
-
-def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
-    parallel_loops.check_every_task_runs_once()
-    parallel_loops.check_no_team_without_openmp(monkeypatch)
-
-
-def test_two_threads_take_turns():
-    chain = relay.annotation.stop_fusion(relay.exp(var("x", 256, 256)))
-    function = compiled(relay.exp(chain), "llvm")
-    parallel_loops.check_two_threads_take_turns(lambda x: function.run({"x": x})[0])

@@ -54,21 +54,6 @@ X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
 IMAGE = torch.randn(2, 4, 7, 7, generator=torch.Generator().manual_seed(2))
 
 
-def test_convolutions_and_pools():
-    module = nn.Sequential(
-        nn.Conv2d(4, 8, 3, padding=1, groups=2),
-        nn.BatchNorm2d(8),
-        nn.AvgPool2d(2),
-        nn.ConvTranspose2d(8, 4, 2, stride=2),
-        nn.MaxPool2d(2),
-        nn.PixelShuffle(2),
-    )
-    module[1].running_mean.normal_()
-    model, program = imported(module, IMAGE)
-    assert program.buffers == ("1.running_mean", "1.running_var")
-    assert error(model, program) < ELEMENTWISE
-
-
 def test_resizing_by_a_factor_steps_by_it():
     def resized(image):
         modes = "nearest", "bilinear", "bicubic"

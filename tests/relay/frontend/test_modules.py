@@ -18,7 +18,6 @@ from quick import QUICK
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building.options import BuildOptions
-from relascope.engine.client import EngineClient
 from relascope.engine.jobs import bisect, node_accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import Branches
@@ -221,19 +220,6 @@ def test_what_says_how_a_module_is_built_is_left_out_and_no_way_past_the_checks(
     for change, said in ((device, "refers to a node"), (constant, "has no array")):
         with pytest.raises(EngineError, match=said):
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
-
-
-@pytest.mark.exhaustive  # Relax's tests have one, too
-def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
-    def nowhere(nodes):
-        next(n for n in nodes if n["type_key"] == "relay.attrs.Conv2DAttrs")["attrs"].update(
-            padding="-2147483648"
-        )
-
-    path = changed(tmp_path, nowhere)
-    told = refused("reader", where=path.name, says="it crashes its reader (SIGSEGV)")
-    with EngineClient("relay") as client, told:
-        client.call("load", source_from_file(path))
 
 
 def text(folder, main):

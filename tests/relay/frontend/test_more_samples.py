@@ -9,17 +9,14 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 import small_models  # noqa: F401
 from answers import refused
 from gradients import Statistics, error, imported, joint, quiet, step, trained
-from image_parts import part
 from limits import OUTPUT
 from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource, source_from_file
+from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import cut
 from relascope.samples import build, llama_block, vit
 
 INFERENCE = default_pipeline("relay", False)
-TRAINING = default_pipeline("relay", True)
 
 
 def worst(found, start):
@@ -75,21 +72,6 @@ def test_an_image_network_of_random_weights_sees_its_image(name):
     module, (image,) = build(name, batch=2)
     (first, second), *_ = module(image)
     assert (first - second).abs().max() > 0.1 * first.abs().max()
-
-
-def test_the_session_compares_running_statistics_too(session, tmp_path):
-    module, image = part(lambda: nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2)))
-    path = tmp_path / "norm.pt"
-    torch.jit.trace(module, (image,), check_trace=False).save(path)
-    source = source_from_file(path, training=True)
-    graph = session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet)
-    found = session.check(
-        BuildRequest(source, TRAINING, QUICK).split_at(cut(graph, "keep_all").ids), progress=quiet
-    )
-    names = {c.name for c in found}
-    assert {"updated 1.running_mean", "updated 1.running_var"} <= names
-    assert worst(found, "updated") <= OUTPUT
-    assert any("running statistics" in n for n in session.load(source, progress=quiet).notes)
 
 
 def test_batch_norms_move_their_statistics_each_time_or_have_none():

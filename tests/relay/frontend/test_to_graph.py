@@ -16,7 +16,6 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.importer import import_model
-from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.relay.builtin import fuse
 from relascope.passes.relay.fold_constant import bind
 from relascope.passes.relay.ir.program import RelayProgram
@@ -232,21 +231,6 @@ def test_closures_references_and_branches_are_nodes():
     assert graph.by_id[call.inputs[0]] == made
     assert only(graph, "ref_read").outputs == (F32,)
     assert len(only(graph, "if").inputs) == 3
-
-
-def test_the_way_to_the_gradient_can_be_drawn_at_every_step():
-    model = load_model(ModelSource("mlp", training=True), quiet)
-    program = import_model(model, quiet)
-    for step in default_pipeline("relay", training=True):
-        program = info("relay", step).load()(program)
-        graph, expressions = to_graph(program)
-        graph.validate()
-        assert set(expressions) == set(graph.by_id)
-    assert graph.forward_outputs == 1
-    assert len(graph.outputs) == 1 + len(program.gradients)
-    kinds = {graph.by_id[i].name: graph.by_id[i].kind for i in graph.inputs}
-    assert [kinds[m.name] for m in program.masks] == [Kind.INPUT]
-    assert [kinds[g] for g in program.grad_outs] == [Kind.INPUT]
 
 
 def test_types_are_inferred_and_spans_give_place_and_operator():

@@ -1,0 +1,80 @@
+"""Kernels scheduled by us hold what PyTorch computes, in the engine whose TVM is here."""
+
+import math
+from importlib import import_module
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import parallel_loops
+from gradients import Fn, draw, imported, runtime, values_of
+from limits import rounding
+from quick import ENGINE, combinations
+from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
+
+BLAS = import_module(f"relascope.engine.{ENGINE}.building.targets").BLAS
+OURS = f"llvm {BLAS} {SCHEDULES}"
+FUNCTIONS = {
+    "softmax": lambda x: x.softmax(-1),
+    "softmax over rows": lambda x: x.softmax(-2),
+    "log softmax": lambda x: x.log_softmax(-1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "gelu, twice read": lambda x: (lambda y: y * y.sum(-1, keepdim=True))(F.gelu(x)),
+    "columns": lambda x: (x * x).sum((0, 1)),
+    "rows and columns": lambda x: x.sum((0, 2)),
+    "all": lambda x: x.tanh().sum(),
+    "largest": lambda x: x.amax(1) + x.amax(-1).amax(-1)[:, None],
+    "turned": lambda x: x.transpose(0, 2).exp().transpose(1, 2),
+    "gathered": lambda x: x.sigmoid()[:, torch.tensor([1, 0, 1])].sum(1),
+    "joined": lambda x: torch.cat([x.exp(), x[:, :1]], 1).mean(-1),
+    "a row's own factor": lambda x: x * x[:, :, :1].exp(),
+    "a column's own factor": lambda x: x * x[:1, :1].exp(),
+    "running sum": lambda x: x.cumsum(1) * 2,
+    "sorted": lambda x: x.sort(-1).values + 1,
+    "powers": lambda x: x**3 + (x * x) ** 2 + (x.abs() + 1) ** 1.5,
+    "erf and variance": lambda x: x.erf() * x.var(-1, keepdim=True),
+    "small products": lambda x: x @ x.mT,
+    "pooled": lambda x: F.max_pool2d(x[None], 2, stride=1),
+    "convolution": lambda x: F.conv2d(x[None], torch.ones(4, len(x), 3, 3).to(x)),
+}
+IN_FLOAT64 = "softmax", "gelu, twice read", "rows and columns", "running sum", "powers"
+"""A kind of loops each; the others have them, too."""
+
+
+def agrees(function, x, dtype):
+    model, program = imported(Fn(function), x, dtype=dtype)
+    built = runtime.assemble(program, None, BuildOptions(OURS))
+    ((found,), _), (theirs,) = built.forward(values_of(model, program)), model.forward()
+    assert (found.shape, found.dtype) == (theirs.shape, theirs.dtype)
+    exact = function(model.inputs[0].double())
+    scale = exact.abs().max()
+    assert (found - exact).abs().max() <= rounding(dtype, math.prod(x.shape), scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), combinations(list(FUNCTIONS), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
+)
+def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
+    agrees(FUNCTIONS[name], draw(*shape), "float32")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in IN_FLOAT64 else pytest.param(n, marks=pytest.mark.exhaustive) for n in FUNCTIONS],
+)
+def test_scheduled_kernels_in_float64(name):
+    agrees(FUNCTIONS[name], draw(2, 40, 770), "float64")
+
+
+def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
+    parallel_loops.check_every_task_runs_once()
+    parallel_loops.check_no_team_without_openmp(monkeypatch)
+
+
+def test_two_threads_take_turns():
+    _, twice = imported(Fn(lambda x: x.exp().exp()), draw(256, 256))
+    function = runtime.build(twice, BuildOptions("llvm", opt_level=0))
+    (name,) = function.arguments
+    parallel_loops.check_two_threads_take_turns(lambda x: function.run({name: x})[0])
