@@ -11,7 +11,6 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
-from relascope.viz.rows.memory import measured_peak
 
 
 def captures(command: Command) -> Document:
@@ -29,22 +28,22 @@ def captures(command: Command) -> Document:
         others = (n for n, s in STRATEGIES.items() if not s.needs_budget)
         points += [(n, cut(chosen.joint, n)) for n in others if n != args.strategy]
     measured = measure_cuts(command, command.request(), points) if args.measure else ()
-    peaks = {one.marked: p.peak_bytes for (_, one), p in zip(points, measured, strict=False)}
+    found = zip(points, measured, strict=False)
+    chosen.joint.peaks = {one.marked: point.peak_bytes for (_, one), point in found}
     document = {
         **command.about(source, pipeline, built=False),
         **tables.cut_document(chosen),
-        **measured_peak(chosen, peaks),
         "seconds": took,
         "rivals": tables.torch_saved_document(saved) if saved else None,
     }
     if args.frontier:
-        document |= tables.frontier_document(chosen.joint, measured=peaks)
+        document |= tables.frontier_document(chosen.joint)
     if measured:
         document["measured"] = plain(measured)
         if chosen.offloaded:
             document["measured"][0]["host_bytes"] = chosen.host_bytes
     if args.output:
-        handing_on.captures(command, source, pipeline, chosen, saved, peaks)
+        handing_on.captures(command, source, pipeline, chosen, saved)
     return document
 
 

@@ -13,7 +13,6 @@ from relascope.commands.shared import Command, Document, write, write_files, wri
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph
 from relascope.core.own_code import NodeValues, overlays_in, text_of
-from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo
@@ -167,18 +166,13 @@ def steps(
 
 
 def captures(
-    command: Command,
-    source: ModelSource,
-    pipeline: Pipeline,
-    cut: Cut,
-    saved: TorchSaved | None,
-    peaks: MeasuredPeaks,
+    command: Command, source: ModelSource, pipeline: Pipeline, cut: Cut, saved: TorchSaved | None
 ) -> None:
     """Write the cut of `captures`: a page, the split, or a line for each capture."""
 
     def page() -> Sheet:
         file = _sheet(command, source, pipeline, command("load", source).notes)
-        cut_tab(file, cut, PLAIN, saved, peaks)
+        cut_tab(file, cut, PLAIN, saved)
         return file
 
     def split() -> Row:

@@ -6,7 +6,7 @@ traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts 
 only.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -149,30 +149,13 @@ class Read:
     unread: int = 0
 
 
-def reads(graph: Graph, nodes: Collection[str]) -> Read:
-    """What the kernel that computes some nodes reads, from the graph."""
+def reads(graph: Graph, nodes: Collection[str], owner: Mapping[str, str]) -> Read:
+    """What the kernel that computes some nodes reads, from the graph and its `storages`."""
     kernel = frozenset(nodes)
     whole: set[str] = set()
     parts: dict[str, int] = {}
-    owner: dict[str, str] = {}
-
-    def base(node_id: str) -> str:
-        """The node whose storage a view shows, in this kernel or before it."""
-        current = node_id
-        while current not in owner:
-            node = graph.by_id[current]
-            if not is_view(node):
-                break
-            current = node.edges[0]
-        owner[node_id] = owner.get(current, current)
-        return owner[node_id]
-
-    for node_id in kernel:
-        node = graph.by_id[node_id]
-        if is_view(node):
-            continue
-        for index, edge in enumerate(node.edges):
-            source = base(edge)
+    for node in (n for n in map(graph.by_id.__getitem__, kernel) if not is_view(n)):
+        for index, source in enumerate(map(owner.__getitem__, node.edges)):
             if source in kernel:
                 continue
             if node.op in operators.PARTIAL and index == 0:
@@ -316,17 +299,27 @@ class Work:
     def _estimates(self) -> dict[str, float]:
         return self._in_kernels(self._estimated(self.graph.by_id, self._written()), results=True)
 
-    def _estimated(self, ids: Iterable[str], written: Container[str]) -> dict[str, float]:
+    def _estimated(self, ids: Iterable[str], written: Set[str]) -> dict[str, float]:
         """Seconds of nodes on the assumed machine, those in `written` with writing. Values
         between operators of a kernel cost no traffic. A recomputed node's extra reads of saved
         values are left out: the backward would have read others instead."""
-        owner, held, fusible, inner = self.owner, self.bytes, self._fusible, self._inner
+        fusible, inner = self._fusible, self._inner
+        writes = {*self.graph.by_id} - fusible | written
+        return self._priced(ids, writes, lambda base, i: base in fusible and i in inner)
+
+    def _priced(
+        self, ids: Iterable[str], written: Container[str], passed: Callable[[str, str], bool]
+    ) -> dict[str, float]:
+        """Seconds of nodes on the assumed machine. They write those in `written`, and read what
+        they need but the storages `passed` to them within their kernel."""
+        owner, held = self.owner, self.bytes
         found = dict.fromkeys(ids, 0.0)
         for node in filter(_works, map(self.graph.by_id.__getitem__, found)):
             read = {owner[e] for e in self.graph.edges[node.id]}
-            moved = 0 if node.id in fusible and node.id not in written else held[node.id]
-            moved += sum([held[b] for b in (read - fusible if node.id in inner else read)])
-            found[node.id] = self._taken(node, moved)
+            moved = sum([held[b] for b in read if not passed(b, node.id)])
+            moved += held[node.id] if node.id in written else 0
+            calls = _CALL * sum(map(_elements, node.outputs)) if node.op in operators.CALLED else 0
+            found[node.id] = self.assumed.seconds(self.flops[node.id] + calls, moved)
         return found
 
     def _in_kernels(self, found: dict[str, float], results: bool) -> dict[str, float]:
@@ -336,25 +329,11 @@ class Work:
         known = {} if self.kernels is None else self._by_kernels(self.kernels, results)
         return found | {i: min(found[i], seconds) for i, seconds in known.items()}
 
-    def _taken(self, node: Node, moved: int) -> float:
-        """Seconds on the assumed machine if a node moves this many bytes."""
-        calls = _CALL * sum(map(_elements, node.outputs)) if node.op in operators.CALLED else 0
-        return self.assumed.seconds(self.flops[node.id] + calls, moved)
-
     def _by_kernels(self, kernels: Kernels, results: bool) -> dict[str, float]:
         """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""
         place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
         written = self._over_borders(place, results)
-        found: dict[str, float] = {}
-        for node_id in place:
-            if not _works(self.graph.by_id[node_id]):
-                continue
-            moved = self.bytes[node_id] if node_id in written else 0
-            for base in {self.owner[e] for e in self.graph.edges[node_id]}:
-                if place.get(base) != place[node_id]:
-                    moved += self.bytes[base]
-            found[node_id] = self._taken(self.graph.by_id[node_id], moved)
-        return found
+        return self._priced(place, written, lambda base, i: place.get(base) == place[i])
 
     def _over_borders(self, place: Mapping[str, int], results: bool = True) -> set[str]:
         """Storages that one kernel writes for another to read; and results, if asked."""

@@ -4,11 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import chain
 from typing import Generic, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 Name = TypeVar("Name", bound=Hashable)
 Steps = Mapping[Name, Collection[Name]]
@@ -127,66 +123,32 @@ class KernelLives(Generic[Name]):
 
     def peak(self, order: Sequence[Name]) -> int:
         """The most bytes held at one time if the kernels run in an order."""
-        uses, count = self._uses, len(order)
-        at = np.empty(count, dtype=np.int64)  # by place in `self.order`
-        at[[self._places[n] for n in order]] = np.arange(count)
-        last = np.full(len(uses.sizes), -1)
-        for nodes, storages in (uses.read, uses.made):
-            np.maximum.at(last, storages, at[nodes])
-        change = np.zeros(count + 1, dtype=np.int64)
-        ended = uses.free & (last >= 0)
-        np.subtract.at(change, last[ended] + 1, uses.sizes[ended])
-        np.add.at(change, at[uses.made[0]], uses.sizes[uses.made[1]])
-        held = np.cumsum(change[:-1])
-        nodes, storages = uses.over
-        over = last[storages] == at[nodes]
-        held[at[nodes[over]]] -= uses.sizes[storages[over]]  # of one, where it could be several
-        return sum(self.sizes[s] for s in self.given) + int(held.max(initial=0))
+        sizes, last, able = self.sizes, self._last(order), self._able
+        ended = dict.fromkeys(order, 0)
+        for storage, node in last.items():
+            if storage not in self.kept:
+                ended[node] += sizes[storage]
+        held = most = sum([sizes[s] for s in self.given])
+        for node in order:
+            held += sum([sizes[s] for s in self.writes[node]])
+            over = [sizes[s] for s in able.get(node, ()) if last[s] == node]
+            most = max(most, held - (over[-1] if over else 0))  # of one, where it could be several
+            held -= ended[node]
+        return most
 
     def overwritten(self, order: Sequence[Name]) -> set[Name]:
         """The storages that their last reader overwrites if the kernels run in an order."""
-        last = {s: n for n in order for s in self.read[n]}
-        able = ([s for s in self._able(n) if last[s] == n] for n in order)
+        last = self._last(order)
+        able = ([s for s in of if last[s] == n] for n, of in self._able.items())
         return {s for storages in able for s in storages[:1]}
 
-    def _able(self, node: Name) -> list[Name]:
-        """The storages that a kernel may overwrite if nothing reads them later."""
-        if node not in self.over:
-            return []
-        out, able, sizes = self._unwritten, self.over[node], self.sizes
-        return [s for s in self.read[node] if s in able and s not in out and sizes[s]]
+    def _last(self, order: Sequence[Name]) -> dict[Name, Name]:
+        """By storage the last kernel that reads it, or else writes it."""
+        return {s: n for n in order for of in (self.writes, self.read) for s in of[n]}
 
     @cached_property
-    def _unwritten(self) -> set[Name]:
-        return {*self.kept, *self.given}
-
-    @cached_property
-    def _places(self) -> dict[Name, int]:
-        return {node: index for index, node in enumerate(self.order)}
-
-    @cached_property
-    def _uses(self) -> "_Uses":
-        place = {storage: index for index, storage in enumerate(self.sizes)}
-
-        def pairs(of: Callable[[Name], Collection[Name]]) -> NDArray[np.int64]:
-            storages = [*map(of, self.order)]
-            nodes = np.repeat(np.arange(len(storages)), [*map(len, storages)])
-            found = [*map(place.__getitem__, chain.from_iterable(storages))]
-            return np.array([nodes, found], dtype=np.int64)
-
-        sizes = np.array([*self.sizes.values()], dtype=np.int64)
-        free = np.array([s not in self.kept for s in self.sizes], dtype=np.bool_)
-        read, made = self.read.__getitem__, self.writes.__getitem__
-        return _Uses(sizes, free, *map(pairs, (read, made, self._able)))
-
-
-@dataclass(frozen=True)
-class _Uses:
-    """Storages and who uses them in flat arrays: bytes of each, and whether it is given up; then
-    pairs of kernel and storage, by their places in `KernelLives.order` and `KernelLives.sizes`."""
-
-    sizes: NDArray[np.int64]
-    free: NDArray[np.bool_]
-    read: NDArray[np.int64]
-    made: NDArray[np.int64]
-    over: NDArray[np.int64]
+    def _able(self) -> dict[Name, list[Name]]:
+        """By kernel the storages that it may overwrite if nothing reads them later."""
+        out, sizes, inside = {*self.kept, *self.given}, self.sizes, self.over.keys() & self.order
+        over = {n: {s for s in self.over[n] if sizes.get(s) and s not in out} for n in inside}
+        return {n: [s for s in self.read[n] if s in able] for n, able in over.items() if able}

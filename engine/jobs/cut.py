@@ -1,6 +1,6 @@
 """From a source and a pipeline to the joint graph that capture strategies cut; cuts measured."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +13,13 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts.cut import Cut, cut
-from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.joint import Joint, MeasuredPeaks
 from relascope.passes.pipeline import Pipeline
 
 BASE = "keep_all"
 """The strategy that recomputes nothing: the others' work is compared with its."""
 
 _WHOLE = "forward_backward"
-
-MeasuredPeaks = Mapping[tuple[str, ...], int | None]
-"""Bytes at the measured peak of a step, by `Cut.marked`; None where a build does not count them."""
 
 
 def joint_of(

@@ -157,10 +157,10 @@ def _kernels(
         progress(turn / repeats, f"{phase}, kernel by kernel, run {turn + 1} of {repeats}")
         runs.append(watched(function, values))
     times = zip(*runs, strict=True)
-    counts = Counter(i for site in function.kernels for i in site.nodes)
+    counts, owner = Counter(i for s in function.kernels for i in s.nodes), storages(graph)
     found = []
     for site, taken, (read, outputs) in zip(function.kernels, times, first, strict=True):
-        known, median = reads(graph, site.nodes), statistics.median(taken)
+        known, median = reads(graph, site.nodes, owner), statistics.median(taken)
         wrote = sum(TensorType(o.shape, o.dtype).bytes or 0 for o in outputs)
         work = _flops(graph, site, counts), known.unread, known.weights
         found.append(Kernel(site.name, phase, site.nodes, median, 0.0, read, wrote, outputs, *work))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from math import fsum
 from typing import Any
@@ -18,6 +18,9 @@ MARK = "~"
 Rewiring = Mapping[str, tuple[str, ...]]
 """By ids of nodes in the backward what they read there instead of their `Graph.edges`, each for
 each. An id such as "n~2" is of the second computation of the node "n"."""
+
+MeasuredPeaks = Mapping[tuple[str, ...], int | None]
+"""Bytes at the measured peak of a step, by `Cut.marked`; None where a build does not count them."""
 
 STATE = TensorType((5056,), "uint8")
 """The state of PyTorch's generator on the CPU, from which a mask is drawn again."""
@@ -39,13 +42,15 @@ class Joint:
     `kernels` are ids of nodes in each of the forward's kernels, which decide the cost of
     recomputation; None guesses by operators' names. `measured` are those kernels' times, which are
     then the cost, and `copied` the measured bytes a second of a copy to the host, or back, if any.
-    `early` are ids of what the forward computes although only the backward reads it."""
+    `early` are ids of what the forward computes although only the backward reads it. `peaks` are
+    those of steps that were measured."""
 
     graph: Graph
     kernels: Kernels | None = None
     measured: MeasuredKernels | None = None
     copied: float | None = None
     early: tuple[str, ...] = ()
+    peaks: MeasuredPeaks = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.graph.forward_outputs is None:

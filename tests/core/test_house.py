@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3751,
-    "commands": 3381,
+    "commands": 3374,
     "core": 1351,
-    "engine": 41648,
-    "passes": 11813,
+    "engine": 41645,
+    "passes": 11759,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25251,
+    "viz": 25238,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -7,7 +7,7 @@ import pytest
 from answers import refused
 from graphs import graph_of
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
-from relascope.passes.cost import Read, known_flops, reads
+from relascope.passes.cost import Read, known_flops, reads, storages
 from relascope.viz.charts.roofline import roofline
 from relascope.viz.drawing import palette
 from relascope.viz.rows.profile import (
@@ -180,9 +180,11 @@ def test_what_a_kernel_computes_and_reads_as_far_as_it_is_known():
         "table! :1000x8; w! :4x8; where :2/int32; rows take table where :2x8; view reshape w :8x4;"
         " product matmul rows view :2x4 -> product table"
     )
-    assert reads(g, ["rows"]) == Read(weights=64, unread=32_000 - 64)
-    assert reads(g, ["product"]) == Read(weights=128, unread=0)
-    assert reads(g, ["rows", "view", "product"]) == Read(weights=192, unread=32_000 - 64)
+    assert reads(g, ["rows"], storages(g)) == Read(weights=64, unread=32_000 - 64)
+    assert reads(g, ["product"], storages(g)) == Read(weights=128, unread=0)
+    assert reads(g, ["rows", "view", "product"], storages(g)) == Read(
+        weights=192, unread=32_000 - 64
+    )
 
 
 def convolved(*kernels):

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from relascope.core.graph import Graph
-from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
@@ -19,7 +17,7 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import tables, timings
-from relascope.viz.rows.memory import cut_peak_words, measured_peak
+from relascope.viz.rows.memory import cut_peak_words
 
 
 def sheet_of(
@@ -67,21 +65,15 @@ def _graph_tab(
 
 
 def cut_tab(
-    file: Sheet,
-    cut: cuts.Cut,
-    view: View = PLAIN,
-    saved: TorchSaved | None = None,
-    peaks: MeasuredPeaks | None = None,
+    file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
 ) -> None:
     """Add the tab of a cut: the joint graph in its colours, the frontier, and each capture with its
-    reason; `saved` is what PyTorch keeps, and `peaks` what was measured, as far as known."""
+    reason; `saved` is what PyTorch keeps, as far as known."""
     joint = cut.joint
     coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
     rivals = tables.torch_saved_document(saved) if saved else None
-    document = tables.cut_document(cut) | measured_peak(cut, peaks) | {"rivals": rivals}
-    document |= tables.frontier_document(joint, measured=peaks)
-    words = partial(cut_peak_words, peaks=peaks)
-    cuts_of_show = show_document(frontier(joint, cut.wish), cut, words)
+    document = tables.cut_document(cut) | tables.frontier_document(joint) | {"rivals": rivals}
+    cuts_of_show = show_document(frontier(joint, cut.wish), cut, cut_peak_words)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
     shown = tables.cut_sections(document)
     _graph_tab(file, ("cut", "Gradient & cut"), coloured, drawn, shown)

@@ -4,13 +4,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.cut import MeasuredPeaks, joint_of
+from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
 from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import TorchSaved
 from relascope.passes.catalogue import read_pipeline
+from relascope.passes.cuts.joint import MeasuredPeaks
 from relascope.recorder.reading import read
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on import sheet
@@ -44,12 +45,14 @@ def session_sheet(
     steps_tab(file, steps_of(ask, session.ir, source, stepped), view, shown)
     if source.training:
         try:
-            cut = cut_with(joint_of(ask, source, stepped.pipeline, None), session.cut)
+            joint = joint_of(ask, source, stepped.pipeline)
+            joint.peaks = peaks or {}
+            cut = cut_with(joint, session.cut)
         except EngineError as error:
             said = f"{error.as_finding().message} {error.hint}".strip()
             file.tab("cut", "Gradient & cut", [sheet.sentence(said, True)])
         else:
-            cut_tab(file, cut, view, _saved(ask, info), peaks)
+            cut_tab(file, cut, view, _saved(ask, info))
     if session.timings:
         times_tab(file, ((t.title, t.run) for t in reversed(session.timings)))
     if found := _findings(session):

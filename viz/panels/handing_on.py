@@ -38,9 +38,8 @@ def button(
                 return file
 
             _page(screen, key, tab, what, str(screen.place))
-        session = keeping.so_far(screen)
-        peaks = measured_peaks(screen)
-        whole = partial(session_sheet, screen.cache.ask, session, screen.source, peaks)
+        session, of = keeping.so_far(screen), (screen.source, measured_peaks(screen))
+        whole = partial(session_sheet, screen.cache.ask, session, *of)
         _page(screen, f"{key}_session", whole, "all of the session", session.text())
         for name, graph in graphs.items():
             st.caption(f"The {name} graph, {len(graph)} nodes")

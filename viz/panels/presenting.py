@@ -8,7 +8,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.drawing.show import show_document
-from relascope.viz.panels.shell.cut_choice import choice_of, frontier_of, measured_peaks
+from relascope.viz.panels.shell.cut_choice import choice_of, frontier_of
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows.memory import cut_peak_words
@@ -35,9 +35,8 @@ def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
     state = st.session_state
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):
-        line, peaks = frontier_of(screen, True), measured_peaks(screen)
-        document = partial(show_document, line, cut, partial(cut_peak_words, peaks=peaks))
-        key = "show", choice_of(screen), cut.joint.measured, frozenset(peaks.items())
+        document = partial(show_document, frontier_of(screen, True), cut, cut_peak_words)
+        key = "show", choice_of(screen), cut.joint.measured, frozenset(cut.joint.peaks.items())
         more["show"] = screen.derive(document, *key)
         more["showing"] = state.get(_COUNT, 0) if _on() else 0
     return more

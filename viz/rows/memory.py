@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import ceil
 
 from relascope.core.graph import Graph
-from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.passes.cuts.cut import Cut
 from relascope.passes.cuts.joint import original
 from relascope.passes.cuts.lifetimes import AGAIN
@@ -140,9 +139,10 @@ def _picture(document: Row) -> str:
 MEASURE = "Measure the peak with `captures --measure`, or with *Measure it* on the page."
 
 
-def measured_peak(cut: Cut, peaks: MeasuredPeaks | None) -> Row:
+def measured_peak(cut: Cut) -> Row:
     """The measured peak of a cut as a field beside "peak_bytes"; nothing where there is none."""
-    return {"measured_peak_bytes": peaks[cut.marked]} if peaks and cut.marked in peaks else {}
+    peaks = cut.joint.peaks
+    return {"measured_peak_bytes": peaks[cut.marked]} if cut.marked in peaks else {}
 
 
 def peak_words(row: Row) -> str:
@@ -155,9 +155,9 @@ def peak_words(row: Row) -> str:
     return ", ".join(words)
 
 
-def cut_peak_words(cut: Cut, peaks: MeasuredPeaks | None) -> str:
+def cut_peak_words(cut: Cut) -> str:
     """`peak_words` of a cut."""
-    return peak_words({"peak_bytes": cut.peak_bytes, **measured_peak(cut, peaks)})
+    return peak_words({"peak_bytes": cut.peak_bytes, **measured_peak(cut)})
 
 
 def live_document(cut: Cut) -> Row:

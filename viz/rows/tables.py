@@ -15,7 +15,6 @@ from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
 from relascope.engine.jobs.accuracy import Judged
 from relascope.engine.jobs.bisect import Bisection, Try
-from relascope.engine.jobs.cut import MeasuredPeaks
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
@@ -269,6 +268,7 @@ def cut_document(cut: Cut) -> Row:
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
         "held": live_document(cut),
+        **measured_peak(cut),
         **({"least_peak_bytes": least} if (least := cut.least_peak_bytes) else {}),
         **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
         **({"recomputed_times": dict(cut.lifetimes.times)} if cut.rewiring else {}),
@@ -377,35 +377,31 @@ def masks_line(pytorch: Row) -> str:
     )
 
 
-def frontier_document(
-    joint: Joint, peaks: bool = True, measured: MeasuredPeaks | None = None
-) -> Row:
+def frontier_document(joint: Joint, peaks: bool = True) -> Row:
     """Bytes against time: the cuts on the frontier, the fewest bytes first, and the strategies;
     `proven` says whether the frontier has every cut that is best at some price. Of each also the
-    estimated peak of a step if `peaks`, which takes some milliseconds a cut, and the `measured`;
+    estimated peak of a step if `peaks`, which takes some milliseconds a cut, and the measured one;
     with `peaks`, also the cuts `within_peak` as the limit falls, and that strategy's lowest."""
     names = [n for n, s in STRATEGIES.items() if not s.has_budget] + ["peak"] * peaks
     line, cuts = frontier(joint), {name: cut(joint, name) for name in names}
     below = peak_curve(joint) if peaks else ()
     return {
-        "frontier": frontier_rows(joint, reversed(line), peaks, measured),
+        "frontier": frontier_rows(joint, reversed(line), peaks),
         "proven": line.proven,
-        "within_peak": frontier_rows(joint, below, peaks, measured),
-        "strategies": [{"strategy": n, **cut_row(c, peaks, measured)} for n, c in cuts.items()],
+        "within_peak": frontier_rows(joint, below, peaks),
+        "strategies": [{"strategy": n, **cut_row(c, peaks)} for n, c in cuts.items()],
     }
 
 
-def frontier_rows(
-    joint: Joint, points: Iterable[FrontierPoint], peaks: bool, measured: MeasuredPeaks | None
-) -> list[Row]:
+def frontier_rows(joint: Joint, points: Iterable[FrontierPoint], peaks: bool) -> list[Row]:
     """One row a cut of the frontier, as of `frontier_document`."""
-    return [cut_row(cut_of(joint, p, Wish()), peaks, measured) for p in points]
+    return [cut_row(cut_of(joint, p, Wish()), peaks) for p in points]
 
 
-def cut_row(cut: Cut, peaks: bool, measured: MeasuredPeaks | None) -> Row:
+def cut_row(cut: Cut, peaks: bool) -> Row:
     """One cut, as of `frontier_document`."""
     names = f"bytes share net_share{' peak_bytes' if peaks else ''}"
-    return {**fields(cut, names), **measured_peak(cut, measured), "captures": len(cut.ids)}
+    return {**fields(cut, names), **measured_peak(cut), "captures": len(cut.ids)}
 
 
 def alignment_document(alignment: Alignment) -> Row:

@@ -13,7 +13,6 @@ from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts import cut as cuts
 from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
-from relascope.viz.panels.shell import cut_choice
 from relascope.viz.panels.shell.cut_choice import frontier_of, request_of, screen_cut, screen_joint
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, plain_text
 from relascope.viz.panels.shell.holding import pressed, put
@@ -42,18 +41,18 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     joint = screen_joint(screen)
     axis = one_of("Against time added", list(tables.AXES), "keep_cut_axis", width="stretch")
     field = tables.AXES[axis]
-    peaks, measured = field != "bytes", cut_choice.measured_peaks(screen)
-    of = "frontiers", joint.measured, peaks, frozenset(measured.items())
-    document = screen.derive(lambda: tables.frontier_document(joint, peaks, measured), *of)
+    peaks = field != "bytes"
+    of = "frontiers", joint.measured, peaks, frozenset(joint.peaks.items())
+    document = screen.derive(lambda: tables.frontier_document(joint, peaks), *of)
     if cut.strategy == "frontier":  # the line that the slider moves along
         line = frontier_of(screen)
-        rows = tables.frontier_rows(joint, reversed(line), peaks, measured)
+        rows = tables.frontier_rows(joint, reversed(line), peaks)
         document = {**document, "frontier": rows, "proven": line.proven}
     document = {**document, "measured": plain(_measured(screen))}
     known = _known(screen)
     rivals = tables.torch_saved_document(known) if known else None
     title = cuts.STRATEGIES[cut.strategy].title
-    here = {"what": f"chosen: {title}", **tables.cut_row(cut, True, measured)}
+    here = {"what": f"chosen: {title}", **tables.cut_row(cut, True)}
     # A choice begins a chart anew.
     key = f"frontier_{field}_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"
     st.altair_chart(

@@ -15,7 +15,6 @@ from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import tables
-from relascope.viz.rows.memory import measured_peak
 
 _VIEWS = ("Joint", "Forward", "Backward")
 
@@ -66,11 +65,8 @@ def show(screen: Screen) -> None:
             half = screen.derive(lambda: part.with_roles(roles), "coloured", view, cut.marked)
             look = screen.view(open_groups=opened, among=(coloured,), keep_places={})
             graph_view(half, look, key=f"{view}_view")
-    document = screen.derive(
-        lambda: tables.cut_document(cut), "cut_document", choice_of(screen), cut.joint.measured
-    )
-    peaks = cut_choice.measured_peaks(screen)
-    document = {**document, **measured_peak(cut, peaks)}
+    key = "cut_document", choice_of(screen), cut.joint.measured, frozenset(cut.joint.peaks.items())
+    document = screen.derive(lambda: tables.cut_document(cut), *key)
     with figures:
         strip(*tables.cut_figures(document))
         frontier.measure_it(screen, document)
@@ -86,7 +82,7 @@ def show(screen: Screen) -> None:
             screen,
             "cut",
             {"joint": coloured},
-            lambda file: cut_tab(file, cut, screen.view(620, open_alone=None), peaks=peaks),
+            lambda file: cut_tab(file, cut, screen.view(620, open_alone=None)),
             "the cut, with its frontier,",
         )
     captures.show(cut, document, node_id)

@@ -16,6 +16,7 @@ from relascope.passes.cost import MeasuredKernels
 from relascope.passes.cuts import cut as cuts
 from relascope.passes.cuts.budget import HALF
 from relascope.passes.cuts.frontier import Frontier, Prices, frontier
+from relascope.passes.cuts.joint import MeasuredPeaks
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell.frame import boundary, one_of
 from relascope.viz.panels.shell.request_cache import Waiting
@@ -35,8 +36,10 @@ def joint_graph(screen: Screen) -> Graph:
 def screen_joint(screen: Screen) -> cuts.Joint:
     """The joint graph for strategies, which caches results from cut to cut."""
     prices = _measured(screen)
-    joint = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, *prices)
-    return screen.derive(lambda: joint, "joint", *prices)
+    given = cutting.joint_of(screen.cache.ask, screen.source, screen.pipeline, *prices)
+    joint = screen.derive(lambda: given, "joint", *prices)
+    joint.peaks = measured_peaks(screen)
+    return joint
 
 
 def choice_of(screen: Screen) -> CutChoice:
@@ -197,7 +200,7 @@ def request_of(screen: Screen) -> BuildRequest:
     )
 
 
-def measured_peaks(screen: Screen) -> cutting.MeasuredPeaks:
+def measured_peaks(screen: Screen) -> MeasuredPeaks:
     """The measured peaks of cuts of this program, as far as they are here."""
     with suppress(EngineError, Waiting):
         return cutting.measured_peaks(request_of(screen), screen.cache.answers("time"))
