@@ -13,9 +13,15 @@ def gated(streamlit_servers):
     return streamlit_servers(GATED, {"RELASCOPE_TOKEN": TOKEN})
 
 
-def test_the_link_lets_a_browser_in_and_nothing_else_does(gated, chromium):
-    context = chromium.new_context()
-    context.set_default_timeout(LONG)
+@pytest.fixture
+def context(chromium):
+    made = chromium.new_context()
+    made.set_default_timeout(LONG)
+    yield made
+    made.close()
+
+
+def test_the_link_lets_a_browser_in_and_nothing_else_does(gated, context):
     page = context.new_page()
     assert page.goto(f"{gated.url}/?graph=layer").status == 403
     page.get_by_label("Or paste the token").fill("wrong")
@@ -38,13 +44,10 @@ def test_the_link_lets_a_browser_in_and_nothing_else_does(gated, chromium):
     assert opened == "closed"
     page.reload()
     page.locator(".rs[data-ready]").wait_for()
-    context.close()
 
 
 @pytest.mark.exhaustive
-def test_a_link_of_another_site_asks_once_more(gated, chromium):
-    context = chromium.new_context()
-    context.set_default_timeout(LONG)
+def test_a_link_of_another_site_asks_once_more(gated, context):
     page = context.new_page()
     link = f"<a href='{gated.url}/?token={TOKEN}'>in</a> <a href='{gated.url}/?x=1'>again</a>"
     page.route("http://elsewhere.test/", lambda r: r.fulfill(body=link, content_type="text/html"))
@@ -55,4 +58,3 @@ def test_a_link_of_another_site_asks_once_more(gated, chromium):
     page.get_by_text("again").click()
     page.get_by_role("link", name="Open the page").click()
     page.locator(".rs[data-ready]").wait_for()
-    context.close()

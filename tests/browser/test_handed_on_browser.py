@@ -20,8 +20,6 @@ from relascope.viz.handed_on.formats import Appearance, graph_file
 from relascope.viz.handed_on.notebook import diff, show
 from relascope.viz.handed_on.parts import cut_tab
 from relascope.viz.handed_on.sheet import Sheet
-from relascope.viz.sessions import replay
-from relascope.viz.sessions.state import ModelChoice, Session
 
 pytestmark = pytest.mark.browser
 
@@ -280,27 +278,3 @@ def test_a_recording_is_walked_through_by_keys(opened, tmp_path):
 def test_the_steps_of_bert_are_at_most_20_megabytes(opened, tmp_path, ir):
     _steps(opened, tmp_path / "steps.html", "bert", ir, 20)
     _steps(opened, tmp_path / "layer.html", "bert_layer", ir, 2)
-
-
-def test_a_sessions_page_has_graph_steps_and_cut(opened, tmp_path):
-    session = Session(ir="relax", model=ModelChoice("mlp", training=True))
-    replay.write(tmp_path / "session.zip", session, None)
-    path = tmp_path / "session.html"
-    assert main(["replay", str(tmp_path / "session.zip"), "-o", str(path)], shared_fake) == 0
-    file = opened(path)
-    page = file.page
-    assert page.get_by_role("tab").all_inner_texts() == ["Graph", "Passes", "Gradient & cut"]
-    page.get_by_role("tab", name="Gradient & cut").click()
-    file.wait("v.drawing.node.id.length > 0")
-    assert page.locator("#panel-cut svg text").count() > 10
-    assert "min-cut" in page.locator("#panel-cut").inner_text().lower()
-    page.locator("#panel-cut [data-act=show]").click()
-    page.locator(".showing .show-card").wait_for()
-    kept = page.locator(".show-figures b").first.inner_text()
-    page.keyboard.press("Home")
-    assert page.locator(".show-figures b").first.inner_text() != kept
-    page.keyboard.press("Escape")
-    assert not page.locator(".showing").count()
-    page.get_by_role("tab", name="Passes").click()
-    page.keyboard.press(",")
-    page.wait_for_url("**#*step=*", timeout=LONG)

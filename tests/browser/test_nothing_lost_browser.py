@@ -181,23 +181,11 @@ class Hand:
     def _said(self):
         query = {n: v[-1] for n, v in parse_qs(urlsplit(self.page.url).query).items()}
         default = {"inference": INFERENCE, "training": TRAINING}[self.mode]
-        usual = SAMPLES[MODEL].default_batch
-        expected = {
-            "batch": self.batch or usual,
-            "seed": self.seed,
-            "tab": self.tab,
-            "mode": self.mode,
-            "pipeline": str(self.pipeline),
-            "strategy": self.strategy,
-        }
-        said = {
-            "batch": int(query.get("batch", usual)),
-            "seed": int(query.get("seed", 0)),
-            "tab": query.get("tab", "Graph"),
-            "mode": query.get("mode", "inference"),
-            "pipeline": query.get("pipeline", str(default)),
-            "strategy": query.get("strategy", DEFAULT),
-        }
+        usual = {"batch": SAMPLES[MODEL].default_batch, "seed": 0, "tab": "Graph"}
+        usual |= {"mode": "inference", "pipeline": str(default), "strategy": DEFAULT}
+        expected = {name: getattr(self, name) or usual[name] for name in usual}
+        expected["pipeline"] = str(self.pipeline)
+        said = {name: type(v)(query.get(name, v)) for name, v in usual.items()}
         if self.steps[self.mode] is not None:
             expected["step"] = self.step
             said["step"] = int(query.get("step", len(self.pipeline) - 1))

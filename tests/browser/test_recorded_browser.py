@@ -2,13 +2,10 @@
 
 import pytest
 
-from app_in_browser import PAGE, click, settle, wait
+from app_in_browser import PAGE, settle
 from browser import LONG
 from crafted.recorded import recorded
-from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.shell.keeping import OPEN
-from relascope.viz.sessions import store
-from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
 pytestmark = pytest.mark.browser
 MANY = 3000
@@ -141,32 +138,3 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
         assert (boxes[0]["y"] == boxes[1]["y"]) is (columns == 2)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, "nothing stands beyond the edge"
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("width", "columns"), [(1280, 2), (800, 1), (390, 1)])
-def test_two_recordings_stand_side_by_side_and_follow_each_other(
-    streamlit_page, tmp_path, monkeypatch, width, columns
-):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    for name, folded in (("b", False), ("a", True)):
-        path = recorded(tmp_path / f"{name}.rsc", folded=folded)
-        store.keep_model(str(path), digest := file_digest(path))
-        choices = {"keep_against": "session", "keep_against_session": "b"}
-        look = ScreenState("Side by side", choices=choices)
-        store.put(name, Session(model=ModelChoice(path.name, digest), look=look), path.name)
-    env = {"XDG_DATA_HOME": str(tmp_path / "data"), OPEN: f"{store.OF_SESSION}a"}
-    page = streamlit_page(PAGE, env=env, width=width)
-    page.get_by_text("What differs between A and B").wait_for()
-    for side in (0, 1):
-        wait(page, side, "true")
-    settle(page)
-    tops = [page.locator(".rs").nth(i).bounding_box()["y"] for i in (0, 1)]
-    assert (tops[0] == tops[1]) is (columns == 2)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # It begins at the first node that differs; a click on another goes to its counterpart.
-    for side in (0, 1):
-        wait(page, side, "v.selected === 'd0'")
-    click(page, 0, "d1")
-    page.locator(".rs-sure", has_text="% sure").wait_for()
-    wait(page, 1, "v.selected === 'd1'")

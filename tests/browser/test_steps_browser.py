@@ -138,36 +138,20 @@ def test_what_stands_behind_the_chosen_step_can_wait(opened):
     assert [marks for _, marks in listed(page)][:4] == ["", "", "selected", "waiting"]
 
 
-_STYLE = "d.node.style[d.node.id.indexOf(a)]"
 _PLACE = (
     "(() => { const i = v.index.get(a), b = d.box;"
     " return [(b.x[i] + b.w[i] / 2) * v.zoom + v.x, (b.y[i] + b.h[i] / 2) * v.zoom + v.y]; })()"
 )
 
 
-def fold(page):
-    index = [s.name for s in default_pipeline("relay", False)].index("fold")
-    page.locator(f".row[data-row='{index + 1}'] .title").click()
-    settle(page)
-
-
 @pytest.mark.exhaustive
-def test_what_stays_does_not_move_and_what_went_is_dashed(opened):
-    page = opened()
-    press(page, "Home")
-    before = {i: ask(page, 0, _PLACE, i) for i in ("x", "d0", "r", "d1")}
-    assert ask(page, 0, _STYLE, "t0") == "shape"
-    fold(page)
-    wait(page, 0, f"{_STYLE} === 'removed'", "t0")
-    assert ask(page, 0, _STYLE, "d0") == "changed"
-    after = {i: ask(page, 0, _PLACE, i) for i in before}
-    assert all(abs(a - b) < 2 for i in before for a, b in zip(after[i], before[i], strict=True)), (
-        before,
-        after,
-    )
-    page.get_by_text("Keep the layout").click()
-    settle(page)
-    assert ask(page, 0, _STYLE, "t0") == "removed"
+def test_a_click_on_a_dot_of_the_roofline_finds_the_nodes_of_its_kernel(streamlit_page):
+    page = streamlit_page(PAGE)
+    page.get_by_role("tab", name="Compile & time").click()
+    click_named(page, "Time each kernel")
+    wait(page, 0, "d.node.id.includes('d0')")
+    page.locator("[data-testid=stVegaLiteChart] [aria-label*='kernel: dense']").click()
+    wait(page, 0, "v.selected === 'd0'")
 
 
 def test_a_click_on_a_tensor_of_a_plan_chooses_the_node_that_writes_it(streamlit_page):

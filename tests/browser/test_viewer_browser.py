@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from app_in_browser import View, viewer_page
+from app_in_browser import View, ask, viewer_page
+from pages.hostile_names import HOSTILE
+from place import PAGES
 from relascope.viz.drawing import javascript
 
 pytestmark = pytest.mark.browser
@@ -239,6 +241,22 @@ def test_narrow_and_dark(graph_page, dark):
     assert view.ask("v.theme.name") == ("dark" if dark else "light")
     pixel = view.ask("[...v.ctx.getImageData(2, 2, 1, 1).data].slice(0, 3)")
     assert (sum(pixel) < 200) == dark
+
+
+@pytest.mark.exhaustive
+def test_names_are_text_in_sentences_and_in_the_viewer(streamlit_page):
+    page = streamlit_page(PAGES / "names_page.py")
+    page.on("dialog", lambda dialog: page.problems.append(dialog.message))
+    page.locator(".rs[data-ready]").wait_for()
+    for i, name in enumerate(HOSTILE):
+        said = page.locator(f".st-key-said{i}")
+        assert said.inner_text().strip() == name
+        assert said.locator("a, img, li, h1, [data-testid=stIconMaterial]").count() == 0
+    ask(page, 0, "v.tooltip.fill(0)")
+    tip = page.locator(".tip")
+    assert len(tip.inner_text()) < 2000
+    assert tip.locator("img").count() == 0
+    assert tip.bounding_box()["height"] < 500
 
 
 def test_an_empty_graph_says_so(graph_page):

@@ -160,14 +160,6 @@ def test_little_is_imported_until_it_is_needed(environment):
 @pytest.mark.exhaustive
 @pytest.mark.engine
 @pytest.mark.parametrize("ir", ["relay", "relax"])
-def test_a_graph_is_printed(environment, ir):
-    document = environment.document("relascope", "graph", "mlp", "--engine", ir)
-    assert document["engine"] == ir and document["nodes"] > 10
-
-
-@pytest.mark.exhaustive
-@pytest.mark.engine
-@pytest.mark.parametrize("ir", ["relay", "relax"])
 def test_a_replay_file_of_the_checkout_finds_the_same_here(environment, ir, tmp_path, monkeypatch):
     for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))

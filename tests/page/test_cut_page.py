@@ -14,7 +14,6 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TorchCut, TorchSaved
 from relascope.passes.cuts.cut import Joint, cut
 from relascope.viz.charts import charts
-from relascope.viz.component import views as component
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels import presenting
 from relascope.viz.panels.cut import captures
@@ -254,23 +253,6 @@ def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
     assert cards.card.node == "r" and rows() == [1]
     select(gradient, "d0")  # the row goes with the graph's selection again
     assert cards.card.node == "d0" and rows() == [0]
-
-
-@pytest.mark.parametrize("pick_first", [True, False])
-def test_a_card_keeps_its_node_where_a_table_still_reports_its_row_of_before(
-    monkeypatch, pick_first
-):
-    state = {"v": {"selected": "r", "act": {"node": "r", "action": "recompute"}}}
-    monkeypatch.setattr(component.st, "session_state", state)
-    done = []
-    calls = [
-        lambda: component.picking("v", ["d0", "r"])(0),
-        lambda: component._act("v", lambda *told: done.append(told)),
-    ]
-    for call in calls if pick_first else calls[::-1]:
-        call()
-    assert done == [("r", "recompute")]
-    assert component.selected_of("v") == "r"
 
 
 def clicked():

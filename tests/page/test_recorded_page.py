@@ -276,16 +276,3 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     assert "is damaged" in page.error[0].value
     depths = component(page, "run_list")["depth"]
     assert max(depths) == 194, "no deeper than there are passes around it"
-
-
-def test_the_next_pass_is_worked_out_ahead(tmp_path):
-    path = recorded(tmp_path / "run.rsc")
-    found = read(path)
-    one = OpenedRecording(str(path), "digest", found, pass_rows(found), {}, b"")
-    run, function = one.next_changed(0, "")
-    assert (run.number, function) == (1, "main")
-    one.work_out(run, function)
-    old, new = run.before[function], run.after[function]
-    assert {"rows", "with_removed"} <= set(vars(one.change(old, new))), "it is there already"
-    assert one.next_changed(5, "") is None
-    assert one.next_changed(1, "kernel")[0].number == 3

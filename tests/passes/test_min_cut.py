@@ -325,26 +325,6 @@ def test_a_graph_of_10000_nodes_is_cut_with_work_that_its_size_explains():
     assert 0 < found[0].bytes < cut(graph, "keep_all").bytes
 
 
-def test_gaps_of_the_frontier_may_be_as_wide_as_one_another(monkeypatch):
-    graph = messy(0, 9)
-    most, middle, least = (
-        frontiers.FrontierPoint(b, 100.0 - b, frozenset({str(b)})) for b in (100, 50, 0)
-    )
-
-    class Prices(frontiers.Prices):
-        def most(self):
-            return most
-
-        def least(self):
-            return least
-
-        def between(self, left, right):
-            return middle if (left, right) == (most, least) else None
-
-    monkeypatch.setattr(frontiers, "Prices", Prices)
-    assert [*frontiers.frontier(Joint(graph))] == [most, middle, least]
-
-
 def test_what_is_measured_to_be_slow_is_saved_and_what_is_quick_is_not():
     graph = graph_of(
         "x; w; g; d nn.dense x w :50x4; a tanh x :4x4; b exp x :4x4; y add d a b :50x4;"

@@ -4,7 +4,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from py_mini_racer import JSEvalException
 
 from drawn_graphs import seeds
 from effort import builtins_called
@@ -14,7 +13,6 @@ from relascope.core.graph import Graph, Kind, Node, Role
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.modules import fold_constants, module_groups
 
-CHILD, IN, OUT = 0, 1, 2
 SEEDS = seeds(9, 25)
 
 
@@ -170,29 +168,6 @@ def test_unknown_groups_are_ignored_and_empty_graphs_drawn():
     graph = transformer()
     assert layout(graph, ["no.such.module"]) == layout(graph, [])
     assert layout(Graph("e", "relay", (), (), ()), []).boxes == ()
-
-
-def _place(sizes, kinds, edges):
-    problem = {
-        "sizes": [v for size in sizes for v in size],
-        "kinds": kinds,
-        "edges": [v for edge in edges for v in edge],
-        "ends": [0.0] * (2 * len(edges)),
-    }
-    return javascript.call("layout/ranks", "place", problem)
-
-
-def test_place_puts_ports_at_the_ends_and_lanes_through_every_rank():
-    sizes = ((60.0, 30.0), (60.0, 30.0), (60.0, 30.0), (0.0, 0.0), (0.0, 0.0))
-    edges = ((3, 0, 0), (0, 1, 1), (1, 2, 2), (3, 2, 0), (2, 4, 3))
-    placed = _place(sizes, (CHILD, CHILD, CHILD, IN, OUT), edges)
-    tops = placed["corners"][1::2]
-    assert tops[3] == min(tops)
-    assert tops[4] == max(tops) == placed["height"]
-    assert placed["lanes"][0] == []
-    assert len(placed["lanes"][3]) >= 4
-    with pytest.raises(JSEvalException, match="cycle"):
-        _place(sizes[:2], (CHILD, CHILD), ((0, 1, 0), (1, 0, 1)))
 
 
 def _effort(graph: Graph, modules: bool) -> int:

@@ -4,9 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
 
-from browser import LONG
 from engines import shared_fake
 from graphs import transformer
 from place import ROOT
@@ -53,27 +51,12 @@ def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
         gallery.relascope(("graph", "nothing_like_it"), tmp_path / "page.html")
 
 
-@pytest.mark.exhaustive
-def test_the_tour_has_a_tab_for_each_stop(tmp_path, chromium):
-    made = tmp_path / "tour.html"
-    client = shared_fake("relay")
-    sheet = tour.tour(client.call)
-    for stop, tab in zip(STOPS, sheet.tabs, strict=True):
+def test_the_tour_has_a_tab_for_each_stop():
+    tabs = tour.tour(shared_fake("relay").call).tabs
+    assert [t["title"] for t in tabs] == [f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)]
+    for stop, tab in zip(STOPS, tabs, strict=True):
         assert stop.words.replace("*", "") in {s.get("text") for s in tab["sections"]}
-    made.write_text(sheet.html(), encoding="utf-8")
-    page = chromium.new_context(offline=True).new_page()
-    page.goto(made.as_uri())
-    tabs = page.get_by_role("tab")
-    expect(tabs).to_have_text([f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)], timeout=LONG)
-    kinds = {(s.query["tab"], bool(s.at)): (n, s) for n, s in enumerate(STOPS, 1)}
-    for (tab, at), (number, stop) in kinds.items():  # one of each
-        tabs.nth(number - 1).click()
-        panel = page.locator(f"#panel-stop{number}")
-        expect(panel).to_contain_text(stop.words.replace("*", ""), timeout=LONG)
-        panel.locator("table" if tab == "Compile & time" else ".picture").first.wait_for()
-        if at:
-            step = stop.session().look.step + 1
-            panel.locator(f".board[data-step='{step}']").wait_for()
+        assert len(tab["sections"]) > 1
 
 
 def test_the_recordings_of_tvms_tutorials_are_whole():

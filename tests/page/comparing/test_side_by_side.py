@@ -1,7 +1,6 @@
 """Relay and Relax on one page: which of them it opens in, and the tab that shows both."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -162,25 +161,6 @@ def test_what_is_chosen_goes_to_its_counterpart_and_back(both, choose):
     assert asked(both) == ["d0", "m0"]
     choose("operator", 0, "matmul")
     assert asked(both) == [None, "m0"]
-
-
-def test_what_the_page_itself_selects_is_no_choice(monkeypatch):
-    state = {}
-    monkeypatch.setattr(compared.st, "session_state", state)
-    held = SimpleNamespace(place="here")
-    state["against_view_a"] = {"selected": "d1"}
-    compared._picked_in(held, 0)
-    assert state["against_choice"] == ("here", "node", 0, "d1")
-    state["against_asked_1"] = "m1"
-    state["against_view_b"] = {"selected": "m1"}  # the echo of what was asked
-    compared._picked_in(held, 1)
-    assert state["against_choice"] == ("here", "node", 0, "d1")
-    state["against_view_b"] = {"selected": "a"}
-    compared._picked_in(held, 1)
-    assert state["against_choice"] == ("here", "node", 1, "a")
-    state["against_view_b"] = {"selected": None}
-    compared._picked_in(held, 1)
-    assert state["against_choice"] is None
 
 
 def pictures(page):

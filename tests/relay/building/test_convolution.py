@@ -1,11 +1,9 @@
 """Convolutions of Relay's build: tiles that fit into registers, and PyTorch's numbers."""
 
 import json
-from itertools import product
 
 import pytest
 import torch
-import tvm
 from torch.nn import functional as F
 from tvm import autotvm, relay
 
@@ -14,7 +12,7 @@ from quick import combinations
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relay.building.targets import BLAS, parse, processor
 from relascope.engine.relay.faults.replay import Run
-from relascope.engine.relay.kernels import convolution, schedules
+from relascope.engine.relay.kernels import convolution
 from relay_functions import compiled, module_of, var
 
 AVX2 = "llvm -mcpu=znver2"
@@ -29,22 +27,6 @@ WORKLOAD = (
     "NCHW",
     "float32",
 )
-
-
-def test_a_tile_divides_what_it_is_of_fits_and_keeps_the_blocks_of_a_layout():
-    channels = (3, 64), (64, 12), (64, 64), (24, 144), (5, 7), (512, 512)
-    sizes = (32, 32), (7, 7), (14, 14), (5, 13), (37, 31), (1, 1)
-    for pair, size, flat, lanes in product(channels, sizes, (False, True), (8, 4)):
-        tile = convolution.tile(pair, size, size, flat, lanes)
-        assert pair[0] % tile.inputs == pair[1] % tile.outputs == 0
-        assert size[0] % tile.rows == size[1] % tile.pixels == 0
-        assert flat or tile.rows == 1
-        vectors = -(-tile.outputs // lanes)
-        assert vectors * (tile.rows * tile.pixels + 1) <= 13
-    tile = convolution.tile((64, 64), (32, 32), (32, 32), False, 8, (4, 32))
-    assert (tile.inputs, tile.outputs, tile.pixels) == (4, 32, 2)
-    huge = convolution.tile((256, 256), (8, 8), (8, 8), False, 8, (4, 256))  # that fit nowhere
-    assert huge.pixels == 1
 
 
 def test_what_was_tuned_goes_first_and_other_processors_keep_tvms_tiles():
@@ -182,26 +164,3 @@ def test_a_layout_that_came_before_the_build_is_served_too():
     exact = F.conv2d(x.double(), weight.double(), padding=1)
     found = found.permute(0, 1, 4, 2, 3).reshape(exact.shape)
     assert (found - exact).abs().max() < rounding("float32", 16 * 3 * 3, exact.abs().max())
-
-
-def test_sums_of_a_tile_take_the_room_of_a_tile(monkeypatch):
-    rooms = []
-
-    @tvm.tir.transform.prim_func_pass(opt_level=0)
-    def look(function, module, context):
-        def visit(node):
-            if isinstance(node, tvm.tir.Allocate):
-                rooms.append(int(node.extents[0]))
-
-        tvm.tir.stmt_functor.post_order_visit(function.body, visit)
-        return function
-
-    made = relay.nn.conv2d(
-        var("x", 1, 64, 32, 32),
-        relay.const(torch.randn(64, 64, 3, 3).numpy()),
-        channels=64,
-        kernel_size=(3, 3),
-    )
-    monkeypatch.setitem(schedules.CONFIG, "tir.add_lower_pass", [(3, look)])
-    compiled(made, f"{AVX2} {SCHEDULES}")
-    assert 16 * 5 in rooms  # 30 pixels a row: 5 divide it

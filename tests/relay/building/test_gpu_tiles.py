@@ -1,7 +1,6 @@
 """Relay on a GPU without tuning: tiles of templates, and products by PyTorch's cuBLAS."""
 
 import json
-import math
 
 import pytest
 from tvm import relay
@@ -15,7 +14,6 @@ from relascope.engine.relay.building import libraries, runtime
 from relascope.engine.relay.building.libraries import launches
 from relascope.engine.relay.building.targets import LIBRARIES, parse, target
 from relascope.engine.relay.kernels import blas
-from relascope.engine.relay.kernels.gpu_tiles import Convolution, tile
 from relascope.engine.relay.kernels.schedules import bits_of_numbers
 from relay_functions import module_of, var
 
@@ -23,33 +21,6 @@ import tvm  # isort: skip
 from tvm import autotvm, te  # isort: skip
 
 CUDA = "cuda -arch=sm_80"
-SMALL = Convolution(1, (64, 32, 32), 64, (3, 3), (1, 1))
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        SMALL,
-        Convolution(1, (12, 32, 32), 64, (3, 3), (1, 1)),
-        Convolution(4, (160, 2, 2), 960, (1, 1), (1, 1)),
-        Convolution(8, (64, 112, 112), 3, (7, 7), (2, 2)),
-        Convolution(4, (144, 16, 16), 1, (3, 3), (1, 1), apart=True),
-        Convolution(2, (256, 1, 1), 16, (1, 1), (1, 1)),
-    ],
-)
-def test_a_tile_divides_what_is_made_and_keeps_threads_busy(one):
-    made = tile(one)
-    for extent, threads, inner in zip(one.result, made.threads, made.inner, strict=True):
-        assert extent % (threads * inner) == 0
-    assert 32 <= math.prod(made.threads) <= 256
-    assert made.threads[0] <= 64  # along a block's third axis
-    assert one.inputs % made.channels == 0
-    assert math.prod(made.inner) <= 16
-
-
-def test_a_large_convolution_has_more_for_each_thread_to_do():
-    large = tile(Convolution(32, (256, 56, 56), 256, (3, 3), (1, 1)))
-    assert math.prod(large.inner) > math.prod(tile(SMALL).inner)
 
 
 @pytest.mark.parametrize("template", ["conv2d_nchw.cuda", "conv2d_nchw_winograd.cuda"])
@@ -86,10 +57,11 @@ def built(body, options: str) -> tuple[Launches, str]:
     return watch, "\n".join(kinds)
 
 
-def conv2d(groups=1, transposed=False):
-    x, w = var("x", 2, 16, 8, 8), var("w", 16, 16 // groups, 3, 3)
+def conv2d(groups=1, transposed=False, image=(2, 16, 8, 8), channels=16, size=3):
+    x, w = var("x", *image), var("w", channels, image[1] // groups, size, size)
     make = relay.nn.conv2d_transpose if transposed else relay.nn.conv2d
-    return make(x, w, padding=(1, 1), channels=16, kernel_size=(3, 3), groups=groups)
+    kernel = {"channels": channels, "kernel_size": (size, size)}
+    return make(x, w, padding=(size // 2, size // 2), groups=groups, **kernel)
 
 
 def product(rows, columns, dtype="float32"):
@@ -99,8 +71,13 @@ def product(rows, columns, dtype="float32"):
 
 @pytest.mark.parametrize(
     "body",
-    [conv2d(), conv2d(groups=16), conv2d(groups=4), conv2d(transposed=True), product(65, 65)],
-    ids=["conv2d", "depthwise", "grouped", "transposed", "product"],
+    [
+        *(conv2d(), conv2d(groups=16), conv2d(groups=4), conv2d(transposed=True)),
+        conv2d(image=(4, 160, 2, 2), channels=960, size=1),
+        conv2d(image=(2, 64, 28, 28), channels=3, size=7),
+        product(65, 65),
+    ],
+    ids=["conv2d", "depthwise", "grouped", "transposed", "pointwise", "to few", "product"],
 )
 def test_no_template_is_left_with_one_thread(body):
     watch, _ = built(body, CUDA)

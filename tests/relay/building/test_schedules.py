@@ -124,6 +124,13 @@ def test_products_of_our_own_are_scheduled(left, right, turns, scheduled):
     assert all(made is not None and "vectorized" in made.mod.script() for made in scheduled)
 
 
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_code_asks_memory_for_what_comes_next_of_a_weight(fixed):
+    right = constant(torch.randn(48, 64)) if fixed else var("w", 48, 64)
+    function = compiled(relay.nn.dense(var("x", 14, 64), right), OURS)
+    assert "prefetch" in function.library.get_lib().get_source("asm")
+
+
 @pytest.mark.parametrize("spelled", ["tan", "sine over cosine", "cosine over sine"])
 def test_a_tangent_behind_a_convolution_is_right(spelled):
     """LLVM, where it may reorder, makes a call of such a ratio that takes no vectors."""

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
-from torch import nn
 from tvm import relay
 
 import small_models  # noqa: F401
@@ -12,13 +10,11 @@ from answers import quiet
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind, Role
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import ModelSource, source_from_file
-from relascope.engine.pytorch.inputs.tensors import tensor_type
+from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
-from traces import Fn, save
 
 MLP = ModelSource("mlp")
 TRAINED = replace(MLP, training=True)
@@ -70,18 +66,6 @@ def test_a_pass_at_a_wrong_place_says_what_it_needs(session):
         session.check(BuildRequest(TRAINED, pipeline, "llvm"), progress=quiet)
     records = session.step(TRAINED, Pipeline.parse("bind|root_grad_out"), progress=quiet)
     assert "bind" in records[1].error.message  # bound parameters have no gradient
-
-
-def test_a_gradient_that_is_not_known_names_the_line_of_the_model(session, tmp_path):
-    kernel = torch.ones(1, 1, 2, 2, 2)
-    module = nn.Sequential(nn.ReLU(), Fn(lambda x: nn.functional.conv_transpose3d(x, kernel)))
-    image = torch.randn(1, 1, 3, 3, 3)
-    path = save(module, (image,), tmp_path / "spread.pt")
-    given = (("input", tensor_type(image)),)
-    source = replace(source_from_file(path, training=True), inputs=given)
-    failed = session.step(source, TRAINING, progress=quiet)
-    where = next(r.error for r in failed if r.error).where
-    assert where.startswith("nn.conv3d_transpose from aten::_convolution in 1, test_")
 
 
 def test_a_pass_that_raises_marks_its_step_and_the_rest_goes_on(session, monkeypatch):

@@ -10,7 +10,6 @@ from effort import calls_of
 from engines import shared
 from graphs import graph_of, group
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import default_pipeline
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
 
@@ -174,17 +173,3 @@ def test_a_bert_layer_in_both_engines():
     assert {g.source for g in alone} == {"aten::dropout"}
     others = [g for g in both.groups if g not in alone]
     assert all(g.paired == g.occurrences[0] == g.occurrences[1] for g in others)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.engine
-def test_what_training_pipelines_of_one_engine_keep_is_found_in_its_import():
-    source = ModelSource("mlp", batch=2, training=True)
-    pipeline = default_pipeline("relay", True)
-    before = shared("relay").call("load", source).graph
-    after = shared("relay").call("graph_after", source, pipeline, len(pipeline) - 1)
-    both = align(before, after)
-    dense = next(n for n in before if n.scope == "head" and n.op == "nn.dense")
-    found = [after.by_id[i] for i in both.of_one_origin(0, dense.id)[1]]
-    assert {n.source for n in found} == {"aten::linear"}  # not the gradient's
-    assert "nn.dense" in {n.op for n in found}
