@@ -239,7 +239,7 @@ def test_the_steps_of_a_pipeline_are_walked_through(opened, tmp_path):
     assert text.locator(".line.same").count() > 5, "the imported program's text stands there whole"
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 700, "height": 400})  # paper is narrower than a window
-    for part in (text.locator(".body"), page.locator(".steps")):
+    for part in (text.locator(".body"), page.locator(".list")):
         assert part.evaluate("e => e.scrollHeight - e.clientHeight") <= 0, "cut off"
 
 
@@ -252,21 +252,21 @@ def test_a_recording_is_walked_through_by_keys(opened, tmp_path):
     text = page.locator(".texts")
     text.get_by_text("3 changed lines").wait_for()
     assert file.ask("d.node.id.length") > 0
-    assert len(page.locator(".run .title").all()) < 60, "only rows in sight are drawn"
+    assert len(page.locator(".row .title").all()) < 60, "only rows in sight are drawn"
     page.keyboard.press(".")  # to the next that changed something: loops, which have no graph
     page.locator(".board[data-step='3']").wait_for(timeout=LONG)
     assert page.locator(".picture").is_hidden()
     text.get_by_text("for i in range(8)").wait_for()
     page.keyboard.press(",")
     page.locator(".board[data-step='1']").wait_for(timeout=LONG)
-    page.locator(".scroll").focus()
+    page.locator(".list").focus()
     page.keyboard.press("ArrowUp")
     page.locator(".board[data-step='0']").wait_for(timeout=LONG)
     page.get_by_label("Function").select_option("kernel")
     page.get_by_text("kernel: made by the pass").wait_for()
     assert "step=0" in page.url
     page.get_by_label("Search passes").fill("breaks")
-    page.locator(".run .title", has_text="Breaks").click()
+    page.locator(".row .title", has_text="Breaks").click()
     page.locator(".step-said").get_by_text("ValueError: no axis 7 here").wait_for()
     page.get_by_role("tab", name="Times").click()
     assert "FoldTranspose" in page.locator("#panel-times tbody tr").first.inner_text()

@@ -20,7 +20,7 @@ def path(tmp_path_factory):
 def opened(streamlit_page, path):
     def open_(**more):
         page = streamlit_page(PAGE, env={OPEN: str(path)}, **more)
-        page.locator(".run").first.wait_for()
+        page.locator(".row").first.wait_for()
         settle(page)
         return page
 
@@ -28,15 +28,15 @@ def opened(streamlit_page, path):
 
 
 def listed(page):
-    return page.locator(".run .title").all_text_contents()
+    return page.locator(".row .title").all_text_contents()
 
 
 def chosen(page):
-    return page.locator(".run[aria-selected=true] .title").text_content()
+    return page.locator(".row[aria-selected=true] .title").text_content()
 
 
 def simplify(page):
-    page.locator(".scroll").focus()
+    page.locator(".list").focus()
     page.keyboard.press("Home")
     for _ in range(4):
         page.keyboard.press("ArrowDown")
@@ -51,7 +51,7 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     page.get_by_text("no axis 7 here").first.wait_for()
     assert len(listed(page)) < 60, "only rows in sight are drawn"
     page.locator(".filters button.all .hits", has_text=str(MANY + 6)).wait_for()
-    tree = page.locator(".scroll")
+    tree = page.locator(".list")
     tree.focus()
     page.keyboard.press("Home")
     assert chosen(page) == "sequential"
@@ -74,7 +74,7 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     page.locator(".filters button.all").click()
     page.locator(".fold-all").click()
     assert "FoldTranspose" not in listed(page)
-    page.locator(".run .arrow").first.click()  # the first alone
+    page.locator(".row .arrow").first.click()  # the first alone
     assert "FoldTranspose" in listed(page)
     few = listed(page)[:6]
     simplify(page)  # by keys that come fast
@@ -82,19 +82,26 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     assert chosen(page) == "tir.Simplify"
     page.locator(".line.changed").first.wait_for()
     assert page.locator(".left mark").all_text_contents() == [" * 1"]
-    page.locator(".runs").evaluate(
-        "root => { const list = root.list, late = new DataView(new ArrayBuffer(21));"
-        " late.setUint32(4, list.session, true); late.setUint32(8, list.asked - 1, true);"
-        " late.setBigUint64(12, list.token, true);"
-        " list.receive(new Uint8Array(late.buffer)); }"
+    page.locator(".passes").evaluate(
+        "({ steps: list }) => list.receive("
+        "{ data: { ...list.data, selected: 0, done: list.count - 1 } })"
     )
     assert chosen(page) == "tir.Simplify", "an answer to an earlier key undoes nothing"
 
     def reloaded():
         page.reload()
-        page.locator(".run").first.wait_for()
+        page.locator(".row").first.wait_for()
         settle(page)
 
+    back, on = (page.get_by_role("button", name=f"{way} change") for way in ("Previous", "Next"))
+    back.click()
+    back.click()  # at once, from the one chosen by the click before
+    assert chosen(page) == "FoldTranspose" and back.is_disabled()
+    page.get_by_text("in sequential").wait_for()
+    on.click()
+    on.click()
+    settle(page)
+    assert chosen(page) == "tir.Simplify"
     reloaded()
     assert listed(page)[:6] == few
     page.locator(".line.changed").first.wait_for()
@@ -110,11 +117,11 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     page.locator(".filters button.all").click()
     page.locator(".line.changed").first.wait_for()
     shown = page.locator(".diff")
-    before = shown.evaluate("root => [...root.diff.bytes]")
+    before = shown.evaluate("({ diff: { texts, sent } }) => ({ texts, sent })")
     tree.focus()
     page.keyboard.press("ArrowUp")
     page.locator(".line.changed").first.wait_for(state="detached")
-    shown.evaluate("(root, late) => root.diff.receive(new Uint8Array(late))", before)
+    shown.evaluate("(root, late) => root.diff.receive(late)", before)
     page.wait_for_timeout(200)
     assert not page.locator(".line.changed").count()
     # Text stands in two columns where there is room.

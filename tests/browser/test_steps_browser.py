@@ -75,9 +75,7 @@ def test_passes_are_edited_told_something_and_found_wrong_and_their_lists_are_ta
     assert page.locator(".row.selected .parameters").count() == 0  # the default stands in no text
     # Nodes take the colour of their error.
     press(page, "End")
-    page.get_by_role("radio", name="Error against PyTorch").or_(
-        page.get_by_role("button", name="Error against PyTorch")
-    ).first.click()
+    click_named(page, "Errors", "radio", exact=True)
     shown = "d.box.style[v.index.get(a)]"
     wait(page, 0, f"{shown} === 'heat4'", "r")
     assert ask(page, 0, shown, "d0") == "heat1"

@@ -43,7 +43,7 @@ from relascope.viz.rows.recorded_numbers import (
     parts,
     why_none,
 )
-from relascope.viz.rows.recording import end_words, insides, pass_rows
+from relascope.viz.rows.recording import end_words, pass_rows
 
 
 @pytest.fixture
@@ -153,11 +153,6 @@ def test_texts_are_compared_within_limits(tmp_path, monkeypatch):
     monkeypatch.setattr(handed_recorded, "_STEPS", 0)
     monkeypatch.setattr(handed_recorded, "_STEPS_PER_BYTE", 0)
     assert any("is full" in str(block) for block in recording_sheet(read(path)).blocks)
-
-
-def test_passes_know_what_they_ran_inside_of():
-    rows = [{"depth": d, "pass": p} for d, p in ((0, "a"), (1, "b"), (2, "c"), (1, "d"), (0, "e"))]
-    assert insides(rows) == [(), ("a",), ("a", "b"), ("a",), ()]
 
 
 def written(path, passes):

@@ -63,7 +63,7 @@ def test_the_notebook_of_the_docs_finds_its_fault_and_is_drawn_again_where_it_wa
             graph, run, changed = frames
             assert {theme_of(frame) for frame in frames} == {"light" if light else "dark"}
             assert graph.locator(".count").inner_text().startswith("9 nodes")
-            titles = run.locator(".run .title").all_text_contents()
+            titles = run.locator(".row .title").all_text_contents()
             assert titles == ["DecomposeOps", "FoldConstant", "EliminateCommonSubexpr"]
             before, after = changed.locator(".legend").all_inner_texts()
             assert "removed" in before and "added" in after

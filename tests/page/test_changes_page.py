@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from graphs import fused
-from page import INFERENCE, open_tab, put, settle, words
+from page import INFERENCE, open_tab, put, sent, settle, words
 from page_session import forward_graph
 from relascope.viz.component import views as component
 from relascope.viz.drawing import palette
@@ -42,10 +42,9 @@ def test_what_a_step_did_is_listed_filtered_counted_and_written(fold):
     first = fold.dataframe[0].value.iloc[0]
     assert (first["operator"], first["before"], first["after"]) == ("transpose", 1, 0)
     assert "<b>7 → 6</b> nodes" in words(fold) and "FLOPs, estimated" in words(fold)
-    put(fold, keep_change_view="Text")
-    assert any("-  %3' = transpose;" in c.value for c in fold.code)
-    settle(fold.toggle(key="keep_whole_text").set_value(True).run())
-    assert any("%3 = nn.dense;" in c.value and "transpose" not in c.value for c in fold.code)
+    put(fold, keep_step_colours="Text")
+    rows = [row for part in sent(fold, "step_text")["rows"] for row in part]
+    assert [[4, [["  %3' = transpose;", True]]], None] in rows
 
 
 def test_a_long_table_has_the_signs_alone():
@@ -68,21 +67,16 @@ def test_what_was_removed_is_drawn_when_it_is_chosen(monkeypatch):
 
 
 def test_nodes_are_coloured_by_their_error_and_a_step_that_changed_nothing_says_so(fold):
-    put(fold, keep_step_colours="Error against PyTorch")
+    put(fold, keep_step_colours="Errors")
     assert "It is wrong: one node is over the limit in float32, first nn.relu" in words(fold)
     table = fold.dataframe[0].value
     assert list(table["node"]) == ["nn.relu", "nn.dense"]
     assert table["max abs"][0] == 0.25
     assert "1 of the nodes that compute something" in words(fold)
-    put(fold, keep_step_colours="What changed")
+    put(fold, keep_step_colours="Changes")
     assert "where it came from, or went" in fold.dataframe[0].value
     put(fold, step_inference=FOLD + 1)
     assert "It changed no node." in words(fold)
-    toggle = fold.toggle(key="keep_hide_idle")
-    assert f"{len(INFERENCE) - 1} steps" in toggle.label
-    toggle.set_value(True)
-    settle(fold.run())
-    assert not fold.exception
 
 
 def test_fused_functions_and_what_goes_into_them_have_their_kernels_colour():

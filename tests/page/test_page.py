@@ -21,7 +21,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
-from relascope.viz.panels.steps.step_list import catch_up
+from relascope.viz.panels.steps.step_list import StepList, catch_up
 from relascope.viz.rows.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
@@ -71,8 +71,6 @@ def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(p
 def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     state, done = {}, Mock()
     monkeypatch.setattr(st, "session_state", state)
-    here = sys.modules[catch_up.__module__]
-    monkeypatch.setattr(here, "current", lambda screen: SimpleNamespace(pipeline="ab"))
     catch_up(done)
     session = state["step_list_done"][0]
     deeds = [{"number": 1, "what": "select", "row": 2}]
@@ -80,13 +78,21 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     catch_up(done)
     catch_up(done)
     deeds.append({"number": 2, "what": "move", "row": 2, "to": 1})
-    deeds.append({"number": 3, "what": "switch", "row": 3, "enabled": False})  # there was one
+    deeds.append({"number": 3, "what": "switch", "row": 3, "enabled": False})
     catch_up(done)
-    assert done.mock_calls == [call.select(row=2), call.move(row=2, to=1)]
+    expected = [call(what="select", row=2), call(what="move", row=2, to=1)]
+    assert done.mock_calls == [*expected, call(what="switch", row=3, enabled=False)]
+    here, taken = sys.modules[catch_up.__module__], Mock()
+    pipeline = INFERENCE.upto(1)  # a pipeline pasted meanwhile
+    monkeypatch.setattr(here, "current", lambda screen: SimpleNamespace(pipeline=pipeline))
+    monkeypatch.setattr(here, "take", taken)
+    for row in (3, 2):
+        StepList(None)("switch", row=row, enabled=False)
+    assert taken.mock_calls == [call(None, pipeline.switched(1, False), None)]
     # A browser that comes back after the app's end tells what an earlier one has done.
     state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 4}]}}
     catch_up(done)
-    assert len(done.mock_calls) == 2
+    assert len(done.mock_calls) == 3
 
 
 def test_a_field_of_a_step_that_is_gone_changes_nothing(page):

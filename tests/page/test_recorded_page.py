@@ -9,7 +9,7 @@ import pytest
 from crafted.recorded import HOSTILE, recorded
 from engines import shared
 from graphs import graph_of
-from page import settle, whole_page, words
+from page import sent, settle, whole_page, words
 from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, tab_engines
@@ -51,23 +51,13 @@ def run(page):
     return page
 
 
-def component(page, key):
-    """What a component was sent, inflated; None where it is not drawn."""
-    for block in page.get("bidi_component"):
-        if key in block.proto.id:
-            data = block.proto.bytes
-            start = {"run_list": 20, keeping.RECORDED_VIEW: 0}.get(key, 8)
-            return json.loads(zlib.decompress(data[start:]))
-    return None
-
-
 def choose(page, number):
     page.session_state["recorded_pass"] = number
     return run(page)
 
 
 def text(page):
-    page.segmented_control(key="keep_recorded_view").set_value("Text")
+    page.segmented_control(key="keep_step_colours").set_value("Text")
     return run(page)
 
 
@@ -76,21 +66,24 @@ def test_it_opens_on_the_pass_that_failed_and_says_why(page):
     assert page.warning[0].value.startswith("The compile failed in pass 5, Breaks: ")
     assert "ValueError: no axis 7 here" in page.error[0].value
     assert "in kernel" in page.code[0].value
-    rows = component(page, "run_list")
-    assert rows["name"][:4] == ["sequential", "FoldTranspose", "InferType", HOSTILE]
-    assert rows["depth"] == [0, 1, 1, 1, 0, 0]
-    assert rows["changed"] == [2, 1, 0, 1, 1, None]
-    assert rows["own"][0] == pytest.approx(0.24)
-    assert rows["failed"] == [0, 0, 0, 0, 0, 1]
-    assert rows["slow"] == [1, 1, 1, 0, 0, 0]
+    rows = sent(page, "step_list")
+    titles = ["sequential", "FoldTranspose", "InferType", HOSTILE, "tir.Simplify", "Breaks"]
+    assert [r["title"] for r in rows] == titles
+    assert [r["depth"] for r in rows] == [0, 1, 1, 1, 0, 0]
+    assert [r["changed"] for r in rows] == [2, 1, 0, 1, 1, 0]
+    assert [(r["own"], r["share"]) for r in rows[:2]] == [("240 ms", 48), ("500 ms", 100)]
+    assert [r["title"] for r in rows if r["idle"]] == ["InferType"]
+    assert [r["bad"] for r in rows] == ["", "", "", "", "", "failed"]
+    assert [at for at, r in enumerate(rows) if r["stop"]] == [1, 3, 4], "not what passes it on"
+    assert [r["slow"] for r in rows] == [True, True, True, False, False, False]
 
 
 def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns(page):
     choose(page, 1)
-    assert component(page, "recorded_text") is None
+    assert sent(page, "step_text") is None
     assert [c for c in page.dataframe[0].value["what"]] == ["removed", "changed"]
     text(page)
-    told = component(run(page), "recorded_text")
+    told = sent(run(page), "step_text")
     assert told["changed"] == 3
     assert told["same"] == [True, False, True]
     (gone, turned) = told["rows"][1]
@@ -101,7 +94,7 @@ def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns
     function = page.selectbox(key="keep_recorded_function")
     assert function.options == ["What it changed first", "kernel", "main"]
     assert "kernel: changed" in words(page)
-    assert component(page, "recorded_text")["changed"] == 2
+    assert sent(page, "step_text")["changed"] == 2
     function.set_value("main")
     run(page)
     assert "main: unchanged. The pass changed kernel" in words(page)
@@ -114,7 +107,7 @@ def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns
 
 def test_a_kernel_has_the_text_that_it_has_at_its_pass(tmp_path):
     recording = read(recorded(tmp_path / "run.rsc"))
-    opened = OpenedRecording("", "", recording, pass_rows(recording), {}, b"")
+    opened = OpenedRecording("", "", recording, pass_rows(recording), {}, "")
     made, simpler = (recording.passes[n].after for n in (3, 4))
     graph = graph_of("x; a kernel x writes=[1]; b other a call='call_tir'")
     texts = [opened.with_kernels(graph, functions).kernels for functions in (made, simpler)]
@@ -138,21 +131,7 @@ def test_a_plan_of_memory_names_the_nodes_that_are_drawn(opened, tmp_path, monke
         page.session_state["keep_recorded_function"] = "main"
         choose(page, number)
         (tensor,) = shown[-1]["tensors"]
-        assert tensor["id"] == "p" in component(page, keeping.RECORDED_VIEW)["node"]["id"]
-
-
-def test_buttons_walk_over_what_changed_by_itself(page):
-    choose(page, 1)
-    assert page.button(key="recorded_back").disabled, "the pass around it only passes it on"
-    for number in (3, 4):
-        page.button(key="recorded_on").click()
-        run(page)
-        assert page.session_state["recorded_pass"] == number
-    assert page.button(key="recorded_on").disabled
-    choose(page, 1)
-    page.session_state["recorded_pass"] = 3  # since the button was drawn
-    page.button(key="recorded_on").click()
-    assert run(page).session_state["recorded_pass"] == 4
+        assert tensor["id"] == "p" in sent(page, keeping.RECORDED_VIEW)["node"]["id"]
 
 
 def test_a_file_of_a_session_that_cannot_be_read_says_why(page, monkeypatch):
@@ -214,7 +193,7 @@ def test_the_way_back_to_a_model(page, monkeypatch):
 
 def test_a_recording_without_graphs_or_contents(opened, tmp_path):
     page = choose(opened(recorded(tmp_path / "run.rsc", graphs=False)), 1)
-    assert component(page, "recorded_text")["changed"] == 3
+    assert sent(page, "step_text")["changed"] == 3
     names = (tmp_path / "run.rsc").read_text().splitlines()
     lines = [json.loads(x) for x in names if '"zlib"' not in x]
     for line in lines:
@@ -274,5 +253,5 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     path.write_text("\n".join([*lines, *deep, ""]))
     page = choose(opened(path), 4)
     assert "is damaged" in page.error[0].value
-    depths = component(page, "run_list")["depth"]
+    depths = [r["depth"] for r in sent(page, "step_list")]
     assert max(depths) == 194, "no deeper than there are passes around it"

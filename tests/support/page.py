@@ -1,7 +1,9 @@
 """The page without a browser and without a TVM (page_session.py), for tests."""
 
+import base64
 import json
 import time
+import zlib
 
 import pytest
 import streamlit as st
@@ -65,8 +67,20 @@ def words(page):
     return "\n".join(parts)
 
 
+def sent(page, key):
+    """What a component was sent, inflated, of the list the rows; None where it is not drawn."""
+    for block in page.get("bidi_component"):
+        if key in block.proto.id:
+            if not block.proto.json:
+                return json.loads(zlib.decompress(block.proto.bytes))
+            data = json.loads(block.proto.json)
+            data = data.get("rows") or data["texts"]
+            packed = isinstance(data, str)
+            return json.loads(zlib.decompress(base64.b64decode(data))) if packed else data
+    return None
+
+
 def step(page):
     """The chosen step and how many there are, as the list of steps was told; 0 is the import."""
     (told,) = [b.proto for b in page.get("bidi_component") if "step_list" in b.proto.id]
-    data = json.loads(told.json)
-    return data["selected"], len(data["rows"]) - 1
+    return json.loads(told.json)["selected"], len(sent(page, "step_list")) - 1

@@ -239,7 +239,7 @@ def test_a_recordings_page_has_each_pass_and_what_it_did_once(tmp_path):
 
     passes, times = blocks["index"]["tabs"]
     (section,) = passes["sections"]
-    assert len(section["rows"]["name"]) == 46 and section["chosen"] == 45
+    assert len(section["rows"]) == 46 and section["chosen"] == 45
     details = blocks[str(section["block"])]
     assert [told(d["title"]) for d in details][1:4] == ["FoldTranspose", "InferType", HOSTILE]
     (main,) = details[1]["functions"]

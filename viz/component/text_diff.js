@@ -25,7 +25,6 @@ class Diff {
   constructor(root) {
     this.root = root;
     this.drawings = 0;
-    this.sent = 0; // when Python sent the shown text
     this.body = root.querySelector(".body");
     this.count = root.querySelector(".count");
     this.walk = root.querySelector(".walk");
@@ -35,20 +34,12 @@ class Diff {
     });
   }
 
-  async receive(bytes) {
-    if (bytes?.rows) { // in a saved page
-      if (bytes !== this.bytes) this.take(this.bytes = bytes);
-      return;
-    }
-    if (!(bytes instanceof Uint8Array) || bytes.length < 9) return;
-    const sent = new DataView(bytes.buffer, bytes.byteOffset).getFloat64(0, true);
-    if (sent < this.sent) return; // a newer one is here
-    this.sent = sent;
-    const same = this.bytes?.length === bytes.length && this.bytes.every((b, i) => b === bytes[i]);
-    if (same) return;
-    this.bytes = bytes;
-    const told = await unpack(bytes.subarray(8));
-    if (this.bytes === bytes) this.take(told);
+  // Takes texts as they are, in a saved page, or deflated, with the time when Python sent them.
+  async receive({ texts, sent }) {
+    if (texts === this.texts || sent < this.sent) return; // or a newer one is here
+    Object.assign(this, { texts, sent });
+    const told = typeof texts === "string" ? await unpack(texts) : texts;
+    if (this.texts === texts) this.take(told);
   }
 
   take({ titles, sameText, same, rows, changed }) {

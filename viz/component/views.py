@@ -29,11 +29,6 @@ _DRAW = """export default async (given) => {
   await customElements.whenDefined("relascope-graph");
   given.parentElement.querySelector("relascope-graph").draw(given);
 };"""
-_EDGE = (
-    "<div class='edge' role='separator' aria-orientation='vertical' tabindex='0'></div>"
-    "<button class='fold' type='button'><svg viewBox='0 0 10 16'>"
-    "<path d='M6.5 4L3 8l3.5 4'/></svg></button>"
-)
 
 
 def define() -> None:
@@ -179,11 +174,9 @@ def _nothing() -> None:
 
 
 @cache
-def small(name: str, html: str = "", folder: Path = _HERE) -> Callable[..., Any]:
-    """A component from a folder's style, markup and script of this name; `html` replaces the
-    markup."""
-    css = (folder / f"{name}.css").read_text("utf-8")
-    html = html or (folder / f"{name}.html").read_text("utf-8")
+def small(name: str, folder: Path = _HERE) -> Callable[..., Any]:
+    """A component from a folder's style, markup and script of this name."""
+    css, html = ((folder / f"{name}.{end}").read_text("utf-8") for end in ("css", "html"))
     return _component(name, html=html, css=css, js=javascript.script(str(folder / name)))
 
 
@@ -199,7 +192,7 @@ def panes(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
     row = st.container(key=f"pane_{name}")
     pane, picture = row.columns([1, 4], gap="xxsmall")
     with picture.container(key=f"edge_{name}"):
-        small("pane", _EDGE)(key=f"edge_of_{name}", data={"name": name, "what": what})
+        small("pane")(key=f"edge_of_{name}", data={"name": name, "what": what})
     return pane, picture
 
 

@@ -56,7 +56,7 @@ def element() -> str:
     """JavaScript that defines the element `<relascope-graph>`: the viewer, and a page's lists and
     texts, with their styles."""
     templates = {}
-    for name in "page/page", "viewer", "step_list", "run_list", "text_diff":
+    for name in "page/page", "viewer", "step_list", "text_diff":
         files = (VIEWER.parent / f"{name}.{end}" for end in ("css", "html"))
         style, html = (file.read_text("utf-8") for file in files)
         colours = palette.page_css(":host") if name == "page/page" else ""

@@ -49,18 +49,12 @@ def _contents(recording: Recording) -> Answers:
 
 
 def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
-    around, changes = rows_of.insides(rows), rows_of.own_changes(rows)
     steps = [
-        StepSheet(
-            row["pass"],
-            list(_functions(recording, run, row)),
-            list(_said(run)),
-            rows_of.facts(rows, row["number"], around),
-        )
+        StepSheet(row["pass"], list(_functions(recording, run, row)), list(_said(run)))
         for run, row in zip(recording.passes, rows, strict=True)
     ]
-    listed = {"list": "runs", "rows": rows_of.as_columns(rows)}
-    return StepsSheet(steps, _contents(recording), listed, rows_of.first(rows, changes), changes)
+    listed, first = rows_of.list_rows(rows), rows_of.first(rows)
+    return StepsSheet(steps, _contents(recording), listed, first)
 
 
 def _said(run: PassRun) -> Iterator[Section]:

@@ -26,7 +26,7 @@ from relascope.viz.rows.sections import figures as figures
 from relascope.viz.rows.sections import sentence as sentence
 
 _PAGE = Path(__file__).with_name("page.html")
-VERSION = 1
+VERSION = 2
 """The version of a page's data, which `load.js` reads."""
 
 

@@ -22,7 +22,7 @@ from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row
-from relascope.viz.rows.memory import memory_document, memory_sections
+from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
@@ -45,25 +45,22 @@ class Answers:
 
 @dataclass(frozen=True)
 class StepSheet:
-    """A step: title and facts; each function's name, keys, and change in words; and sentences on
-    its failure and output."""
+    """A step: title; each function's name, keys, and change in words; and sentences on its failure
+    and output."""
 
     title: str
     functions: Sequence[tuple[str, Pair, str]]
     sentences: Sequence[Section] = ()
-    facts: str = ""
 
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps in order, with the data of their list ("list", its kind, and "rows"), the steps that
-    buttons go to (None: all), and the one shown at first."""
+    """Steps in order, with the rows of their list, and the step shown at first."""
 
     steps: Sequence[StepSheet]
     answers: Answers
-    listing: Row
+    rows: Sequence[Row]
     chosen: int
-    changes: Sequence[int] | None = None
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
@@ -76,7 +73,6 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
     details = [
         {
             "title": step.title,
-            "facts": step.facts,
             "said": list(step.sentences),
             "functions": [
                 [name, words, drawings.picture(pair), drawings.text(pair)]
@@ -87,8 +83,7 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
     ]
     section = {
         "kind": "steps",
-        **of.listing,
-        "changes": of.changes,
+        "rows": of.rows,
         "block": file.block(details),
         "chosen": of.chosen if chosen is None else min(chosen, len(of.steps) - 1),
         "height": _HEIGHT,
@@ -143,7 +138,7 @@ class _Drawings:
             change, union = self.seen[pair]
             looks = coloured(change.matched) if pair[0] != pair[1] else {}
             picture = drawing(change.with_removed, replace(self.view, **looks), union)
-            memory = memory_sections(memory_document(change.matched.graph))
+            memory = memory_sections(change.memory)
             ids, often = [r["id"] for r in change.rows], change.operators
             often = [r for r in often if r["difference"]]
             tables = (
@@ -202,7 +197,7 @@ def steps_of(
     shown = [row.data | {"fixed": True} for row in listed]
     graph, text = (partial(ask, what, source, pipeline) for what in ("graph_after", "text"))
     answers = Answers(graph, text, DiffEffort(_EFFORT * (1 + len(pipeline))))
-    return StepsSheet(steps, answers, {"list": "steps", "rows": shown}, len(pipeline))
+    return StepsSheet(steps, answers, shown, len(pipeline))
 
 
 def error_text(row: Row) -> str:

@@ -89,7 +89,7 @@ STOPS = (
         "Point at a node for its numbers; choose float64, where rounding plays no part.",
         _PASSES,
         "simplify_inference",
-        {"keep_step_colours": "Error against PyTorch"},
+        {"keep_step_colours": "Errors"},
     ),
     Stop(
         "The gradient is a pass, too",

@@ -46,9 +46,11 @@ def number(count: int) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration for a narrow column: `0.4 ms`, `12 ms`, `1.3 s`."""
+    """A duration for a narrow column: `7 µs`, `0.4 ms`, `12 ms`, `1.3 s`."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
+    if 0 < seconds < 5e-5:
+        return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"
 
 

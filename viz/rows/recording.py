@@ -66,25 +66,35 @@ def pass_rows(recording: Recording) -> list[Row]:
     ]
 
 
-def as_columns(rows: Sequence[Row]) -> Row:
-    """Rows of `pass_rows` as columns, for the list of passes in the browser."""
-    return {
-        "name": [r["pass"][:_LONGEST] for r in rows],
-        "depth": [r["depth"] for r in rows],
-        "changed": [None if r["touched"] is None else len(r["touched"]) for r in rows],
-        "own": [r["own_seconds"] for r in rows],
-        "time": [r["seconds"] for r in rows],
-        "slow": [int(r["slow"]) for r in rows],
-        "failed": [1 if r["failure"] is not None else 0 if r["ended"] else 2 for r in rows],
-    }
+def list_rows(rows: Sequence[Row]) -> list[Row]:
+    """Rows of `pass_rows` for the list of passes in the browser, whose buttons stop at
+    `own_changes`."""
+    changes = set(own_changes(rows))
+    longest = max((r["own_seconds"] or 0.0 for r in rows), default=0.0)
+    return [
+        {
+            "title": r["pass"][:_LONGEST],
+            "depth": r["depth"],
+            "level": r["opt_level"],
+            "changed": len(r["touched"] or ()),
+            "own": "" if r["own_seconds"] is None else milliseconds(r["own_seconds"]),
+            "share": round(100 * (r["own_seconds"] or 0.0) / (longest or 1.0)),
+            "time": "" if r["seconds"] is None else milliseconds(r["seconds"]),
+            "slow": r["slow"],
+            "bad": "failed" if r["failure"] is not None else "" if r["ended"] else "did not end",
+            "idle": not (r["touched"] is None or r["touched"] or _bad(r)),
+            "stop": r["number"] in changes,
+        }
+        for r in rows
+    ]
 
 
-def first(rows: Sequence[Row], changes: Sequence[int]) -> int:
+def first(rows: Sequence[Row]) -> int:
     """The pass to look at first: the innermost that failed, else one that changed something."""
     failed = [r for r in rows if r["failure"] is not None]
     if failed:
         return int(max(failed, key=lambda r: r["depth"])["number"])
-    return changes[0] if changes else 0
+    return next(iter(own_changes(rows)), 0)
 
 
 def own_changes(rows: Sequence[Row]) -> list[int]:
@@ -102,32 +112,6 @@ def own_changes(rows: Sequence[Row]) -> list[int]:
                 found.append(row["number"])
         inside[depth] |= deeper
     return found[::-1]
-
-
-def facts(rows: Sequence[Row], at: int, around: Sequence[tuple[str, ...]] = ()) -> str:
-    """A run's number, level and times, and the passes around it; `around` is from `insides`."""
-    row = rows[at]
-    times = [
-        f"{milliseconds(row[name])} {said}"
-        for name, said in (("seconds", "in all"), ("own_seconds", "of its own"))
-        if row[name] is not None
-    ]
-    inside = (around or insides(rows))[at]
-    parts = [f"pass {number(at)} of {number(len(rows))}", f"level {row['opt_level']}", *times]
-    return ", ".join(parts + ([f"in {' › '.join(inside)}"] if inside else []))
-
-
-def insides(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """For each pass, the names of the passes around it, the outermost first."""
-    found: list[tuple[str, ...]] = []
-    around: list[tuple[int, tuple[str, ...]]] = []  # depth, and names up to that pass
-    for row in rows:
-        while around and around[-1][0] >= row["depth"]:
-            around.pop()
-        names = around[-1][1] if around else ()
-        found.append(names)
-        around.append((row["depth"], (*names, row["pass"])))
-    return found
 
 
 def became(function: str, old: str | None, new: str | None, row: Row, ended: bool) -> str:

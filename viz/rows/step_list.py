@@ -12,6 +12,7 @@ from relascope.passes.pipeline import Pipeline, is_tvms
 from relascope.viz.compare import changes
 from relascope.viz.compare.runs import SURE
 from relascope.viz.rows import Row, fields, formats, sections
+from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.sections import Section, table
 
 CHANGED = "what; node: op; where it came from, or went: text; module: scope; id"
@@ -39,7 +40,6 @@ class StepListRow:
     nodes: int | None = None
     time: str = ""
     failure: str = ""
-    hidden: bool = False
     waiting: bool = False
     error: str = ""
 
@@ -52,7 +52,14 @@ class StepListRow:
     @property
     def data(self) -> Row:
         """The row for the list in the browser."""
-        return asdict(self) | {"idle": self.idle}
+        tags = (
+            ("parameters", self.parameters),
+            ("", self.looking and "view only"),
+            ("", self.error),
+            ("", self.waiting and "not run"),
+        )
+        summary, bad = self.failure or self.summary, self.failure and "failed"
+        return asdict(self) | {"idle": self.idle, "summary": summary, "bad": bad, "tags": tags}
 
 
 def rows(
@@ -185,6 +192,11 @@ class StepChange:
         if before is None:
             return cls(after, Matched(after, {}, *[frozenset[str]()] * 3), place)
         return cls(before, carry_identity(before, after), place)
+
+    @cached_property
+    def memory(self) -> Row | None:
+        """The plan of memory after the step, as of `memory_document`."""
+        return memory_document(self.matched.graph)
 
     @cached_property
     def rows(self) -> list[Row]:

@@ -117,11 +117,11 @@ def test_captures_steps_and_recordings_are_the_same_picture_and_a_tab_is_handed_
     click_named(page, "A file of your own", "option")
     page.locator("input[type=file]").first.set_input_files(site / "run.rsc")
     both = page, static = page, viewer("run.rsc")
-    page.locator(".run").first.wait_for()
+    page.locator(".row").first.wait_for()
     settle(page)
     for number, name in ((1, "FoldTranspose"), (4, "tir.Simplify")):
         for one in both:
-            one.locator(".run .title", has_text=name).click()
+            one.locator(".row .title", has_text=name).click()
         static.locator(f".board[data-step='{number}']").wait_for(timeout=LONG)
         settle(page)
         if number == 1:

@@ -114,7 +114,7 @@ def test_files_of_its_own_site_are_shown_by_their_address(site, opened):
     page = opened(f"{address}/index.html?url=run.html#tab=times")
     page.locator("#panel-times tbody tr").first.wait_for(timeout=LONG)
     page.get_by_role("tab").first.click()
-    page.locator(".run .title").first.wait_for(timeout=LONG)
+    page.locator(".row .title").first.wait_for(timeout=LONG)
     assert "url=run.html" in page.url
 
 
@@ -131,7 +131,7 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened, tmp_path):
         "cut.rsc": run[:3000],
         "cut-in-page.rsc": paged[:-40],
         "cut.zip": session[:-30],
-        "older.rsc": paged.replace(b'"relascope_page": 1', b'"relascope_page": 99'),
+        "older.rsc": paged.replace(b'"relascope_page": 2', b'"relascope_page": 99'),
         "damaged.rsc": paged.replace(b'"blocks": {', b'"blocks": {"x": <img src=x>'),
     }.items():
         (tmp_path / name).write_bytes(content)
@@ -156,7 +156,7 @@ def test_from_disk_files_are_chosen_one_after_the_other(site, opened, tmp_path):
         only_text(page)
     only_text(opened((folder / "names.html").as_uri(), offline=True))
     chosen(page, folder / "run.html")
-    page.locator(".run .title").first.wait_for(timeout=LONG)
+    page.locator(".row .title").first.wait_for(timeout=LONG)
 
 
 def test_a_recording_and_a_session_are_shown_as_their_pages_are(site, opened, tmp_path):

@@ -28,8 +28,7 @@ export function reader(blocks) {
     if (!known.has(id)) known.set(id, make());
     return known.get(id);
   };
-  const unpacked = async (id) =>
-    unpack(Uint8Array.from(atob(blocks[id]), (c) => c.charCodeAt(0)), left);
+  const unpacked = async (id) => unpack(blocks[id], left);
   return (id) => once(id, async () =>
     filled(await unpacked(id), await once("pool", () => unpacked("pool"))));
 }

@@ -2,7 +2,7 @@
 
 import { MOST, Refused } from "../viewer/parts.js";
 
-const VERSION = 1; // of a page's data
+const VERSION = 2; // of a page's data
 export const DATA = "script[type='application/x-relascope']";
 
 // Formats that may hold a page's data, not deflated: begin, end, name, and what adds it.

@@ -1,7 +1,6 @@
 // The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
 // and its changes to a function.
 
-import listRuns from "../run_list.js";
 import listSteps from "../step_list.js";
 import viewTexts from "../text_diff.js";
 import { element } from "../viewer/parts.js";
@@ -15,25 +14,19 @@ export class Steps {
   constructor(section, name, { block, place }) {
     Object.assign(this, { section, name, block, place });
     this.picture = new Picture(name, section.height, place);
-    this.list = element("div", { class: `steps ${section.list}` });
-    this.shadow = filled(this.list, section.list === "runs" ? "run_list" : "step_list");
+    this.list = element("div", { class: "steps" });
+    this.shadow = filled(this.list, "step_list");
     this.texts = element("div", { class: "texts" });
     this.textsRoot = filled(this.texts, "text_diff");
     this.said = element("div", { class: "step-said" });
     this.below = element("div", { class: "step-below" });
-    this.words = element("span", { class: "step-title", "aria-live": "polite" });
-    const turn = (way, label, key) => element("button", { type: "button",
-      title: `${label} (${key})`, onclick: () => this.turn(way) }, label);
-    const what = section.changes ? " change" : "";
-    this.back = turn(-1, `Previous${what}`, ",");
-    this.on = turn(1, `Next${what}`, ".");
+    this.title = element("div", { class: "step-title" });
     this.at = element("div", { class: "board" }, this.list, element("div", { class: "after" },
-      element("div", { class: "walk" }, this.back, this.on, this.words), this.said, this.picture.at,
-      this.texts), this.below);
+      this.title, this.said, this.picture.at, this.texts), this.below);
     this.read();
   }
 
-  get most() { return (this.section.rows.name ?? this.section.rows).length - 1; }
+  get most() { return this.section.rows.length - 1; }
 
   // The step that the address names, else the one chosen in the data.
   read() {
@@ -42,18 +35,9 @@ export class Steps {
     this.choose(Number.isInteger(at) ? at : this.section.chosen);
   }
 
-  // Where a button or a key leads; undefined where it leads nowhere.
-  way(way) {
-    const { changes } = this.section, to = this.chosen + way;
-    if (!changes) return to >= 0 && to <= this.most ? to : undefined;
-    return way > 0 ? changes.find((at) => at >= to) : changes.findLast((at) => at <= to);
-  }
-
-  turn(way) { this.choose(this.way(way) ?? this.chosen); }
-
   key(event) {
     if (!TURNS[event.key]) return false;
-    this.turn(TURNS[event.key]);
+    this.shadow.querySelector(".passes").steps.walk(TURNS[event.key]);
     return true;
   }
 
@@ -64,32 +48,17 @@ export class Steps {
     if (chosen === this.chosen) return;
     this.chosen = chosen;
     this.place.go({ step: chosen });
-    this.back.disabled = this.way(-1) === undefined;
-    this.on.disabled = this.way(1) === undefined;
-    this.mark({
+    listSteps({
       parentElement: this.shadow,
-      tell: ({ row }) => this.choose(row),
+      data: { rows: this.section.rows, selected: chosen, still: true },
+      setStateValue: (name, { deeds }) => this.choose(deeds.at(-1).row),
     });
     const details = (await this.block(this.section.block))[chosen];
     if (chosen === this.chosen) await this.tell(details); // else a later choice follows
   }
 
-  mark(component) {
-    const { chosen, section: { list, rows } } = this;
-    if (list === "runs") {
-      const setStateValue = (name, [, , row]) => component.tell({ row });
-      listRuns({ ...component, data: { rows, selected: chosen }, setStateValue });
-      return;
-    }
-    listSteps({ ...component, data: { selected: chosen, rows, still: true } });
-    const listed = this.shadow.querySelector(".selected");
-    if (listed && this.list.scrollHeight > this.list.clientHeight) {
-      this.list.scrollTop = listed.offsetTop - this.list.clientHeight / 3;
-    }
-  }
-
-  async tell({ title, facts, said, functions }) {
-    this.words.replaceChildren(title, element("div", { class: "said" }, facts));
+  async tell({ title, said, functions }) {
+    this.title.textContent = title;
     // The function looked at last is shown again if this step changed it, too.
     const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
     const choice = element("select", { "aria-label": "Function", onchange: () => {
@@ -115,7 +84,7 @@ export class Steps {
     if (graph) await this.picture.show(graph.picture);
     if (looked !== this.looked) return;
     this.texts.hidden = !texts;
-    if (texts) viewTexts({ parentElement: this.textsRoot, data: texts });
+    if (texts) viewTexts({ parentElement: this.textsRoot, data: { texts } });
     const onNode = (id) => this.picture.go(id);
     const memory = graph?.memory ?? [];
     this.tables = [...memory.filter((one) => one.kind === "table"), ...(graph?.tables ?? [])];

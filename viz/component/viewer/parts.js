@@ -8,8 +8,10 @@ export const MOST = 2 ** 29;
 // An error with a sentence for people on why something is not shown.
 export class Refused extends Error {}
 
-// Reads deflated JSON; raises Refused if it takes more than `left`.
-export async function unpack(bytes, left = { bytes: MOST }) {
+// Reads deflated JSON, as bytes or base64; raises Refused if it takes more than `left`.
+export async function unpack(packed, left = { bytes: MOST }) {
+  const bytes = typeof packed === "string"
+    ? Uint8Array.from(atob(packed), (c) => c.charCodeAt(0)) : packed;
   const chunks = [];
   const count = new WritableStream({ write(chunk) {
     if ((left.bytes -= chunk.length) < 0) {

@@ -49,8 +49,8 @@ _VIEW_KEYS = [*(view for views in VIEWS.values() for view in views), RECORDED_VI
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
 OPEN = store.OPEN
 _CHOICES = (
-    "keep_hide_idle keep_only_to_chosen keep_layout keep_show_removed keep_cut_view keep_cut_axis "
-    "keep_change_view keep_step_colours keep_error_dtype keep_recorded_view keep_recorded_types "
+    "keep_only_to_chosen keep_layout keep_show_removed keep_cut_view keep_cut_axis "
+    "keep_change_view keep_step_colours keep_error_dtype keep_types "
     "keep_against keep_against_ir keep_against_pipeline keep_against_sample keep_against_file "
     "keep_against_session keep_against_at keep_against_table keep_against_all_steps"
 )

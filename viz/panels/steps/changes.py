@@ -1,5 +1,9 @@
 """Below a step's graph: the nodes that it touched with their origins, counts, sizes, text."""
 
+import base64
+import json
+import time
+import zlib
 from collections.abc import Callable
 
 import streamlit as st
@@ -7,20 +11,20 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.graph import Graph, Kind
 from relascope.viz.compare import text
-from relascope.viz.compare.changes import start_of
-from relascope.viz.component.views import picking, select, selected_of
+from relascope.viz.component.views import picking, select, selected_of, small
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
-from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid, show_sections
 from relascope.viz.rows import Row
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange
 
-VIEWS = ("Nodes", "Operators", "Text")
+CHANGES, TEXT = "Changes", "Text"
 _WHAT = ("added", "removed", "changed")
 _GHOSTS = "keep_show_removed"
+_SENT, _WHOLE = "step_text_sent", "keep_types"
+_WHOLE_HELP = "What Relay's text adds to the program: each value's type, its source and its device."
 
 
 def keeps_layout(place: DeltaGenerator) -> bool:
@@ -54,16 +58,16 @@ def kernels(fused: Graph) -> list[Overlay]:
     return [Overlay("kernel", "Fused kernel", names, none="fused with nothing")]
 
 
-def show(
-    change: StepChange, view: str, title: str, draw_text: Callable[[], None] | None = None
-) -> None:
-    """Draw the section for a step. A click on a row selects its node in the view with the key
-    `view`; `draw_text` draws the text's difference, if available."""
+def show(change: StepChange, view: str, title: str) -> None:
+    """Draw the plan of memory after a step, if there is one, and under a title, unless it is "",
+    what changed. A click on a row selects its node in the view with the key `view`."""
+    if change.memory is not None:
+        memory(change.memory, change.place, view)
+    if not title:
+        return
     heading(title)
-    part = one_of("Show", VIEWS if draw_text else VIEWS[:2], "keep_change_view", hidden=True)
-    if part == VIEWS[2] and draw_text is not None:
-        draw_text()
-    elif part == "Operators":
+    part = one_of("Show", ("Nodes", "Operators"), "keep_change_view", hidden=True)
+    if part == "Operators":
         strip(*change.figures)
         grid(change.operators, width="content")
     else:
@@ -115,21 +119,24 @@ def _nodes(change: StepChange, view: str) -> None:
     st.caption("Click a row's box to go to the node in the graph.")
 
 
-def show_text(screen: Screen, index: int) -> None:
-    """The difference of the IR's text, or the whole text."""
-    start = start_of(screen.ir, screen.pipeline, index)
-    before: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(start), start)
-    after: str = screen.cache.ask("text", screen.source, screen.pipeline.upto(index), index)
-    diff: str = screen.cache.derive(
-        lambda: text.text_diff(before, after), "text", *screen.upto(index).place
-    )
-    whole = st.toggle("The whole text after the step", key="keep_whole_text")
-    if whole:
-        st.code(after, language="rust" if screen.ir == "relay" else "python", height=520)
-    elif diff:
-        st.code(diff, language="diff", height=520)
-    else:
-        st.caption("The text did not change.")
+def text_data(before: str, after: str, whole: bool) -> str:
+    """Two texts of an IR in two columns, for `show_text`; with `whole`, all of Relay's text."""
+    same = "The text is the same." if before == after or whole else text.ASIDE
+    if not whole:
+        before, after = text.brief(before), text.brief(after)
+    data = text.diff_data(text.stretches_of(before, after), ("before", "after"), same)
+    raw = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return base64.b64encode(zlib.compress(raw.encode(), 1)).decode()
+
+
+def show_text(relay: bool, data_of: Callable[[bool], str], place: DeltaGenerator) -> None:
+    """Draw two texts beside each other; `data_of` gives their `text_data`, and `place` has the
+    switch for the whole text of Relay's."""
+    data = data_of(relay and place.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP))
+    sent: Row = st.session_state.get(_SENT) or {}
+    if sent.get("texts") != data:  # the time, because messages to a new component may overtake
+        sent = st.session_state[_SENT] = {"texts": data, "sent": time.time()}
+    small("text_diff")(key="step_text", data=sent)
 
 
 _MEMORY = "memory_chart"

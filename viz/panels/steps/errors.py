@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
-from relascope.engine.protocol.results import IMPORTED, PYTORCH
+from relascope.engine.protocol.results import PYTORCH
 from relascope.passes.catalogue import last_built
 from relascope.viz.component.views import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
@@ -18,10 +18,11 @@ from relascope.viz.panels.shell.frame import boundary, heading, one_of
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import grid
+from relascope.viz.panels.steps.changes import CHANGES, TEXT
 from relascope.viz.rows import tables
 
-CHANGES, ERRORS = "What changed", "Error against PyTorch"
-_COLOURS = "keep_step_colours"
+ERRORS = "Errors"
+COLOURS = "keep_step_colours"
 _DTYPE = "keep_error_dtype"
 _LABELS = (
     "error under a tenth of the limit",
@@ -34,15 +35,18 @@ _VIEW = "error_view"
 
 def shows_errors() -> bool:
     """Whether a step's graph shows errors instead of changes."""
-    return bool(st.session_state.get(_COLOURS) == ERRORS)
+    return bool(st.session_state.get(COLOURS) == ERRORS)
+
+
+def shows_text() -> bool:
+    """Whether a step's text is shown instead of its graph."""
+    return bool(st.session_state.get(COLOURS) == TEXT)
 
 
 def choose(screen: Screen) -> DeltaGenerator:
-    """Draw the choice of the graph's colours; returns its row."""
+    """Draw the choice of the graph's colours, or the text; returns its row."""
     row = st.container(horizontal=True, vertical_alignment="center")
-    errors = f"Error against {_against(screen)}".replace(IMPORTED, "import")  # to save space
-    name = {CHANGES: CHANGES, ERRORS: errors}.__getitem__
-    one_of("Colours", (CHANGES, ERRORS), _COLOURS, row, hidden=True, format_func=name)
+    one_of("Show", (CHANGES, ERRORS, TEXT), COLOURS, row, hidden=True)
     if shows_errors() and _choice(screen):
         one_of("Precision", accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row

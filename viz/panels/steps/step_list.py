@@ -1,4 +1,4 @@
-"""The list of a pipeline's steps: one compact row each, with a switch, counts and time.
+"""The list of a pipeline's steps, with a switch, counts and time each, or of a recording's passes.
 
 The Python side of a small component, whose other half is `viz/component/step_list.js`. The page
 keeps the pipeline and the selection; the component draws them and reports numbered actions: select,
@@ -7,7 +7,7 @@ combines several during a run, and would keep only the last.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +18,7 @@ from relascope.passes.pipeline import Pipeline, Step
 from relascope.viz.component import views as component
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.screen import Screen
-from relascope.viz.rows.step_list import StepListRow
 
-_HTML = (
-    "<div class='walk'><button>Previous</button><button>Next</button>"
-    "<span aria-live='polite'></span></div>"
-    "<div class='list' role='listbox' aria-label='Passes' tabindex='0'></div>"
-    "<input class='add' list='passes' aria-label='Add a pass' autocomplete='off' "
-    "placeholder='Add a pass after this step'><datalist id='passes'></datalist>"
-    "<div class='keys'>Drag a row to move it. <b>↑ ↓</b> choose, <b>Alt ↑ ↓</b> move, "
-    "<b>space</b> switches, <b>Delete</b> removes.</div>"
-)
 _KEY = "step_list"
 _DEEDS = ("select", "switch", "add", "move", "remove")
 _DONE = "step_list_done"  # (the session of the numbers, the last number done)
@@ -92,26 +82,26 @@ class StepList:
         index = chosen(screen)
         take(self.screen, screen.pipeline.without(row - 1), index - (row - 1 <= index))
 
+    def __call__(self, what: str, row: int, **more: Any) -> None:
+        # A pipeline pasted meanwhile may have fewer rows.
+        if what == "add" or row <= len(current(self.screen).pipeline):
+            getattr(self, what)(row, **more)
 
-def step_list(
-    rows: Sequence[StepListRow],
-    selected: int,
-    passes: Sequence[tuple[str, str]],
-    pipeline: StepList,
-) -> None:
-    """Draw the rows, with the index of the chosen one, and buttons to walk them; `passes` has the
-    name and title of each pass that can be added."""
+
+def step_list(do: Callable[..., None], rows: Any, selected: int, keep: str, **more: Any) -> None:
+    """Draw rows, as `StepListRow.data` or packed, with the index of the chosen one, and buttons to
+    walk them. By the name `keep`, the browser keeps filter and folds; `more` may have `passes`,
+    the name and title of each pass that can be added."""
     session, done = _counted()
-    shown = {"selected": selected, "rows": [r.data for r in rows], "passes": passes}
-    component.small("step_list", _HTML)(
-        key=_KEY,
-        data={**shown, "session": session, "done": done},
-        on_log_change=lambda: catch_up(pipeline),
+    shown = {"selected": selected, "rows": rows, "keep": keep, "session": session, "done": done}
+    component.small("step_list")(
+        key=_KEY, data={**shown, **more}, on_log_change=lambda: catch_up(do)
     )
 
 
-def catch_up(pipeline: StepList) -> None:
-    """Do the list's outstanding actions, before anything that uses the chosen step."""
+def catch_up(do: Callable[..., None]) -> None:
+    """Do the list's outstanding actions, before anything that uses the chosen step; `do` gets each
+    by name, with its row and more."""
     session, done = _counted()
     log: Mapping[str, Any] = (st.session_state.get(_KEY) or {}).get("log") or {}
     if log.get("session") != session:  # from an app that has ended
@@ -120,10 +110,7 @@ def catch_up(pipeline: StepList) -> None:
         if deed["number"] > done and deed["what"] in _DEEDS:
             done = deed["number"]
             st.session_state[_DONE] = session, done
-            given = {k: v for k, v in deed.items() if k not in ("number", "what")}
-            # A pipeline pasted meanwhile may have fewer rows.
-            if deed["what"] == "add" or deed["row"] <= len(current(pipeline.screen).pipeline):
-                getattr(pipeline, deed["what"])(**given)
+            do(**{k: v for k, v in deed.items() if k != "number"})
 
 
 def _counted() -> tuple[str, int]:

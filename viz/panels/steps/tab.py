@@ -22,10 +22,8 @@ from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
 from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
-from relascope.viz.rows.memory import memory_document
 from relascope.viz.rows.step_list import StepChange, rows
 
-_HIDE = "keep_hide_idle"
 _ONLY_TO = "keep_only_to_chosen"
 _VIEW = "step_view"
 _FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
@@ -114,16 +112,10 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     records = known.stepped.records if known.stepped else None
     imported = len(known.model.graph) if known.model else None
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
-    at, idle = chosen(screen) + 1, sum(r.idle for r in listed)
-    if st.session_state.get(_HIDE):
-        listed = [replace(r, hidden=r.idle and i != at) for i, r in enumerate(listed)]
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
-    step_list(listed, at, passes, StepList(screen))
-    below = st.container(horizontal=True)
-    if idle:
-        steps = "the step" if idle == 1 else f"the {idle} steps"
-        below.toggle(f"Hide {steps} that changed nothing", key=_HIDE)
-    below.toggle(
+    data = [r.data for r in listed]
+    step_list(StepList(screen), data, chosen(screen) + 1, "pipeline", passes=passes)
+    st.toggle(
         "Run only up to the chosen step",
         key=_ONLY_TO,
         help="Passes after the chosen step are not run on this tab, in case they take long or "
@@ -147,6 +139,9 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         if record.error is not None:
             show_error(record.error)
     places = change.successors if keep else None
+    if errors.shows_text():
+        _text(alive, index)
+        return
     if errors.shows_errors():
         errors.show(alive, index, places)
         return
@@ -165,6 +160,19 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
     graph_view(changes.picture(change, _VIEW), look, key=_VIEW)
 
 
+def _text(screen: Screen, index: int) -> None:
+    start = start_of(screen.ir, screen.pipeline, index)
+    before, after = (
+        screen.cache.ask("text", screen.source, screen.pipeline.upto(i), i) for i in (start, index)
+    )
+
+    def data(whole: bool) -> str:
+        make = partial(changes.text_data, before, after, whole)
+        return screen.upto(index).derive(make, "text", whole)
+
+    changes.show_text(screen.ir == "relay", data, st.container())
+
+
 def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
     start = start_of(screen.ir, screen.pipeline, index)
     before, graph = (
@@ -176,15 +184,10 @@ def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
 
 
 def _changes(known: _StepState, change: StepChange) -> None:
-    graph = change.matched.graph
-    plan = known.alive.upto(known.index).derive(lambda: memory_document(graph), "memory")
     if errors.shows_errors():
         errors.nodes(known.alive, known.index)
-    elif plan is not None:
-        changes.memory(plan, change.place, _VIEW)
-    if known.index >= 0 and not errors.shows_errors():
-        draw_text = partial(changes.show_text, known.alive, known.index)
-        changes.show(change, _VIEW, "What this step changed", draw_text)
+    else:
+        changes.show(change, _VIEW, "What this step changed" if known.index >= 0 else "")
 
 
 def _walk(known: _StepState, row: DeltaGenerator) -> None:

@@ -1,13 +1,12 @@
 """An open recording, with results cached so far."""
 
-import hashlib
+import base64
 import json
 import threading
 import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.protocol.source import file_digest
 from relascope.recorder.reading import PassRun, Recording, read
-from relascope.viz.compare.text import ASIDE, brief, diff_data, stretches_of
+from relascope.viz.panels.steps import changes
 from relascope.viz.rows import Row
-from relascope.viz.rows.recording import as_columns, own_changes, pass_rows, recording_document
+from relascope.viz.rows.recording import list_rows, pass_rows, recording_document
 from relascope.viz.rows.step_list import StepChange
 
 _KEPT = 96  # derived results: graphs, differences, texts side by side
@@ -37,7 +36,7 @@ class OpenedRecording:
     recording: Recording
     rows: list[Row]
     document: Row
-    packed: bytes
+    packed: str
     _memo: Memo[Any] = field(default_factory=lambda: Memo(_KEPT))
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _timer: threading.Timer | None = None
@@ -70,11 +69,7 @@ class OpenedRecording:
             return
         with suppress(EngineError):  # shown with the pass
             if self.change(old, new) is None:
-                self.sides(old, new, False)
-
-    @cached_property
-    def changes(self) -> list[int]:
-        return own_changes(self.rows)
+                self.text(old, new, False)
 
     def graph(self, name: str | None) -> Graph | None:
         """A content's graph, with the ids of its last comparison, or None."""
@@ -93,40 +88,41 @@ class OpenedRecording:
         pair: tuple[Graph, Graph] = self.derive(make, "kernels", id(graph), *called.items())
         return pair[1]
 
-    def change(self, old: str, new: str) -> StepChange | None:
-        """How a function's graph differs from the one before; None if either has none."""
-
-        def make() -> StepChange | None:
-            before, after = self.graph(old), self.graph(new)
-            if before is None or after is None:
+    def change(self, old: str | None, new: str | None) -> StepChange | None:
+        """How a function's graph differs from the one before, or the only one of both; None if it
+        has none."""
+        with self._lock:
+            after = self.graph(new or old)
+            before = self.graph(old) if new not in (None, old) else None
+            if after is None:
                 return None
-            change = StepChange.between(before, after, f"{self.digest}:{old}:{new}")
-            # Under the lock of `derive`. The next step is compared with this graph, so nodes keep
-            # their ids, and therefore their places.
-            self._memo.put(("graph", new), change.matched.graph)
-            _ = change.rows, change.with_removed
-            return change
+            if before is None:  # the result keeps the graph alive, because the key has its address
+                return self.derive(lambda: StepChange.between(None, after), "alone", id(after))
 
-        return self.derive(make, "change", old, new)
+            def make() -> StepChange:
+                change = StepChange.between(before, after, f"{self.digest}:{old}:{new}")
+                # The next step is compared with this graph, so nodes keep their ids, and therefore
+                # their places.
+                self._memo.put(("graph", new), change.matched.graph)
+                _ = change.rows, change.with_removed
+                return change
 
-    def sides(self, old: str | None, new: str | None, whole: bool) -> bytes:
-        """Two contents, or None, side by side; with `whole`, all of Relay's text."""
+            return self.derive(make, "change", old, new)
 
-        def make() -> bytes:
-            texts = ("" if name is None else self.recording.text(name) for name in (old, new))
-            before, after = (text if whole else brief(text) for text in texts)
-            same = "The text is the same." if old == new or whole else ASIDE
-            data = diff_data(stretches_of(before, after), ("before", "after"), same)
-            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-            return zlib.compress(text.encode(), 1)
+    def text(self, old: str | None, new: str | None, whole: bool) -> str:
+        """Two contents, or None, as `changes.text_data`."""
+
+        def make() -> str:
+            texts = ["" if name is None else self.recording.text(name) for name in (old, new)]
+            return changes.text_data(texts[0], texts[1], whole)
 
         return self.derive(make, "text", old, new, whole)
 
 
-def packed(rows: Sequence[Row]) -> bytes:
-    """Rows of `pass_rows` for the browser: a token, and their columns deflated."""
-    raw = json.dumps(as_columns(rows), separators=(",", ":")).encode()
-    return hashlib.blake2b(raw, digest_size=8).digest() + zlib.compress(raw, 6)
+def packed(rows: Sequence[Row]) -> str:
+    """Rows of `list_rows`, deflated, as base64."""
+    raw = json.dumps(list_rows(rows), separators=(",", ":")).encode()
+    return base64.b64encode(zlib.compress(raw, 6)).decode()
 
 
 def read_once(path: str) -> OpenedRecording:
