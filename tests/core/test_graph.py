@@ -1,13 +1,18 @@
-"""The graph model: JSON both ways, promises checked, nothing that depends on depth."""
+"""The graph model: JSON both ways, promises checked, nothing that depends on depth; and identity
+across steps: what stays the same keeps its id, whatever happened around it."""
 
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from drawn_graphs import few, graphs
 from effort import calls_of
-from graphs import chain, graph_of, transformer
+from graphs import chain, graph_of, group, transformer
 from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+from relascope.core.identity import carry_identity
 
 
 def test_json_round_trip_of_everything_a_node_can_hold():
@@ -61,3 +66,134 @@ def test_counts_and_sizes():
     assert TensorType((2, 3), "float16").bytes == 12
     assert TensorType((2, "n"), "float32").bytes is None
     assert TensorType((), "int64").elements == 1
+
+
+def renamed(graph, name):
+    nodes = [
+        replace(
+            n, id=name(n.id), inputs=tuple(name(i) if isinstance(i, str) else i for i in n.inputs)
+        )
+        for n in graph.nodes
+    ]
+    ends = {"inputs": graph.inputs, "outputs": graph.outputs}
+    return replace(graph, nodes=tuple(nodes), **{k: tuple(map(name, v)) for k, v in ends.items()})
+
+
+@few
+@given(graphs())
+def test_a_graph_comes_back_from_json_as_it_was(graph):
+    graph.validate()
+    again = Graph.from_json(json.loads(json.dumps(graph.to_json())))
+    assert again == graph
+    assert again.readers == graph.readers
+
+
+@few
+@given(graphs(), st.data())
+def test_a_node_that_is_read_before_it_is_made_is_refused(graph, data):
+    node = data.draw(st.sampled_from([n for n in graph.nodes if n.edges]))
+    first = graph.by_id[node.edges[0]]
+    rest = [n for n in graph.nodes if n is not first]
+    with pytest.raises(ValueError, match=first.id):
+        graph.with_nodes([*rest, first]).validate()
+    with pytest.raises(ValueError, match=f"two nodes have the id {node.id}"):
+        graph.with_nodes([*graph.nodes, node]).validate()
+
+
+@few
+@given(graphs())
+def test_readers_are_edges_turned_round(graph):
+    edges = {(source, n) for n, read in graph.edges.items() for source in read}
+    assert edges == {(n, reader) for n, readers in graph.readers.items() for reader in readers}
+
+
+@few
+@given(graphs())
+def test_a_graph_is_itself_whatever_its_nodes_are_called(graph):
+    for later in (graph, renamed(graph, lambda i: f"new/{i}")):
+        matched = carry_identity(graph, later)
+        assert not (matched.added or matched.removed or matched.changed)
+        assert set(matched.renamed) == set(later.by_id)
+        assert set(matched.graph.by_id) == set(graph.by_id)
+        assert renamed(later, matched.renamed.__getitem__).nodes == matched.graph.nodes
+        matched.graph.validate()
+
+
+@few
+@given(graphs(), st.data())
+def test_what_is_added_and_removed_is_that_and_nothing_else(graph, data):
+    base = data.draw(st.sampled_from(graph.nodes))
+    fresh = replace(
+        base, id="fresh", kind=Kind.CALL, op="only.here", name="", attrs={}, inputs=(base.id,)
+    )
+    larger = replace(graph, nodes=(*graph.nodes, fresh), outputs=(*graph.outputs, "fresh"))
+    there = carry_identity(graph, renamed(larger, lambda i: f"new/{i}"))
+    assert len(there.added) == 1
+    assert not (there.removed or there.changed)
+    back = carry_identity(larger, renamed(graph, lambda i: f"old/{i}"))
+    assert back.removed == {"fresh"}
+    assert not (back.added or back.changed)
+
+
+STEPS = {
+    "readers of a changed node keep their ids": (
+        "x; a transpose x; b matmul x a @q transpose_b=False; c exp b @q",
+        "1=x; 2 matmul 1 1 @q transpose_b=True; 3 exp 2 @q",
+        "x ~b c -a",
+    ),
+    "merged duplicates remove the second": (
+        "x; a exp x; b exp x; c add a b",
+        "1=x; 2 exp 1; 3 add 2 2",
+        "x a ~c -b",
+    ),
+    "a bound parameter is the same node": (
+        "w!; x; a add x w",
+        "1# parameter='w'; 2=x; 3 add 2 1",
+        "~w x a",
+    ),
+    "another attribute on the same inputs is a change": (
+        "x; a kernel x; b exp a",
+        "1=x; 2 kernel 1 pattern=4; 3 exp 2",
+        "x ~a b",
+    ),
+    "an insertion is the only thing added": (
+        "x; a exp x @m; b log a @m",
+        "1=x; 2 exp 1 @m; 3 cast 2 @m; 4 log 3 @m",
+        "x a +3 ~b",
+    ),
+}
+"""Before, after, and the ids then, with what was changed (~), added (+) and removed (-)."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_a_step_did_is_told_by_ids(name):
+    before, after, told = STEPS[name]
+    matched = carry_identity(graph_of(before), graph_of(after))
+    marks = dict.fromkeys(matched.added, "+") | dict.fromkeys(matched.changed, "~")
+    found = [marks.get(n.id, "") + n.id for n in matched.graph]
+    assert " ".join([*found, *(f"-{i}" for i in sorted(matched.removed))]) == told
+
+
+def test_a_new_id_never_collides_with_an_old_one():
+    before = graph_of("x; 2 exp x")
+    after = graph_of("x; 2 cast x; 5 exp x", "2 5")
+    matched = carry_identity(before, after)
+    matched.graph.validate()
+    assert matched.renamed["5"] == "2"
+    assert matched.renamed["2"] not in {"2", "x"}
+
+
+def test_fusing_adds_groups_and_removes_nothing():
+    before = graph_of("x; a exp x; b log a; c sum b")
+    body = graph_of("f.p=p0; f.1 exp f.p; f.2 log f.1")
+    after = graph_of(["1=x", group("f", "exp_log", "1", body), "2 sum f"])
+    matched = carry_identity(before, after)
+    assert (matched.added, matched.removed, matched.changed) == ({"f"}, set(), set())
+    assert [n.id for n in matched.graph.by_id["f"].body] == ["f.p", "a", "b"]
+
+
+def test_lost_provenance_is_taken_from_before():
+    before = graph_of("x; a exp x @block.0 <aten::exp")
+    after = graph_of("1=x; 2 exp 1")
+    node = carry_identity(before, after).graph.by_id["a"]
+    assert (node.scope, node.source) == ("block.0", "aten::exp")

@@ -1,11 +1,16 @@
-"""What Relax's virtual machine holds in a call, from its bytecode and from runs."""
+"""What Relax's virtual machine holds in a call, from its bytecode and from runs; and kernels that
+write over an argument: where it is safe, and nowhere else."""
 
+import re
 from functools import partial
 
+import pytest
 import torch
 import tvm
-from tvm import relax
+from tvm import relax, te
+from tvm.relax import op
 
+from limits import rounding
 from relascope.engine.building.executables import OwnMemory
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -15,6 +20,7 @@ from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import block_memory, runtime
+from relascope.engine.relax.building.in_place import overwritable
 from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
@@ -123,3 +129,70 @@ def test_a_chain_needs_two_of_its_tensors_at_a_time():
     assert found.peak == 2 * 8 * 256 * 4
     before = [made.run(values)[0] for _ in range(2)]
     assert torch.equal(*before)  # watching leaves nothing behind
+
+
+def made_of(build, **shapes):
+    """A compiled function, and how many of its kernels write over what they read."""
+    mod = program(build, **{n: (s, "float32") for n, s in shapes.items()})
+    function = block_memory.spending(mod["main"], [])
+    executable = runtime.make(tvm.IRModule({"main": function}), BuildOptions(OURS))
+    calls = re.findall(r"call\s+(\w+)\s+in: (.*?)\s*dst: %void", executable.as_text())
+    given = [args.split(", ") for name, args in calls if not name.startswith("vm.")]
+    return runtime.Compiled(executable, OURS, function), sum(a[-1] in a[:-1] for a in given)
+
+
+def gradient_of_softmax(p, g):
+    """`a - total` may be written over `a`, and `* b` over that: all in one kernel."""
+    a, b = op.matmul(p, g), op.matmul(g, p)
+    total = op.sum(op.multiply(a, b), axis=1, keepdims=True)
+    return op.matmul(op.multiply(op.subtract(a, total), b), g)
+
+
+def test_an_elements_kernel_writes_over_what_nobody_else_reads():
+    compiled, over = made_of(gradient_of_softmax, p=(16, 16), g=(16, 16))
+    p, g = torch.randn(2, 16, 16).unbind()
+    a, b = p @ g, g @ p
+    expected = ((a - (a * b).sum(1, keepdim=True)) * b) @ g
+    assert over == 1
+    found = compiled.run({"p": p, "g": g})[0]
+    assert (found - expected).abs().max() < rounding("float32", 3 * 16, expected.abs().max())
+    own = compiled.own_memory({"p": p, "g": g})
+    assert own.peak < 3 * p.nbytes  # a, b, and the sum
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        # read again
+        (
+            lambda p, g: op.matmul(op.exp(m := op.matmul(p, g)), m),
+            lambda p, g: (p @ g).exp() @ (p @ g),
+        ),
+        # read in another order
+        (
+            lambda p, g: op.matmul(op.add(m := op.matmul(p, g), op.permute_dims(m)), g),
+            lambda p, g: (p @ g + (p @ g).T) @ g,
+        ),
+        # an argument
+        (lambda p, g: op.matmul(op.exp(p), g), lambda p, g: p.exp() @ g),
+        # each element of many
+        (
+            lambda p, g: op.matmul(op.nn.softmax(op.matmul(p, g)), g),
+            lambda p, g: (p @ g).softmax(1) @ g,
+        ),
+    ],
+)
+def test_what_is_needed_elsewhere_is_not_written_over(build, expected):
+    compiled, over = made_of(build, p=(16, 16), g=(16, 16))
+    p, g = torch.randn(2, 16, 16).unbind()
+    assert over == 0
+    found = compiled.run({"p": p, "g": g})[0]
+    wanted = expected(p, g)
+    assert (found - wanted).abs().max() < rounding("float32", 3 * 16, wanted.abs().max())
+
+
+def test_a_kernel_of_two_results_may_read_what_it_wrote_over():
+    x = te.placeholder((4, 4), name="x")
+    first, second = (te.compute((4, 4), lambda i, j: x[i, j] + 1.0, name=n) for n in "ab")
+    assert overwritable(te.create_prim_func([x, first])) == (0,)
+    assert overwritable(te.create_prim_func([x, first, second])) == ()

@@ -4,12 +4,17 @@ import json
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 from tvm import autotvm, relay
 
+from answers import quiet
 from limits import rounding
 from quick import combinations
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
 from relascope.engine.relay.building.targets import BLAS, parse, processor
 from relascope.engine.relay.faults.replay import Run
 from relascope.engine.relay.kernels import convolution
@@ -164,3 +169,49 @@ def test_a_layout_that_came_before_the_build_is_served_too():
     exact = F.conv2d(x.double(), weight.double(), padding=1)
     found = found.permute(0, 1, 4, 2, 3).reshape(exact.shape)
     assert (found - exact).abs().max() < rounding("float32", 16 * 3 * 3, exact.abs().max())
+
+
+class Pooled(nn.Module):
+    def __init__(self, unbiased):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.again = nn.Conv2d(8, 32, 2, 2), nn.Conv2d(32, 32, 1)
+        self.norm, self.unbiased = nn.LayerNorm(32, eps=1e-12), unbiased
+
+    def forward(self, x):
+        y = self.conv(x)
+        y = (y + self.again(y)).mean([-2, -1])
+        return y.var(-1) if self.unbiased else self.norm(y)
+
+
+class Dropped(nn.Module):
+    """Aggregates tokens as CoaT does, in an axis that is then taken out."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv1d(3, 1, 1)
+
+    def forward(self, x):
+        return self.conv(x.squeeze()).squeeze(1).tanh()
+
+
+def agrees(module, *shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    model = model_from_module(
+        module.eval(), ("x",), (x,), ModelSource("laid out", training=True), quiet
+    )
+    live = LiveProgram(load_engine("relay"), model, ("min_cut", None), "llvm")
+    (found,) = live.forward({"x": x, **model.parameters})
+    torch.testing.assert_close(found, model.forward()[0])
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_a_layer_norm_of_what_a_convolution_makes(unbiased):
+    """TVM lays out what `variance` subtracts as what it is subtracted from."""
+    agrees(Pooled(unbiased), 1, 8, 2, 2)
+
+
+def test_an_axis_of_channels_that_is_taken_out():
+    """TVM leaves blocks of channels to `squeeze`, which has none."""
+    agrees(Dropped(), 2, 1, 3, 32)

@@ -1,4 +1,4 @@
-"""Building and running on torch tensors."""
+"""Building and running on torch tensors: kernels, their order, and where what they write lies."""
 
 import json
 
@@ -9,11 +9,14 @@ from torch.nn import functional as F
 from tvm import relay
 
 from answers import refused
-from limits import ELEMENTWISE, POINTWISE, rounding
+from limits import ELEMENTWISE, OUTPUT, POINTWISE, close, rounding
 from quick import combinations
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building.bounded_fusion import bounded
+from relascope.engine.relay.building.storages import Workspace, _places, ordered
 from relascope.engine.relay.building.targets import BLAS
-from relay_functions import compiled, var
+from relay_functions import compiled, operators, program_of, var
 
 
 def test_results_are_tensors_of_their_own():
@@ -261,3 +264,80 @@ def test_building_the_same_again_is_remembered_and_what_cannot_be_is_said():
     x = var("x", 4, dtype="float32")
     with refused("target", "refuses this target"):
         compiled(relay.tanh(x), "no_such_target")
+
+
+def test_storages_lie_where_none_is_alive_and_functions_of_a_step_share_them():
+    """By first and last kernel and bytes: the largest lowest, others beside those of their time."""
+    lives = {1: (0, 1, 640), 2: (1, 2, 64), 3: (2, 3, 600), 4: (3, 4, 100), 5: (0, 4, 1)}
+    assert _places(lives) == {1: 0, 3: 0, 4: 640, 2: 640, 5: 768}
+    shared = Workspace()
+    small, large = var("x", 64), var("x", 4096)
+    bodies = [relay.exp(relay.tanh(small)), relay.exp(relay.tanh(large))]
+    first, second = (compiled(b, opt_level=0, workspace=shared) for b in bodies)
+    x, y = torch.randn(64), torch.randn(4096)
+    for _ in range(2):
+        assert torch.allclose(first.run({"x": x})[0], x.tanh().exp(), atol=ELEMENTWISE)
+        assert torch.allclose(second.run({"x": y})[0], y.tanh().exp(), atol=ELEMENTWISE)
+    both = first.own_memory({}).followed_by(second.own_memory({}))
+    assert (first.own_memory({}).kept, both.kept) == (64 * 4, 4096 * 4)
+    assert shared.memory().nbytes == 4096 * 4
+
+
+def names(layout):
+    return [n["name"].removeprefix("tvmgen_default_fused_") for n in layout["nodes"]]
+
+
+def test_kernels_run_where_they_hold_least():
+    """TVM computes again first what is read last, and sums up last what it has long had."""
+    x, w, a = (var(n, 64, 64) for n in "xwa")
+    chain = x
+    for _ in range(3):
+        chain = relay.nn.dense(chain, w)
+    total = relay.sum(relay.multiply(relay.tanh(x), w), axis=1)
+    body = relay.Tuple([relay.multiply(relay.exp(a), chain), total])
+    function = compiled(body, opt_level=0)
+    ours = ordered(json.loads(function.library.get_graph_json()))
+    chains = ["nn_dense", "nn_dense_1", "nn_dense_2"]
+    early, late = ["tanh", "multiply_1", "sum"], ["exp", "multiply"]
+    order = [n for n in names(ours) if n not in "xwa"]
+    assert [n for n in order if n in (*chains, *late)] == [*chains, *late]
+    assert [n for n in order if n in early] == early
+    values = {n: torch.randn(64, 64) / 8 for n in "xwa"}
+    x, w, a = values.values()
+    expected = a.exp() * (x @ w.T @ w.T @ w.T), (x.tanh() * w).sum(1)
+    for found, right in zip(function.run(values), expected, strict=True):
+        assert torch.allclose(found, right, **close(OUTPUT))
+    assert function.own_memory({}).peak == 2 * 64 * 64 * 4  # by TVM's order, a third of these
+
+
+def doubled(times):
+    """A sum of each sum with itself: `2**times` terms where it is one expression."""
+    value = var("x", 4)
+    for _ in range(times):
+        value = relay.add(value, relay.negative(value))
+    return program_of(value)
+
+
+def ends(program):
+    return operators(program)["annotation.stop_fusion"]
+
+
+def test_what_doubles_ends_now_and_then_and_what_is_short_stays():
+    program = doubled(5)
+    assert bounded(program) is program
+    program = bounded(doubled(30))
+    assert 2 <= ends(program) <= 6
+    assert program.main.checked_type == doubled(30).main.checked_type
+
+
+def test_what_is_joined_with_itself_in_other_places_is_built():
+    x = var("x", 3, 7, 128)
+    double = relay.add(x, x)
+    before = relay.nn.pad(relay.strided_slice(double, [0, 0], [3, 6]), ((0, 0), (1, 0), (0, 0)))
+    after = relay.nn.pad(relay.strided_slice(double, [0, 1], [3, 7]), ((0, 0), (0, 1), (0, 0)))
+    program = program_of(relay.concatenate([after, double, before], 2))
+    assert ends(bounded(program)) == 1
+    values = torch.randn(3, 7, 128)
+    (found,) = runtime.build(program, BuildOptions("llvm")).run({"x": values})
+    parts = [F.pad(values[:, 1:], (0, 0, 0, 1)), values, F.pad(values[:, :-1], (0, 0, 1, 0))]
+    assert torch.equal(found, 2 * torch.cat(parts, 2))
