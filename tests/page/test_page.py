@@ -11,7 +11,6 @@ import pytest
 import streamlit as st
 
 import page_session
-from answers import refused
 from page import INFERENCE, TRAINING, open_tab, press, put, settle, step, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
@@ -450,23 +449,6 @@ def test_a_request_cache_asks_once_and_starts_only_what_is_still_wanted(cache):
     assert cache.running.request == Request("load", (3,))
     assert [cache.ask("load", 1, patience=0) for _ in range(2)] == ["one", "one"]
     assert len(cache.client.jobs) == 2
-
-
-def test_a_request_cache_keeps_an_error_until_it_is_to_forget_and_cancels_what_runs(cache):
-    waits(cache, "load", 1)
-    cache.client.jobs[0].finish(EngineError("file", "No."))
-    for _ in range(2):
-        with refused("file"):
-            cache.ask("load", 1, patience=0)
-    assert len(cache.client.jobs) == 1
-    cache.forget_errors()
-    waits(cache, "load", 1)
-    cache.cancel()
-    assert cache.client.jobs[1].cancelled
-    with refused("cancelled"):
-        cache.ask("load", 1, patience=0)
-    waits(cache, "time", 2)
-    assert len(cache.client.jobs) == 3
 
 
 def test_a_request_cache_keeps_so_many_answers_and_no_more(cache):

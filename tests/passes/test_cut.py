@@ -314,20 +314,6 @@ def test_every_node_has_its_standing_and_says_why(node_id, kind, word):
     assert found.can_save == (kind not in ("given", "backward", "not needed"))
 
 
-def test_what_is_forced_says_so():
-    found = cut(chain(), "min_cut", save=["a"], recompute=["c"])
-    assert found.reasons.standing("a").forced == "save"
-    assert found.reasons.standing("c").forced == "recompute"
-    assert found.reasons.standing("b").forced == ""
-    assert "by hand" in found.reasons.standing("a").reason
-
-
-def test_a_random_node_cannot_be_computed_again_by_wish():
-    graph = graph_of("x; g; r random.uniform x; y exp r; dx multiply g r -> y | dx")
-    found = cut(graph).reasons.standing("r")
-    assert found.can_save and not found.can_recompute
-
-
 def test_tensors_are_held_from_their_making_or_making_again_to_their_last_reader():
     kept = cut(chain(), "keep_all").lifetimes
     assert (kept.forward, kept.backward, kept.peak) == (5, 2, 512)

@@ -39,35 +39,16 @@ def test_an_exported_script_runs_alone(ir, tmp_path):
     assert "PyTorch in float32" in done.stdout.splitlines()[-1]
 
 
-WRONG = '''
-from tvm import relax
-
-from relascope.passes.relax.ir.rewrite import op_name, rewrite
-
-
-def doubled(program, times: int = 2):
-    """Multiplies what gelu puts out, which is wrong."""
-
-    def visit(call, maker):
-        if op_name(call) != "nn.gelu":
-            return None
-        return relax.op.multiply(maker.emit(call), relax.const(float(times), "float32"))
-
-    return rewrite(program, visit)
-'''
-
-
 @pytest.mark.engine
 @pytest.mark.exhaustive
 def test_a_script_says_what_went_wrong(tmp_path, monkeypatch):
-    own = tmp_path / "own.py"
-    own.write_text(WRONG, encoding="utf-8")
+    own = ROOT / "tests/relax/support/faults.py"
     monkeypatch.setenv(user.VARIABLE, "")
     monkeypatch.setattr("relascope.passes.catalogue.CATALOGUE", dict(user.catalogue.CATALOGUE))
     user.name_files([str(own)])
-    pipeline = read_pipeline("relax", "doubled(times=3)|bind")
+    pipeline = read_pipeline("relax", "gelu_tanh|bind")
     text = step_script("relax", ModelSource("mlp"), pipeline)
-    assert 'run.do("doubled", times=3)' in text
+    assert 'run.do("gelu_tanh")' in text
     assert f"name_files([{str(own)!r}])" in text
     file = tmp_path / "pipeline.py"
     file.write_text(text, encoding="utf-8")

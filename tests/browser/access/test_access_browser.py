@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from app_in_browser import PAGE, View, click_named, settle, viewer_page
+from app_in_browser import PAGE, click_named, settle
 from relascope.viz.sessions.state import TABS
 
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -213,55 +213,3 @@ def test_nothing_is_cut_off_or_stands_over_another(opened, width, dark):
             buttons = page.get_by_role("button", name=name, exact=True)
             assert all(b.is_visible() for b in buttons.all()), (tab, name)
     assert wrong == {}
-
-
-def test_keys_alone_do_what_the_viewers_buttons_do(streamlit_page):
-    page = viewer_page(streamlit_page, "graph=joint")
-    view = View(page)
-
-    def to(selector, key="Enter"):
-        view.ask("v.input.focus()")
-        for _ in range(40):
-            if view.ask("v.root.getRootNode().activeElement.matches(a)", selector):
-                page.keyboard.press(key)
-                return
-            page.keyboard.press("Tab")
-        raise AssertionError(f"{selector} is not reached")
-
-    to("[data-act=close]")
-    view.wait("v.open.length === 0")
-    to("[data-act=open]")
-    view.wait("v.open.length > 0")
-    zoom = view.ask("v.zoom")
-    to("[data-act=in]")
-    assert view.ask("v.zoom") == pytest.approx(1.3 * zoom)
-    to("[data-act=out]")
-    assert view.ask("v.zoom") == pytest.approx(zoom)
-    to("[data-act=fit]")
-    to("[data-act=shapes]", "Space")
-    assert view.ask("v.shapes") is True
-    to(".colours", "ArrowDown")
-    view.wait("v.overlays.chosen === 'operators'")
-    to("[data-act=table]")
-    page.keyboard.press("ArrowDown")  # the table has the focus: its first row
-    view.wait("v.selected === d.node.id[v.table.rows[0]]")
-    page.keyboard.press("Escape")
-    view.wait("!v.table.open")
-    to("[data-act=help]")
-    dialog = page.get_by_role("dialog", name="Keys")
-    dialog.wait_for()
-    assert '"nn.softmax": 1.5' in dialog.inner_text()
-    page.keyboard.press("Escape")
-    dialog.wait_for(state="hidden")
-    # From what was found to its card, and on to what it reads.
-    view.ask("v.input.focus()")
-    page.keyboard.type("softmax")
-    page.keyboard.press("Enter")
-    found = view.ask("v.selected")
-    assert view.ask("d.node.title[v.nodeIndex.get(a)]", found) == "nn.softmax"
-    to(".side .link")
-    view.wait("v.selected !== a", found)
-    to("[data-act=full]")
-    page.wait_for_function("document.fullscreenElement")
-    to("[data-act=full]")
-    page.wait_for_function("!document.fullscreenElement")

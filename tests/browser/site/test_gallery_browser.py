@@ -51,6 +51,7 @@ def test_a_command_that_writes_nothing_ends_the_build(tmp_path):
         gallery.relascope(("graph", "nothing_like_it"), tmp_path / "page.html")
 
 
+@pytest.mark.exhaustive
 def test_the_tour_has_a_tab_for_each_stop():
     tabs = tour.tour(shared_fake("relay").call).tabs
     assert [t["title"] for t in tabs] == [f"{n}. {s.title}" for n, s in enumerate(STOPS, 1)]

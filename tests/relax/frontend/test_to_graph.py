@@ -11,17 +11,6 @@ from relascope.passes.relax.ir.program import RelaxProgram
 
 
 @I.ir_module
-class Branches:
-    @R.function
-    def main(x: R.Tensor((2, 4), "float32"), c: R.Tensor((), "bool")):
-        if c:  # noqa: SIM108
-            y = R.tanh(x)
-        else:
-            y = R.exp(x)
-        return y
-
-
-@I.ir_module
 class Closure:
     @R.function
     def main(x: R.Tensor((2, 4), "float32")):
@@ -64,11 +53,7 @@ def drawn(mod, inputs=("x",)):
     return to_graph(RelaxProgram(mod, {}, inputs, 1))[0]
 
 
-def test_branches_and_closures_read_what_they_take():
-    graph = drawn(Branches, ("x", "c"))
-    (branch,) = (n for n in graph if n.op == "if")
-    assert [graph.by_id[i].title for i in branch.inputs] == ["c", "tanh", "exp"]
-    assert graph.outputs == (branch.id,)
+def test_a_closure_reads_what_it_takes():
     graph = drawn(Closure)
     (closure,) = (n for n in graph if n.op == "closure")
     assert closure.kind is Kind.FUNCTION and [n.op for n in closure.body if n.op] == ["add"]

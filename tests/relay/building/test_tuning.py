@@ -9,8 +9,6 @@ from unittest.mock import patch
 import pytest
 import torch
 import tvm
-from tvm import autotvm
-from tvm.autotvm.measure import MeasureInput, MeasureResult
 from tvm.contrib.popen_pool import PopenPoolExecutor
 
 from answers import quiet
@@ -151,17 +149,3 @@ def test_a_schedule_that_crashes_or_hangs_is_an_answer_and_the_next_goes_on(pool
             results += here.run([None], [])
     assert results[0].error_no and says in repr(results[0].costs[1])
     assert results[1].costs == (0.5,) and not results[1].error_no
-
-
-def test_a_trial_measures_a_configuration_and_the_whole_kernel(session):
-    program, options = session.program_after(MLP, PIPELINE), BuildOptions(PLAIN)
-    function = runtime.prepared(program, program.main, options)
-    task = workload(operators(optimised(function, options), options)[0], runtime.parse(PLAIN))
-    name, arguments = task.program.choices[0]
-    known = autotvm.task.create(name, arguments, target=runtime.parse(PLAIN))
-    asked = MeasureInput(known.target, known, known.config_space.get(0))
-    assert 0 < trial.timed(asked, PLAIN, 1) < 1
-    record = autotvm.record.encode(asked, MeasureResult((1e-6,), 0, 1.0, 0.0))
-    tuner = tuning.RelayTuner(None, PLAIN, 1)
-    assert min(tuner._duel(task.program, record)) > 0
-    assert tuner._duel(task.program, None)[1] is None

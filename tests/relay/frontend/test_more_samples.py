@@ -7,8 +7,7 @@ from transformers import ViTForImageClassification
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 import small_models  # noqa: F401
-from answers import refused
-from gradients import Statistics, error, imported, joint, quiet, step, trained
+from gradients import error, imported, joint, quiet, step, trained
 from limits import OUTPUT
 from quick import QUICK
 from relascope.engine.protocol.request import BuildRequest
@@ -95,8 +94,3 @@ def test_batch_norms_move_their_statistics_each_time_or_have_none():
     model, program = imported(module, torch.randn(5, 3, 4), training=True)
     assert not program.updates
     assert error(model, program) <= OUTPUT
-
-
-def test_statistics_that_something_else_reads_are_refused():
-    with refused("operator", "running statistics", where="aten::batch_norm in norm"):
-        trained(Statistics(before=False), torch.randn(5, 3))

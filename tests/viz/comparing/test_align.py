@@ -7,9 +7,7 @@ import pytest
 
 from drawn_graphs import seeds
 from effort import calls_of
-from engines import shared
 from graphs import graph_of, group
-from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
 
@@ -150,26 +148,3 @@ def test_a_long_chain_is_aligned_without_recursion():
 def test_work_grows_with_the_length_of_a_chain_and_hardly_faster():
     short, long = long_chain(1000), long_chain(4000)
     assert calls_of(lambda: align(long, long)) < 4.5 * calls_of(lambda: align(short, short))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.engine
-def test_a_bert_layer_in_both_engines():
-    source = ModelSource("bert_layer", batch=1, tokens=14)
-    left, right = (shared(ir).call("load", source).graph for ir in ("relay", "relax"))
-    both = align(left, right)
-    assert both.without_origin(0) == both.without_origin(1) == ()
-    groups = {(g.scope, g.source): g for g in both.groups}
-    linear = groups["attention.self.query", "aten::linear"]
-    assert linear.operators[0]["nn.batch_matmul"] == 1
-    assert linear.operators[1] == {"add": 1, "matmul": 1, "permute_dims": 1}
-    # Query, key and value are told apart in the module that all three meet in.
-    for name in ("query", "key", "value"):
-        made = next(n for n in right if n.scope.endswith(name) and n.op == "add")
-        theirs = next(n for n in left if n.scope.endswith(name) and n.op == "nn.bias_add")
-        (view,), (other,) = right.readers[made.id], left.readers[theirs.id]
-        assert other in both.of_one_origin(1, view)[0]
-    alone = [g for g in both.groups if not all(g.nodes)]
-    assert {g.source for g in alone} == {"aten::dropout"}
-    others = [g for g in both.groups if g not in alone]
-    assert all(g.paired == g.occurrences[0] == g.occurrences[1] for g in others)
