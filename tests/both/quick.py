@@ -92,11 +92,15 @@ def small_peaks() -> Any:
     return patch.multiple(peaks, _SIDES={"cpu": (16, 32), "cuda": (16, 32)}, **sizes, **times)
 
 
+def rare(*values: Any) -> Any:
+    """Parameters with which a test is exhaustive."""
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
 def first_in_relay(values: Sequence[Any]) -> list[Any]:
     """Values of a parameter that differ in what is done before an engine imports the program:
     Relax's tests run all of them, and Relay's, which take longer, by default the first."""
-    others = pytest.mark.exhaustive if ENGINE == "relay" else ()
-    return [pytest.param(v, marks=others if i else ()) for i, v in enumerate(values)]
+    return [rare(v) if i and ENGINE == "relay" else v for i, v in enumerate(values)]
 
 
 def combinations(*axes: Sequence[Any], relay: int | None = None) -> list[Any]:
@@ -106,10 +110,8 @@ def combinations(*axes: Sequence[Any], relay: int | None = None) -> list[Any]:
     longest = max(map(len, axes))
     default = [tuple(i % len(a) for a in axes) for i in range(longest)]
     default = default[: relay if ENGINE == "relay" else None]
-    return [
-        pytest.param(
-            *(axis[i] for axis, i in zip(axes, places, strict=True)),
-            marks=() if places in default else pytest.mark.exhaustive,
-        )
-        for places in product(*(range(len(a)) for a in axes))
-    ]
+    found = []
+    for places in product(*(range(len(a)) for a in axes)):
+        values = tuple(axis[i] for axis, i in zip(axes, places, strict=True))
+        found.append(values if places in default else rare(*values))
+    return found

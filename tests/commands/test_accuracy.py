@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from answers import engine
 from page_session import forward_graph, joint_graph
 from relascope.commands import text as texts
 from relascope.core.errors import EngineError
@@ -74,31 +75,18 @@ def test_the_forward_is_judged_strictly_only_where_it_is_to_blame():
     assert accuracy.first_bad(joint_graph(), nodes, limit, False).id == "gr"
 
 
-def session(size):
-    """An engine whose gradients are off by `size`, by dtype."""
-
-    def ask(method, first, *arguments):
-        if method == "graph_after":
-            return joint_graph()
-        if method == "load":
-            return SimpleNamespace(graph=joint_graph(), against="PyTorch")
-        if method == "kernels":
-            return None
-        if method == "inside":
-            return (error("gw0", WRONG, "gradient of a"),)
-        assert method == "check"
-        dtype = first.source.dtype
-        return (
-            Comparison("output 0", 1e-16, 1e-16, 1.0, dtype),
-            Comparison("gradient of a", size[dtype], size[dtype], 1.0, dtype),
-        )
-
-    return ask
-
-
 def rows(single, double):
     """Of an engine whose gradients are off by so much in float32, and in float64."""
-    ask = session({"float32": single, "float64": double})
+
+    def check(request, *captures):
+        dtype = request.source.dtype
+        off = single if dtype == "float32" else double
+        right = Comparison("output 0", 1e-16, 1e-16, 1.0, dtype)
+        return right, Comparison("gradient of a", off, off, 1.0, dtype)
+
+    joint, inside = joint_graph(), (error("gw0", WRONG, "gradient of a"),)
+    info = SimpleNamespace(graph=joint, against="PyTorch")
+    ask = engine(graph_after=joint, load=info, kernels=None, inside=inside, check=check)
     stages = accuracy.plan("relay", ModelSource("mlp"), None, TRAINING, ["keep_all"])
     return [r for s in stages for r in accuracy.run(ask, s, "llvm")]
 

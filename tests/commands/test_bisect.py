@@ -4,14 +4,14 @@ import json
 import math
 import os
 import random
-import re
 from types import SimpleNamespace
 
 import pytest
 
 import faulty_session
 import page_session
-from command_line import document, run
+from answers import engine
+from command_line import document
 from page import press, settle, step
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, TensorType
@@ -52,15 +52,6 @@ def steps(count, off=()):
 
 def most(n):
     return math.ceil(math.log2(n)) + 2 if n else 1
-
-
-@pytest.mark.parametrize("count", range(1, 35))
-def test_every_culprit_is_found_within_the_bound(count):
-    for culprit in (*range(count), IMPORT):
-        oracle = Oracle(culprit)
-        found = search(steps(count), oracle)
-        assert found.suspects == (culprit,)
-        assert len(oracle.asked) <= most(count)
 
 
 def test_required_steps_and_those_switched_off_in_random_pipelines():
@@ -261,16 +252,6 @@ def test_nothing_to_find_says_what_was_tried(asked):
     assert taking["taken"]["most_kept"] == {"index": 1, "pass": "fold", "bytes": 3 << 30}
 
 
-def test_repeats_find_a_pass_that_breaks_one_run_in_two(asked):
-    once = asked(faulty_session.FLAKY_FOLD)
-    assert once["culprit"] is None and "built and run once" in once["verdict"]
-    data = asked(faulty_session.FLAKY_FOLD, "--repeats", "4")
-    assert data["culprit"] == {"index": 1, "pass": "fold"}
-    assert data["compiles"] == sum(t["runs"] for t in data["log"]) == 4 * len(data["log"])
-    assert (data["log"][0]["runs"], data["log"][0]["bad"]) == (4, 2)
-    assert "(limit 1e-05) in 2 of 4 runs. Without it: " in data["verdict"]
-
-
 def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
     stayed = "keeps memory: 3072.0 MiB stayed after it (limit 256 MiB)."
     for kind, called, said, option, much in (
@@ -295,32 +276,24 @@ def open_graph(size="n"):
     return Graph("main", "relax", nodes, ("x", "up"), ("if",))
 
 
-class WithoutPyTorch:
+def without_pytorch(graph=None, bad=lambda run: False, unfit=lambda run: False, branches=None):
     """An engine of a program that came without PyTorch; `bad` says of a run whether `cse` is wrong
     in it, `unfit` whether it cannot be run."""
 
-    def __init__(self, graph=None, bad=lambda run: False, unfit=lambda run: False, branches=None):
-        self.graph = open_graph() if graph is None else graph
-        self.branches = branches or Branches(("up",))
-        self.bad, self.unfit = bad, unfit
+    def check(request):
+        run = dict(request.source.run)
+        if unfit(run):
+            raise EngineError("engine", "It does not fit.", "check")
+        error = 1.0 if bad(run) and any(s.enabled for s in request.pipeline) else 1e-9
+        return (Comparison("output 0", error, error, 1.0, "float32"),)
 
-    def __call__(self, method, *given):
-        if method == "check":
-            ((request,), run) = given, dict(given[0].source.run)
-            if self.unfit(run):
-                raise EngineError("engine", "It does not fit.", "check")
-            done = any(step.enabled for step in request.pipeline)
-            error = 1.0 if self.bad(run) and done else 1e-9
-            return (Comparison("output 0", error, error, 1.0, "float32"),)
-        if method == "step":
-            return ()
-        assert method == "load"
-        return SimpleNamespace(against=IMPORTED, graph=self.graph, branches=self.branches)
+    about = {"graph": graph or open_graph(), "branches": branches or Branches(("up",))}
+    return engine(check=check, step=(), load=SimpleNamespace(against=IMPORTED, **about))
 
 
-def searched(engine):
+def searched(ask):
     question = bisection.Question(ModelSource("a.json"), Pipeline.parse("cse"), "llvm")
-    result = bisection.bisect(engine, "relax", question)
+    result = bisection.bisect(ask, "relax", question)
     return result, bisection.verdict("relax", result)
 
 
@@ -334,72 +307,60 @@ def searched(engine):
     ],
 )
 def test_other_sizes_and_both_sides_of_an_if_are_run_and_named(bad, where):
-    result, said = searched(WithoutPyTorch(bad=bad))
+    result, said = searched(without_pytorch(bad=bad))
     assert (result.kind, result.culprits.suspects) == ("wrong", (0,))
     assert f"This was on sample inputs at {where}." in said
     assert f"Numbers are compared with {IMPORTED}." in said
 
 
 def test_an_import_that_crashes_in_another_way_is_not_to_blame():
-    def ask(method, *given):
-        if method == "check" and any(step.enabled for step in given[0].pipeline):
+    def check(request):
+        if any(step.enabled for step in request.pipeline):
             raise EngineError("type", "cse returned a program that is not well-formed", "cse")
-        if method == "check":
-            raise EngineError("engine", "A kernel of it cannot be scheduled.", "check")
-        return SimpleNamespace(against=IMPORTED, graph=open_graph(), branches=Branches())
+        raise EngineError("engine", "A kernel of it cannot be scheduled.", "check")
 
-    result, _ = searched(ask)
+    info = SimpleNamespace(against=IMPORTED, graph=open_graph(), branches=Branches())
+    result, _ = searched(engine(check=check, load=info))
     assert result.kind == "crash"
     assert result.culprits.suspects == (IMPORT, 0), "between the two nothing can be run"
 
 
 def test_what_other_runs_do_not_reach_is_said():
-    _, said = searched(WithoutPyTorch(unfit=lambda run: run.get("n") == 1))
+    _, said = searched(without_pytorch(unfit=lambda run: run.get("n") == 1))
     assert "It also ran at n = 5; up = true; n = 5 and up = true;" in said
     assert "The imported program does not run at n = 1 (It does not fit.); " in said
     assert "Not run" not in said
-    _, said = searched(WithoutPyTorch(open_graph("n * 2"), branches=Branches((), ("lv",), 2)))
+    _, said = searched(without_pytorch(open_graph("n * 2"), branches=Branches((), ("lv",), 2)))
     ran = "n = 1; n = 5; lv = true (forced); lv = false (forced)"
     left = "the sides of 2 `if` in recursive functions"
     assert f"It also ran at {ran}. Not run: {left}." in said
-    _, said = searched(WithoutPyTorch(open_graph("?"), branches=Branches(computed=tuple("abcd"))))
+    _, said = searched(without_pytorch(open_graph("?"), branches=Branches(computed=tuple("abcd"))))
     assert "Not run: other sizes (?) and 2 more runs of these." in said
 
 
 def test_a_program_without_pytorch_agrees_with_what_it_was_compared_with():
     question = bisection.Question(ModelSource("a.json"), Pipeline.parse("cse"), "llvm")
-    result = bisection.bisect(WithoutPyTorch(), "relay", question)
+    result = bisection.bisect(without_pytorch(), "relay", question)
     assert result.compiles == 1  # it has one precision, and is not built for other sizes anew
     said = bisection.verdict("relay", result)
     assert "agrees with the imported program within 1e-05 of the scale in float32, " in said
     assert "PyTorch" not in said and "float64" not in said
 
 
-def test_without_json_it_is_a_table_and_a_sentence(connect):
-    given = "bisect", "mlp", "--seed", str(faulty_session.WRONG_FOLD), "--passes", PIPELINE
-    text = run(*given, connect=connect).stdout
-    for line in (r"^0 import +good +output 0", r"^2 fold +wrong +output 0"):
-        assert re.search(line, text, re.MULTILINE)
-    assert text.rstrip().endswith("4 compiles.")
-
-
-class Crosses:
-    """An engine whose required gradient step fails without an optional pass before it."""
-
-    def __call__(self, method, request, *rest):
-        assert method == "check"
-        on = {s.name for s in request.pipeline if s.enabled}
-        if "drop_zeros" in on:
-            raise EngineError("pass", "Bad.", "x + 0")
-        if "gradient" in on and "cse" not in on:
-            raise EngineError("pass", "There is nothing to work on.", "gradient")
-        return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
+def crossing(request, *rest):
+    """A check in which a required gradient step fails without an optional pass before it."""
+    on = {s.name for s in request.pipeline if s.enabled}
+    if "drop_zeros" in on:
+        raise EngineError("pass", "Bad.", "x + 0")
+    if "gradient" in on and "cse" not in on:
+        raise EngineError("pass", "There is nothing to work on.", "gradient")
+    return (Comparison("output 0", 1e-9, 1e-9, 1.0, "float32"),)
 
 
 def test_a_required_step_that_fails_for_want_of_another_is_no_crash_of_that_one():
     pipeline = Pipeline.parse("cse|root_grad_out|gradient|graph_normal_form|dce|drop_zeros")
     question = bisection.Question(ModelSource("mlp", training=True), pipeline, "llvm")
-    result = bisection.bisect(Crosses(), "relay", question)
+    result = bisection.bisect(engine(check=crossing), "relay", question)
     assert (result.kind, result.culprits.suspects) == ("crash", (5,))
     assert [t.outcome for t in result.log][:2] == ["crash", "crash"]
 
@@ -491,13 +452,6 @@ def test_of_several_runs_the_numbers_are_those_of_the_worst():
     done = bisection.tried(lambda method, *_: found if method == "check" else None, question)
     assert (done.outcome, done.runs, done.bad) == ("wrong", 3, 2)
     assert (done.worst, done.max_abs, done.limit) == ("output 0", 5.0, 1e-3)
-
-
-def test_a_search_can_be_given_up(page):
-    find(page, faulty_session.SLOW_CHECK)
-    press(page, "cancel")
-    assert not page.success and not page.error
-    assert page.session_state.bisect is None
 
 
 @pytest.fixture

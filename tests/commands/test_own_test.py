@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import refused
+from answers import engine, refused
 from command_line import document
 from graphs import chain
 from relascope.core.errors import EngineError
@@ -83,30 +83,29 @@ def test_what_cannot_judge_at_all_is_an_error(tmp_path):
         run(script(tmp_path, "exit 139"))
 
 
-class Answers:
+GRAPH = chain(6)
+
+
+def answers(raising=()):
     """An engine without a TVM: a module's text is the names of its steps that are on, and of a
     piece its nodes, after the suspected passes with theirs in front."""
 
-    def __init__(self, raising=()):
-        self.raising, self.asked = set(raising), []
-        self.graph = chain(6)
+    def written(source, pipeline, *rest):
+        on = [s.name for s in pipeline if s.enabled]
+        if {*raising} & {*on}:
+            raise EngineError("pass", "No good.", on[-1])
+        return module(" ".join(on), "module.py" if len(pipeline) else "before.py")
 
-    def __call__(self, method, source, about, *rest):
-        self.asked.append(method)
-        if method == "written":
-            on = [s.name for s in about if s.enabled]
-            if self.raising & set(on):
-                raise EngineError("pass", "No good.", on[-1])
-            return module(" ".join(on), "module.py" if len(about) else "before.py")
-        if method == "suspects":
-            return Suspects(self.graph, ())
-        if method == "report":
-            _, account = rest
-            return Report("t", "b", "", {"README.md": account.test.encode()}, self.graph)
-        assert method == "written_piece"
-        nodes = " ".join(rest[0].nodes)
+    def written_piece(source, about, piece, *rest):
+        nodes = " ".join(piece.nodes)
         names = " ".join(s.name for s in about.pipeline.steps[about.first : about.last + 1])
         return {"before": module(nodes, "before.py"), "module": module(f"{names} {nodes}")}
+
+    def report(source, about, piece, account):
+        return Report("t", "b", "", {"README.md": account.test.encode()}, GRAPH)
+
+    suspects = Suspects(GRAPH, ())
+    return engine(written=written, written_piece=written_piece, report=report, suspects=suspects)
 
 
 def question(test, pipeline="cse|fold|bind", **options):
@@ -116,7 +115,7 @@ def question(test, pipeline="cse|fold|bind", **options):
 
 def search(path, pipeline="cse|fold|bind", ask=None, **options):
     return bisection.bisect(
-        ask or Answers(), "relay", question(OwnTest.of(path), pipeline, **options)
+        ask or answers(), "relay", question(OwnTest.of(path), pipeline, **options)
     )
 
 
@@ -130,7 +129,7 @@ def test_bisection_asks_the_test_about_the_module_after_each_try(tmp_path):
 
 
 def test_a_test_that_is_good_finds_nothing_and_the_import_can_be_bad(tmp_path):
-    asked = Answers()
+    asked = answers()
     found = search(script(tmp_path, "exit 0"), ask=asked)
     assert (found.kind, found.compiles, set(asked.asked)) == ("", 1, {"written"})
     assert "the test passes after the whole pipeline" in bisection.verdict("relay", found)
@@ -138,10 +137,10 @@ def test_a_test_that_is_good_finds_nothing_and_the_import_can_be_bad(tmp_path):
 
 
 def test_a_table_of_many_models_asks_it_too(tmp_path):
-    answers, source = Answers(), ModelSource("mlp")
+    written, source = answers(), ModelSource("mlp")
 
     def ask(method, *given):
-        return () if method in ("load", "applications") else answers(method, *given)
+        return () if method in ("load", "applications") else written(method, *given)
 
     def outcome(body, text="cse|fold", whole=True):
         about = "relay", "mlp", source, text, Pipeline.parse(text), "llvm"
@@ -165,7 +164,7 @@ def test_what_cannot_be_judged_or_written_is_passed_over_and_a_killed_test_ends_
     found = search(script(tmp_path, 'grep -q dce "$1"; test $? = 1'), "cse|fold|dce")
     assert found.culprits.suspects == (2,)
     with pytest.raises(EngineError, match="No good"):
-        search(path, ask=Answers(["bind"]))
+        search(path, ask=answers(["bind"]))
     with pytest.raises(EngineError, match="SIGKILL"):
         search(script(tmp_path, "kill -9 $$"))
 
@@ -185,7 +184,7 @@ TRIED = (bisection.Try(Pipeline.parse("cse|fold"), 1, "bad", test=ScriptRun(1, 0
 @pytest.fixture
 def narrowed(tmp_path):
     def run(body, suspects, bad, good=None, ask=None):
-        ask, test = ask or Answers(), OwnTest.of(script(tmp_path, body))
+        ask, test = ask or answers(), OwnTest.of(script(tmp_path, body))
         parts = (Pipeline.parse(bad), None if good is None else Pipeline.parse(good))
         found = bisection.Bisection(question(test), "bad", Culprits(suspects, *parts), TRIED)
         return ask, reduction.narrow(ask, "relay", found)
@@ -194,7 +193,7 @@ def narrowed(tmp_path):
 
 
 def ids():
-    return [n.id for n in Answers().graph if n.kind is Kind.CALL]
+    return [n.id for n in GRAPH if n.kind is Kind.CALL]
 
 
 def test_reduction_keeps_what_is_bad_after_the_pass_and_good_before_it(narrowed, tmp_path):
@@ -224,7 +223,7 @@ def test_what_is_not_known_to_be_good_before_is_reduced_without_asking_of_it(nar
 
 
 def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(narrowed):
-    plain, buildings, third = Answers(), [], ids()[2]
+    plain, buildings, third = answers(), [], ids()[2]
 
     def ask(method, source, about, *rest):
         if method == "suspects":

@@ -4,7 +4,6 @@ import ast
 import io
 import math
 import random
-import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import faulty_session
+from answers import ran
 from command_line import document, run
 from graphs import chain, graph_of
 from page import press, settle
@@ -27,7 +27,7 @@ from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.protocol.fault import PieceResult, Report, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
-from relascope.passes.search.bisect import IMPORT, Culprits, Verdict
+from relascope.passes.search.bisect import Culprits, Verdict
 from relascope.passes.search.reduce import (
     Piece,
     PieceVerdict,
@@ -217,8 +217,7 @@ def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
         (tmp_path / name).write_bytes(content)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import relascope.passes.program"
     code += ", relascope.engine.faults.show; print(relascope.__file__)"
-    program = [sys.executable, "-I", "-c", code]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    done = ran(sys.executable, "-I", "-c", code)
     assert done.stdout.startswith(str(tmp_path)), done.stderr
 
 
@@ -385,24 +384,6 @@ def test_a_piece_that_ends_the_process_is_a_finding_and_one_that_cannot_run_is_n
     assert all((nodes, True) in asked for nodes, bare in asked if not bare and "b" in nodes)
 
 
-def test_a_search_that_is_given_up_ends():
-    def cancelled(where, piece, bare=False):
-        raise EngineError("cancelled", "Cancelled.")
-
-    with pytest.raises(EngineError, match="Cancelled"):
-        narrowed(cancelled)
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [(bisected(""), "no fault"), (bisected(suspects=(IMPORT,)), "imported program")],
-)
-def test_what_has_no_pass_to_blame_cannot_be_narrowed(found, says):
-    assert says in reduction.cannot(found)
-    with pytest.raises(EngineError, match=says):
-        reduction.narrow(Answers(wrong), "relay", found)
-
-
 PIPELINE = "bind|fold|cse|fuse"
 
 
@@ -518,16 +499,3 @@ def test_the_page_says_what_cannot_be_narrowed_asks_anew_of_another_pipeline_and
     page.run()
     press(page, "cancel")
     assert page.session_state.reduce is None and not shown(page)
-
-
-def test_the_page_looks_for_what_is_slow(page):
-    settle(page.number_input(key="keep_seed").set_value(faulty_session.SLOW_FOLD).run())
-    settle(page.selectbox(key="keep_bisect_kind").set_value("slow").run())
-    page.number_input(key="keep_bisect_factor").set_value(2.0)
-    press(page, "bisect_button")
-    (said,) = page.error
-    assert "makes it slow: 3.00 times the time without it" in said.value
-    log = next(d.value for d in page.dataframe if "whole to this" in d.value.columns)
-    assert log["whole to this"].max() == 3.0
-    press(page, "reduce_button")
-    assert [i for i in page.info if "it takes 3\\.00 times" in i.value or "3.00 times" in i.value]

@@ -53,12 +53,9 @@ def test_tune_measures_keeps_and_goes_on():
     assert re.search(r"its record +dense-0a1b", text)
 
 
-def test_a_task_that_is_none_is_refused():
+def test_a_task_that_is_none_is_refused_and_training_takes_a_strategy():
     error = document("tune", "mlp", "--tasks", "conv", status=2)["error"]
     assert error["kind"] == "usage" and "--tasks" in error["where"]
-
-
-def test_training_needs_a_cut_and_takes_a_strategy():
     data = document("tune", "mlp", "--training", "--strategy", "keep_all", "--trials", "1")
     assert data["strategy"] == "keep_all"
 

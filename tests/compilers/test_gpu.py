@@ -1,10 +1,9 @@
 """What is said of GPUs that are not here: their faults, compilers' notes."""
 
-import struct
-
 import pytest
 import torch
 
+from answers import assembled
 from relascope.engine.building import elf, gpu_faults, launches
 from relascope.engine.building.explain import explain
 from relascope.engine.measure.memory import waited
@@ -85,25 +84,14 @@ def test_what_a_gpu_would_not_like_is_said(facts, part):
     assert said.startswith("1 of 2 functions") and part in said and said.endswith("k_kernel.")
 
 
-def cubin(pairs):
-    """As small an ELF file as NVIDIA's compiler could write, with what it says of two kernels."""
-    names = b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0"
-    strings = b"\0one\0two\0"
-    symbols = b"".join(struct.pack("<IBBHQQ", name, 0x12, 0, 1, 0, 8) for name in (0, 1, 5))
-    info = b"\x03\x37\x82\x00" + b"".join(struct.pack("<BBHII", 4, w, 8, s, v) for w, s, v in pairs)
-    parts, at, headers = [names, strings, symbols, info], 64, [b"\0" * 64]
-    kinds = [(1, 3, 0, 0), (11, 3, 0, 0), (19, 2, 2, 24), (27, 0x70000000, 0, 0)]
-    for part, (name, kind, link, entry) in zip(parts, kinds, strict=True):
-        headers.append(
-            struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, len(part), link, 0, 1, entry)
-        )
-        at += len(part)
-    magic = b"\x7fELF\x02\x01\x01" + b"\0" * 9
-    head = struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, at, 0, 64, 0, 0, 64, 5, 1)
-    return magic + head + b"".join(parts) + b"".join(headers)
+def cubin(*pairs):
+    """What NVIDIA's compiler could write of two kernels."""
+    info = "".join(f".byte 4,{what}\n.short 8\n.long {of},{value}\n" for what, of, value in pairs)
+    head = '.section .nv.info,"",@0x70000000\n.byte 3,0x37\n.short 0x82\n'
+    return assembled(f".globl one,two\none:\ntwo:\n{head}{info}")
 
 
 def test_registers_and_what_did_not_fit_are_read_from_nvidias_object_file():
-    found = elf.registers(cubin([(0x2F, 1, 40), (0x2F, 2, 255), (0x12, 2, 800)]))
+    found = elf.registers(cubin((0x2F, 1, 40), (0x2F, 2, 255), (0x12, 2, 800)))
     assert found == {"one": elf.RegisterUse(40, 0), "two": elf.RegisterUse(255, 800)}
     assert elf.registers(b"no ELF file") == {}

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from answers import answer, refused
+from answers import answer, ran, refused
 from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.core.memo import Memo
 from relascope.engine import process as process_of_engine
-from relascope.engine import wire
+from relascope.engine import turns, wire
 from relascope.engine.building.explain import explain
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, Unit, Usage
@@ -26,8 +26,11 @@ from relascope.engine.places import PLACES
 from relascope.engine.process import EngineProcess, Wants, death, usage
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.supervisor import Job, _Exchange, _Stopped
+from relascope.engine.turns import alone, beside, shared_file
 
 FAKE = "fake_session:FakeSession"
+CRASH = "import ctypes; ctypes.string_at(0)"
+LAST = "import os, sys; print('about to go', file=sys.stderr, flush=True); os._exit({})"
 
 
 @pytest.fixture
@@ -165,7 +168,7 @@ def exchange(*script):
     return _Exchange(job, Scripted(*script), Limits, lambda fraction, text: None)
 
 
-def test_what_it_waits_for_counts_for_nothing_and_a_unit_though_one_inside_it_has_ended():
+def test_what_it_waits_for_counts_for_nothing():
     unit = Unit("Opening it", "it", "file", "", seconds=7.0, memory=1 << 30)
     start = [
         (("begun", 1), Usage()),
@@ -180,17 +183,6 @@ def test_what_it_waits_for_counts_for_nothing_and_a_unit_though_one_inside_it_ha
     with pytest.raises(_Stopped) as stopped:
         exchange(*start, (None, Usage(97, 97, 2 << 30)), (value, Usage())).answer()
     assert stopped.value.unit == unit
-    outer = Unit("Opening it", "it", "file", "", seconds=7.0)
-    inner = Unit("A pass", "it", "pass", "")
-    script = [
-        (("unit", 1, outer), Usage()),
-        (("unit", 1, inner), Usage(1, 1)),
-        (("unit", 1, None), Usage(2, 2)),
-        (None, Usage(8, 8)),
-    ]
-    with pytest.raises(_Stopped) as stopped:
-        exchange(*script).answer()
-    assert stopped.value.unit == outer
 
 
 def test_progress_is_called_in_the_calling_thread_and_the_last_is_never_lost(client):
@@ -249,66 +241,66 @@ def test_the_child_outlives_the_thread_that_started_it_and_recurses_deep_in_c(cl
     pid = client.pid
     time.sleep(0.2)
     assert client.call("count") == 2 and client.pid == pid
-    # With the eight megabytes of stack that a process usually has, this is a crash.
-    assert client.call("dive", 15_000) == 0
+    # libc compiles nested groups by recursion: with the eight megabytes of stack that a process
+    # usually has, this is a crash.
+    groups = "b'(' * 15_000 + b'x' + b')' * 15_000"
+    code = f"import ctypes; result = ctypes.CDLL(None).regcomp(b' ' * 4096, {groups}, 1)"
+    assert client.call("do", code) == 0
 
 
 def test_errors_for_people_arrive_whole_and_others_are_explained(client, caplog):
-    error = failure(lambda: client.call("refuse"))
-    assert error.to_json() == {
-        "kind": "operator",
-        "message": "no such operator",
-        "where": "aten::foo",
-        "hint": "do without",
-    }
+    said = EngineError("operator", "no such operator", "aten::foo", "do without").to_json()
+    code = f"from relascope.core.errors import EngineError; raise EngineError(**{said})"
+    assert failure(lambda: client.call("do", code)).to_json() == said
     with caplog.at_level("WARNING", logger="relascope.engine"):
-        error = failure(lambda: client.call("fail", "what went wrong"))
+        error = failure(lambda: client.call("do", "raise ValueError('what went wrong')"))
     assert (error.kind, error.message) == ("engine", "ValueError: what went wrong")
     assert "fake_session.py" in caplog.text and "ValueError: what went wrong" in caplog.text
-    assert failure(lambda: client.call("step", "in a pass")).kind == "pass"
-    assert "nested too deeply" in failure(lambda: client.call("recurse")).message
-    assert "SystemExit" in failure(lambda: client.call("leave")).message
+    assert failure(lambda: client.call("step", "1 / 0")).kind == "pass"
+    for code, words in (
+        ("def deep(): deep()\ndeep()", "nested too deeply"),
+        ("raise SystemExit(3)", "SystemExit"),
+    ):
+        assert words in failure(lambda code=code: client.call("do", code)).message
     assert "nosuch" in failure(lambda: client.call("nosuch")).message
     assert failure(lambda: client.submit("echo", threading.Lock())).kind == "usage"
     assert client.call("count") == 1, "the session goes on"
-    message = failure(lambda: client.call("diagnose")).message
-    assert "the shapes (2,) and (3,) do not fit" in message
-    assert "\x1b" not in message and "Traceback" not in message
 
 
 @pytest.mark.engine
 def test_results_must_be_plain(client):
-    error = failure(lambda: client.call("unpicklable"))
+    error = failure(lambda: client.call("do", "import threading; result = threading.Lock()"))
     assert (error.kind, error.where) == ("engine", "lock")
     assert "not plain data" in error.message
-    error = failure(lambda: client.call("foreign"))
+    error = failure(lambda: client.call("do", "import torch; result = torch.float32"))
     assert "cannot read" in error.message and "torch" in error.message
     assert client.call("count") == 1
 
 
 def test_what_it_prints_does_not_reach_our_stdout(client, capfd, caplog):
+    code = "import os, subprocess; print('on stdout', flush=True); os.write(1, b'on 1\\n');"
     with caplog.at_level("DEBUG", logger="relascope.engine"):
-        assert client.call("chatter") == "said"
+        client.call("do", f"{code} subprocess.run(['echo', 'from a process'], check=True)")
     assert capfd.readouterr().out == ""
-    for text in ("on stdout", "on descriptor 1", "from a process"):
+    for text in ("on stdout", "on 1", "from a process"):
         assert text in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("method", "arguments", "words"),
+    ("code", "words"),
     [
-        ("crash", (), ("signal 11 (SIGSEGV)", "in crash")),
-        ("kill", (int(signal.SIGKILL),), ("signal 9 (SIGKILL)",)),
-        ("hard_exit", (3,), ("exit status 3", "about to go")),
-        ("hard_exit", (0,), ("exit status 0",)),
+        (CRASH, ("signal 11 (SIGSEGV)", "in do")),
+        ("import os, time; os.kill(os.getpid(), 9); time.sleep(10)", ("signal 9 (SIGKILL)",)),
+        (LAST.format(3), ("exit status 3", "about to go")),
+        (LAST.format(0), ("exit status 0",)),
     ],
 )
-def test_a_death_is_named(client, method, arguments, words):
+def test_a_death_is_named(client, code, words):
     client.call("count")
-    job = client.submit(method, *arguments)
+    job = client.submit("do", code)
     queued = client.submit("count")
     error = failure(lambda: job.result(LONG))
-    assert (error.kind, error.where) == ("engine", method)
+    assert (error.kind, error.where) == ("engine", "do")
     assert all(word in error.message for word in words)
     assert queued.result(LONG) == 1, "what waited had no part in it"
 
@@ -352,7 +344,33 @@ def test_what_waits_for_a_turn_says_so_and_timing_is_alone(client, monkeypatch, 
         assert wait_until(lambda: "until other engines are done" in timing.progress[1])
         assert not timing.done
         working.cancel()
-        assert timing.result(LONG) == "timed"
+        assert timing.result(LONG) == "timed" and other.call("count") == 1
+
+
+def test_a_script_takes_no_turns():
+    assert turns.TURNS.file == -1
+    with beside(), alone():
+        assert not turns.TURNS.alone
+
+
+def test_engines_of_one_user_share_a_file(tmp_path, monkeypatch):
+    monkeypatch.delenv("RELASCOPE_ALONE")
+    monkeypatch.setattr(turns.tempfile, "gettempdir", lambda: str(tmp_path))
+    name = f"relascope-{os.getuid()}.turns"
+    try:
+        shared_file.cache_clear()
+        file = shared_file()
+        assert os.path.samestat(os.fstat(file), os.stat(tmp_path / name))
+        (tmp_path / name).unlink()
+        (tmp_path / name).symlink_to(tmp_path / "elsewhere")  # somebody else's trap
+        shared_file.cache_clear()
+        other = shared_file()
+        assert not (tmp_path / "elsewhere").exists()
+        assert "turns" in os.readlink(f"/proc/self/fd/{other}")
+    finally:
+        shared_file.cache_clear()
+        os.close(file)
+        os.close(other)
 
 
 def test_so_many_engines_and_no_more(monkeypatch):
@@ -398,9 +416,10 @@ def test_the_cause_of_a_death_is_told(status, output, ran_out, words):
 
 
 def test_a_death_is_noticed_though_its_own_process_keeps_the_socket(client):
-    other = client.call("fork")
+    copy = "import os, time\nresult = os.fork()\nif not result: time.sleep(60); os._exit(0)"
+    other = client.call("do", copy)
     assert running(other)
-    crash = client.submit("crash")
+    crash = client.submit("do", CRASH)
     failure(lambda: crash.result(LONG))
     assert wait_until(lambda: not running(other))
 
@@ -483,7 +502,7 @@ def test_clients_leave_no_threads_or_files_behind():
     for _ in range(3):
         with EngineClient("fake", FAKE) as client:
             client.call("count")
-            failure(lambda client=client: client.call("crash"))
+            failure(lambda client=client: client.call("do", CRASH))
             client.call("count")
     assert threading.active_count() == threads
     assert files() == before
@@ -505,13 +524,7 @@ print(other, flush=True)
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "sys.exit(0)"])
 def test_the_child_ends_with_its_parent_in_the_middle_of_work(end):
-    done = subprocess.run(
-        [sys.executable, "-c", PARENT.format(end=end)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=LONG,
-    )
+    done = ran(sys.executable, "-c", PARENT.format(end=end), cwd=ROOT)
     assert wait_until(lambda: not running(int(done.stdout)))
 
 
@@ -549,7 +562,8 @@ def test_a_fork_server_ends_when_nothing_refers_to_it(client, monkeypatch):
     # What it imported may depend on the environment.
     monkeypatch.setenv("RELASCOPE_LIMIT_SECONDS", "7")
     with EngineClient("fake", FAKE) as other:
-        assert other.call("environment", "RELASCOPE_LIMIT_SECONDS") == "7"
+        code = "import os; result = os.environ['RELASCOPE_LIMIT_SECONDS']"
+        assert other.call("do", code) == "7"
         assert psutil.Process(other.pid).parent() != server
         assert client.call("count") == 1 and server.is_running()
         client.close()

@@ -1,9 +1,9 @@
 """Generated code is taken apart kernel by kernel, and object files are measured."""
 
-import struct
 import tarfile
 from dataclasses import replace
 
+from answers import assembled
 from relascope.engine.building import elf, kernel_code
 from relascope.engine.building.disassemble import Library, take_apart
 from relascope.engine.protocol.artefact import Artefact, KernelCode
@@ -113,42 +113,16 @@ def test_kernels_are_found_in_each_language_with_what_they_alone_call():
     ]
 
 
-def object_file(functions, wide=True):
-    names = b"\0" + b"".join(n.encode() + b"\0" for n in functions)
-    titles = b"\0.symtab\0.strtab\0.text.add_kernel\0"
-    symbols, at = b"", 1
-    for name, size in functions.items():
-        if wide:
-            symbols += struct.pack("<IBBHQQ", at, 0x12, 0, 1, 0, size)
-        else:
-            symbols += struct.pack("<IIIBBH", at, 0, size, 0x12, 0, 1)
-        at += len(name) + 1
-    head = 64 if wide else 52
-    layout, entry = ("<IIQQQQIIQQ", 24) if wide else ("<IIIIIIIIII", 16)
-    places = [head, head + len(symbols), head + len(symbols) + len(names)]
-    table = places[2] + len(titles)
-
-    def section(name, kind, offset, size, link=0, each=0):
-        return struct.pack(layout, name, kind, 0, 0, offset, size, link, 0, 1, each)
-
-    sections = [
-        section(0, 0, 0, 0),
-        section(1, 2, places[0], len(symbols), 2, entry),
-        section(9, 3, places[1], len(names)),
-        section(17, 1, 0, 77),
-        section(9, 3, places[2], len(titles)),
-    ]
-    begin = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
-    if wide:
-        begin += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 5, 4)
-    else:
-        begin += struct.pack("<HHIIIIIHHHHHH", 1, 40, 1, 0, 0, table, 0, 52, 0, 0, 40, 5, 4)
-    return begin + symbols + names + titles + b"".join(sections)
+def object_file(functions, bits=64):
+    """Functions of these sizes, and a kernel's section of 77 bytes."""
+    of = ".globl {0}\n.type {0},@function\n{0}: .zero {1}\n.size {0},{1}\n"
+    text = "".join(of.format(name, size) for name, size in functions.items())
+    return assembled(text + '.section .text.add_kernel,"ax"\n.zero 77\n', bits)
 
 
 def test_sizes_are_those_of_the_object_file():
-    for wide in (True, False):
-        found = elf.sizes(object_file({"one": 12, "two": 345}, wide))
+    for bits in (64, 32):
+        found = elf.sizes(object_file({"one": 12, "two": 345}, bits))
         assert found is not None
         assert found.functions == {"one": 12, "two": 345}
         assert found.sections[".text.add_kernel"] == 77

@@ -36,41 +36,6 @@ def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "inner", "registers", "expected"),
-    [
-        (14, 768, 768, AVX2, (3, 3, 8)),
-        (14, 64, 24, AVX2, (5, 2, 8)),  # no tiles of three
-        (14, 12, 20, AVX2, None),  # an inner extent that is no whole vectors
-        (14, 10, 24, AVX2, None),
-        (1, 768, 768, AVX2, None),
-        (1024, 768, 768, AVX2, None),  # packing pays for a library
-        (14, 768, 768, AVX512, (7, 2, 16)),
-        (16, 768, 768, AVX512, (4, 3, 16)),
-        (14, 768, 24, AVX512, (3, 3, 8)),
-        (14, 768, 20, AVX512, None),
-    ],
-)
-def test_a_weight_that_is_an_argument_is_read_row_by_row_for_few_rows(
-    rows, columns, inner, registers, expected
-):
-    assert packed_matmul.row_tile(rows, columns, inner, registers) == expected
-
-
-def test_outer_products_are_for_few_rows_and_strips_are_whole():
-    assert packed_matmul.outer_tile(768, 3072, 14, AVX512) == (4, 48, 16)
-    assert packed_matmul.outer_tile(768, 24, 14, AVX512) == (4, 24, 8)
-    assert packed_matmul.outer_tile(768, 3072, 14) == packed_matmul.MatmulTile(4, 24)
-    assert packed_matmul.outer_tile(768, 64, 14) == packed_matmul.MatmulTile(4, 16)
-    assert packed_matmul.outer_tile(768, 3072, 14, FEW) == packed_matmul.MatmulTile(4, 16)
-    for rows, columns, inner in ((768, 3072, 1024), (6, 48, 14), (8, 10, 14)):
-        assert packed_matmul.outer_tile(rows, columns, inner) is None
-    assert packed_matmul.strip(14, 768) == 128
-    assert packed_matmul.strip(14, 96) == 96
-    assert packed_matmul.strip(14, 100) is None
-    assert packed_matmul.strip(1024, 768) is None
-
-
-@pytest.mark.parametrize(
     ("outer", "within"),
     [((15,), True), ((1, 14), True), ((3, 14), False), ((3, 15), True), ((2, 1, 7, 1), False)],
 )

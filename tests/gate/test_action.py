@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import dataclass, field
 
 import pytest
 import yaml
 
+from answers import ran
 from command_line import FAKE, document
 from place import ROOT
 
@@ -139,15 +139,8 @@ class Job:
         }
         script = self.folder / "script.sh"
         script.write_text(step["run"])
-        return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-            cwd=self.folder / "work",
-            env={**os.environ, **own},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        shell = "bash", "--noprofile", "--norc", "-eo", "pipefail"
+        return ran(*shell, script, cwd=self.folder / "work", env={**os.environ, **own})
 
 
 COMMENTING = next(i for i, s in enumerate(STEPS) if s.get("name", "").startswith("Comment"))

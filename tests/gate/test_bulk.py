@@ -2,7 +2,9 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
+from answers import engine
 from command_line import document, run
 from page_session import BROKEN_SEED, FAILING_SEED, WRONG_SEED, forward_graph, session_of
 from relascope.commands.gate.bulk import culprits, document_of, in_threads
@@ -43,35 +45,29 @@ def test_the_table_of_culprits_counts_models_once_each():
     assert not document_of(rows, ["not opened"])["fails"]
 
 
-class Session:
-    """An engine whose pass `fold` breaks a model, and which ends when it is told to."""
+def session(deaths=0):
+    """An engine whose pass `fold` breaks a model, and which ends so many times."""
+    left = [*range(deaths)]
 
-    def __init__(self, deaths=0):
-        self.deaths, self.asked = deaths, 0
+    def check(request, *captures):
+        if left:
+            left.pop()
+            raise EngineError("engine", "The engine was killed.")
+        wrong = any(s.name == "fold" and s.enabled for s in request.pipeline)
+        size = 1.0 if wrong and request.source.seed == WRONG_SEED else 1e-17
+        return (Comparison("output 0", size, size, 1.0, request.source.dtype),)
 
-    def __call__(self, method, first=None, *arguments):
-        if method == "check":
-            self.asked += 1
-            if self.deaths:
-                self.deaths -= 1
-                raise EngineError("engine", "The engine was killed.")
-            wrong = any(s.name == "fold" and s.enabled for s in first.pipeline)
-            size = 1.0 if wrong and first.source.seed == WRONG_SEED else 1e-17
-            return (Comparison("output 0", size, size, 1.0, first.source.dtype),)
-        if method in ("applications", "inside", "step"):
-            return ()
-        graph = forward_graph()
-        if method == "graph_after":
-            return graph
-        return type("Answer", (), {"best": "llvm", "against": "PyTorch", "graph": graph})()
+    info = SimpleNamespace(best="llvm", against="PyTorch", graph=forward_graph())
+    answers = {"applications": (), "inside": (), "step": (), "graph_after": info.graph}
+    return engine(check=check, load=info, describe=info, **answers)
 
 
 def test_a_bad_line_is_bisected_once_and_a_killed_engine_is_asked_again():
-    found = run_task(Session(), task(seed=WRONG_SEED))
+    found = run_task(session(), task(seed=WRONG_SEED))
     assert (found["outcome"], found["culprits"], found["tries"]) == ("wrong", ["fold"], 1)
     assert "Step 2, fold" in found["verdict"]
     for deaths, outcome in ((1, "right"), (99, "crash")):
-        found = run_task(Session(deaths), task())
+        found = run_task(session(deaths), task())
         assert (found["outcome"], found["tries"]) == (outcome, 2)
 
 

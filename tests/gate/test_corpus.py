@@ -5,22 +5,20 @@ That every case is opened is asked in each engine's own process (tests/both/bise
 import json
 import os
 import re
-import subprocess
 import sys
-from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
 import corpus
+from answers import answer, ran
 from engines import shared
+from quick import rare
 from relascope.engine.jobs import reduce
 from relascope.engine.protocol.fault import Account, Suspicion
 from relascope.engine.protocol.source import source_from_file
 from relascope.passes.catalogue import read_pipeline
 from relascope.passes.search.reduce import whole
-
-LONG = partial(pytest.param, marks=pytest.mark.exhaustive)
 
 
 @pytest.mark.engine
@@ -28,11 +26,11 @@ LONG = partial(pytest.param, marks=pytest.mark.exhaustive)
     ("ir", "names"),
     [
         ("relax", ("plan_across_branches", "take_clip")),  # inside the branches of an `if`
-        LONG("relax", ("matmul_by_vectors", "order_out_dtype")),
+        rare("relax", ("matmul_by_vectors", "order_out_dtype")),
         # Where what is imported fails otherwise, and where TVM's own build crashes before, too:
         # the searches by themselves are asked about both (tests/commands).
-        LONG("relax", ("fuse_before_size", "conv_of_open_size")),
-        LONG("relay", ("zero_by_zero", "squeeze_of_no_axis")),
+        rare("relax", ("fuse_before_size", "conv_of_open_size")),
+        rare("relay", ("zero_by_zero", "squeeze_of_no_axis")),
     ],
 )
 def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names, tmp_path, monkeypatch):
@@ -51,6 +49,10 @@ def test_a_fault_is_named_and_reduced_and_a_control_is_right(ir, names, tmp_path
 SEEN = {"zero_by_zero": "Divide by zero", "plan_across_branches": "Var storage is not defined"}
 
 
+CHILD = "from relascope.engine.relay.tvm import boot; import json; boot.boot(); "
+CHILD += "print(json.dumps(boot.child_environment()))"
+
+
 def fails_while_the_pass_runs(folder, ir, report, culprit, said, and_only_then=False):
     text = report.files["README.md"].decode()
     (code,) = re.findall(r"^```python\n(import.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -59,19 +61,10 @@ def fails_while_the_pass_runs(folder, ir, report, culprit, said, and_only_then=F
     (folder / "torch.py").write_text("raise ImportError")  # TVM imports it where it finds it
     for source, status in ((code, 1), (without, 0))[: 1 + and_only_then]:
         (folder / "script.py").write_text(source)
-        run = [sys.executable, "-s", folder / "script.py"]
-        env = with_relay() if ir == "relay" else dict(os.environ)
-        done = subprocess.run(run, cwd=folder, env=env, capture_output=True, text=True)
+        env = {**os.environ, **(answer(CHILD) if ir == "relay" else {})}
+        done = ran(sys.executable, "-s", folder / "script.py", cwd=folder, env=env)
         assert (done.returncode, said in done.stderr) == (status, bool(status)), done.stderr
     return code
-
-
-@cache
-def with_relay():
-    code = "from relascope.engine.relay.tvm import boot\nimport json\n"
-    code += "boot.boot()\nprint(json.dumps(boot.child_environment()))"
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {**os.environ, **json.loads(made.stdout.splitlines()[-1])}
 
 
 @pytest.mark.engine

@@ -29,9 +29,6 @@ def same(call, args):
 
 def rewritten(program, put):
     return rewrite(program, lambda call, args: put(call, args, op_name(call)))
-
-def broken(program):
-    return replace(program, inputs=(*program.inputs, "nobody"))
 """,
     "relax": """
 IR = "relax"
@@ -47,12 +44,12 @@ def same(call, args):
 
 def rewritten(program, put):
     return rewrite(program, lambda call, maker: put(call, call.args, op_name(call)))
-
-def broken(program):
-    return replace(program, inputs=(*program.inputs, "nobody"))
 """,
 }
 COMMON = """
+def broken(program):
+    return replace(program, inputs=(*program.inputs, "nobody"))
+
 def third_wrong(program):
     seen = []
     def put(call, args, name):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from answers import engine
 from command_line import document, run
 from page_session import forward_graph
 from place import ROOT
@@ -86,16 +87,16 @@ def test_culprits_are_named_and_what_was_run_beside_the_sample_is_said_once():
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_pipeline_is_called_by_what_it_does_whether_it_is_bisected_or_not(shows, result, whole):
-    def ask(method, *arguments):
-        if method == "check":
-            if not any(s.enabled for s in arguments[0].pipeline):
-                return (Comparison("y", 0.0, 0.0, 1.0, "float64"),)
-            if isinstance(shows, EngineError):
-                raise shows
-            return (shows,)
-        opened = SimpleNamespace(best="llvm", against="PyTorch", graph=forward_graph())
-        return () if method == "applications" else opened
+    def check(request):
+        if not any(s.enabled for s in request.pipeline):
+            return (Comparison("y", 0.0, 0.0, 1.0, "float64"),)
+        if isinstance(shows, EngineError):
+            raise shows
+        return (shows,)
 
+    opened = SimpleNamespace(best="llvm", against="PyTorch", graph=forward_graph())
+    answers = {"applications": (), "graph_after": opened.graph, "inside": (), "step": ()}
+    ask = engine(check=check, load=opened, describe=opened, **answers)
     source, pipeline = ModelSource("mlp", dtype="float64"), read_pipeline("relay", "FuseOps")
     row = bulk.run_task(ask, bulk.Task("relay", "mlp", source, "tvm:O0", pipeline, search=whole))
     assert rows.result(row) == result

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,20 @@ def quiet(fraction: float, text: str) -> None:
 def asking(session: Any) -> Callable[..., Any]:
     """What jobs ask with, of a session in this process."""
     return lambda method, *given: getattr(session, method)(*given, progress=quiet)
+
+
+def engine(**answers: Any) -> Callable[..., Any]:
+    """What jobs ask, without an engine: by method a value, or a function of what is given; the
+    methods are in `asked`."""
+    asked: list[str] = []
+
+    def ask(method: str, *given: Any) -> Any:
+        asked.append(method)
+        found = answers[method]
+        return found(*given) if callable(found) else found
+
+    ask.asked = asked  # type: ignore[attr-defined]
+    return ask
 
 
 @contextmanager
@@ -44,11 +60,23 @@ def refused(
     assert hint in error.hint, error
 
 
+def ran(*command: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A process that has ended, with what it printed; `how` has `cwd`, `env` or `timeout`."""
+    how = {"capture_output": True, "text": True, "timeout": 600, **how}
+    return subprocess.run([str(word) for word in command], **how)
+
+
 def answer(code: str, ours: Mapping[str, str] = os.environ, **environment: str):
     """What a process of its own prints last, as JSON; it has these variables beside `ours`."""
     variables = {**ours, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120
-    )
+    done = ran(sys.executable, "-c", code, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def assembled(text: str, bits: int = 64) -> bytes:
+    """The object file of a text in assembly."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "made.o")
+        subprocess.run(["as", f"--{bits}", "-o", made], input=text, text=True, check=True)
+        return made.read_bytes()

@@ -1,16 +1,15 @@
 """What code in an engine's process can reach: its own folder, and what it was asked to open."""
 
-import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from answers import refused
+from answers import answer, ran, refused
+from quick import rare
 from relascope.core.place import IMPORT_ROOT
 from relascope.engine import sandbox
 from relascope.engine.client import EngineClient
@@ -127,11 +126,11 @@ def test_the_files_beside_an_onnx_model_that_it_names(tmp_path):
 
 
 IN_ANOTHER = """
-import json, sys
+import json
 from relascope.core.errors import EngineError
 from relascope.engine import sandbox
 from relascope.engine.client import EngineClient
-calls, session, method, *arguments = json.loads(sys.argv[1])
+calls, session, method, *arguments = about
 assert not calls or sandbox.refuse_calls(calls)
 with EngineClient(*session) as client:
     try:
@@ -144,11 +143,8 @@ with EngineClient(*session) as client:
 
 def without(calls, method, *arguments, **variables):
     """What an engine says where the kernel refuses system calls, as containers have it do."""
-    command = [sys.executable, "-c", IN_ANOTHER, json.dumps([calls, SESSION, method, *arguments])]
-    done = subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+    variables["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    return answer(f"about = {[calls, SESSION, method, *arguments]!r}{IN_ANOTHER}", **variables)
 
 
 def test_where_namespaces_are_refused(outside):
@@ -165,10 +161,8 @@ def test_where_namespaces_are_refused(outside):
     ("calls", "variables", "why"),
     [
         ([], {sandbox.SETTING: "off"}, "RELASCOPE_SANDBOX=off"),
-        pytest.param(
-            *([], {"RELASCOPE_ROOM": "off"}, "RELASCOPE_SANDBOX=off"), marks=pytest.mark.exhaustive
-        ),
-        pytest.param([LANDLOCK], {}, "Landlock", marks=pytest.mark.exhaustive),
+        rare([], {"RELASCOPE_ROOM": "off"}, "RELASCOPE_SANDBOX=off"),
+        rare([LANDLOCK], {}, "Landlock"),
         ([UNSHARE, LANDLOCK], {}, "Landlock"),
     ],
 )
@@ -207,8 +201,7 @@ socket.socket(socket.AF_INET).close()
 @pytest.mark.parametrize(("nvidia", "allowed"), [(True, "SOCK_SEQPACKET\n"), (False, "")])
 def test_sockets_with_which_cuda_starts(nvidia, allowed):
     number = sandbox._CALLS[os.uname().machine]["socket"]
-    command = [sys.executable, "-c", SOCKETS.format(nvidia=nvidia, number=number)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == allowed
+    assert ran(sys.executable, "-c", SOCKETS.format(nvidia=nvidia, number=number)).stdout == allowed
 
 
 def test_files_are_temporary_in_its_own_folder_whatever_is_imported_first(tmp_path, monkeypatch):

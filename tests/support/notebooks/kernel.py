@@ -1,6 +1,5 @@
 """A real kernel of Jupyter's, and what a notebook shows of the cells that it runs."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,12 +30,9 @@ class Kernel:
 
     def run(self, code: str) -> Shown:
         """Run a cell to its end."""
-        asked, shown = self.client.execute(code), Shown()
-        end = time.monotonic() + LONG
-        while True:
-            message = self.client.get_iopub_msg(timeout=max(0.0, end - time.monotonic()))
-            if message["parent_header"].get("msg_id") != asked:
-                continue
+        shown = Shown()
+
+        def take(message: dict[str, Any]) -> None:
             kind, content = message["msg_type"], message["content"]
             if kind == "stream":
                 shown.printed += content["text"]
@@ -44,12 +40,9 @@ class Kernel:
                 shown.bundles.append(content["data"])
             elif kind == "error":
                 shown.error = f"{content['ename']}: {content['evalue']}"
-            elif kind == "status" and content["execution_state"] == "idle":
-                break
-        while True:  # what the cell is said to have come to
-            reply = self.client.get_shell_msg(timeout=LONG)
-            if reply["parent_header"].get("msg_id") == asked:
-                break
+
+        how = {"allow_stdin": False, "timeout": LONG}
+        reply = self.client.execute_interactive(code, output_hook=take, **how)
         answer = reply["content"]
         if answer["status"] == "error":  # IPython's own errors of usage are text alone
             shown.error = shown.error or f"{answer['ename']}: {answer['evalue']}"

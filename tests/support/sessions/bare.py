@@ -2,7 +2,6 @@
 
 import functools
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import files
 from pathlib import Path
 
-from answers import answer
+from answers import answer, ran
 
 NEEDS = {
     "relax": "apache-tvm apache-tvm-ffi ml_dtypes numpy typing_extensions",
@@ -82,32 +81,11 @@ def run(
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "TMPDIR", "LANG")}
     env |= {"PLANTED": planted} if planted else {}
     env |= more or {}
-    done = subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=600)
+    done = ran(*command, cwd="/", env=env)
     return done.returncode, done.stdout + done.stderr
-
-
-def overlay(folder: Path, changed: str, text: str) -> Path:
-    """A checkout of links to this one, with one file of another text; the command of it."""
-    checkout = Path(__file__).parents[3]
-    folder.mkdir()
-    for entry in checkout.iterdir():
-        if entry.name in ("passes", "relascope"):
-            shutil.copytree(entry, folder / entry.name)
-        elif entry.name == "cli.py":
-            shutil.copy(entry, folder)
-        elif not entry.name.startswith(".") and entry.name != "tests":
-            (folder / entry.name).symlink_to(entry)
-    (folder / changed).write_text(text)
-    return folder / "cli.py"
 
 
 def command(cli: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of a checkout in a process of its own."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    return subprocess.run(
-        [sys.executable, str(cli), *arguments],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
+    return ran(sys.executable, cli, *arguments, env=env, timeout=1800)

@@ -1,18 +1,14 @@
 """A session for tests of the client and the worker: it does what it is told, and no compiling."""
 
-import ctypes
 import os
 import signal
-import subprocess
-import sys
-import threading
 import time
 from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.engine.limits import limited
 from relascope.engine.protocol.targets import EngineInfo
-from relascope.engine.turns import alone
+from relascope.engine.turns import TURNS, alone
 
 
 class FakeSession:
@@ -20,7 +16,6 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.models: list[int] = []
 
     def describe(self, *, progress) -> EngineInfo:
         return EngineInfo("fake", "0", str(os.getpid()), ())
@@ -35,6 +30,9 @@ class FakeSession:
 
     def timed(self, seconds: float, *, progress) -> str:
         with alone():
+            with alone():  # inside of itself it waits for nobody
+                pass
+            assert TURNS.alone
             progress(0.5, "timing")
             time.sleep(seconds)
         return "timed"
@@ -55,27 +53,13 @@ class FakeSession:
         while not os.path.exists(path):
             time.sleep(0.005)
 
-    def refuse(self, *, progress) -> None:
-        raise EngineError("operator", "no such operator", where="aten::foo", hint="do without")
+    def do(self, code, *, progress) -> Any:
+        """What a test's own code leaves as `result`."""
+        found: dict[str, Any] = {}
+        exec(code, found)
+        return found.get("result")
 
-    def fail(self, message: str, *, progress) -> None:
-        raise ValueError(message)
-
-    step = fail
-
-    def recurse(self, *, progress) -> None:
-        self.recurse(progress=progress)
-
-    def leave(self, *, progress) -> None:
-        raise SystemExit(3)
-
-    def hard_exit(self, status: int, *, progress) -> None:
-        print("about to go", file=sys.stderr, flush=True)
-        os._exit(status)
-
-    def crash(self, *, progress) -> None:
-        """Crash as compiled code does, in the thread that does the work."""
-        ctypes.string_at(0)
+    step = do
 
     def unit(self, wait: float, size: int, *, progress) -> str:
         """Work within limits, one unit after another: the first takes time and memory."""
@@ -103,54 +87,6 @@ class FakeSession:
                 pass
             while True:
                 pass
-
-    def kill(self, number: int, *, progress) -> None:
-        """End by a signal from without."""
-        os.kill(os.getpid(), number)
-        time.sleep(10)
-
-    def chatter(self, *, progress) -> str:
-        print("on stdout")
-        sys.stdout.flush()
-        os.write(1, b"on descriptor 1\n")
-        subprocess.run(["echo", "from a process"], check=True)
-        return "said"
-
-    def unpicklable(self, *, progress) -> Any:
-        return threading.Lock()
-
-    def foreign(self, *, progress) -> Any:
-        """Something whose unpickling would import torch."""
-        import torch
-
-        return torch.float32
-
-    def fork(self, *, progress) -> int:
-        """Leave a copy of this process behind, with all that is open in it."""
-        copy = os.fork()
-        if copy == 0:
-            time.sleep(60)
-            os._exit(0)
-        return copy
-
-    def diagnose(self, *, progress) -> None:
-        """What TVM does for a program whose types do not fit: the words go to standard error."""
-
-        class DiagnosticError(Exception):
-            pass
-
-        print("\x1b[31merror: \x1b[0mthe shapes (2,) and (3,) do not fit", file=sys.stderr)
-        print(" --> from_string:3:5", file=sys.stderr, flush=True)
-        raise DiagnosticError("check diagnostic render for output")
-
-    def environment(self, name: str, *, progress) -> str | None:
-        return os.environ.get(name)
-
-    def dive(self, depth: int, *, progress) -> int:
-        """Recurse in C, as TVM's visitors do, `depth` times: libc compiles nested groups so."""
-        compiled = ctypes.create_string_buffer(4096)
-        extended = 1
-        return ctypes.CDLL(None).regcomp(compiled, b"(" * depth + b"x" + b")" * depth, extended)
 
 
 class BrokenSession:

@@ -10,48 +10,34 @@ import torch
 from relascope.engine.building.options import BuildOptions, Function, both
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
+from relascope.engine.protocol.session import silent
+from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch.model import model_from_module
+from relascope.passes.catalogue import info
 
 IR = sys.argv[sys.argv.index("--ir") + 1]
 # Before the engine's processes are forked, so that it takes none of them time.
-runtime, targets, libraries = (
-    import_module(f"relascope.engine.{IR}.building.{name}")
-    for name in ("runtime", "targets", "libraries")
+runtime, targets, libraries, importer = (
+    import_module(f"relascope.engine.{IR}.{name}")
+    for name in ("building.runtime", "building.targets", "building.libraries", "frontend.importer")
 )
+X = torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)
 
 
-def relax_program(weight):
-    from tvm import relax
+class Net(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 4, 3, padding=1, bias=False)
+        self.conv.weight.data = scale * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)
 
-    from relascope.passes.relax.ir.program import RelaxProgram
-
-    x = relax.Var("x", relax.TensorType((1, 4, 16, 16), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            made = builder.emit(relax.op.nn.conv2d(x, relax.const(weight.numpy()), padding=(1, 1)))
-            made = builder.emit_output(relax.op.exp(relax.op.matmul(made, x)))
-        builder.emit_func_output(made)
-    return RelaxProgram(builder.get(), {}, ("x",), 1)
-
-
-def relay_program(weight):
-    import tvm
-    from tvm import relay
-
-    from relascope.passes.relay.ir.program import RelayProgram
-
-    x = relay.var("x", shape=(1, 4, 16, 16))
-    about = {"padding": (1, 1), "channels": 4, "kernel_size": (3, 3)}
-    made = relay.nn.conv2d(x, relay.const(weight.numpy()), **about)
-    left, right = (relay.reshape(m, (4, 16, 16)) for m in (made, x))
-    made = relay.exp(relay.nn.batch_matmul(left, right))
-    mod = tvm.IRModule.from_expr(relay.Function([x], made))
-    return RelayProgram(relay.transform.InferType()(mod), {}, ("x",), 1)
+    def forward(self, x):
+        return (self.conv(x) @ x).exp()
 
 
 def program_of(scale):
-    weight = scale * torch.linspace(-0.1, 0.1, 144).reshape(4, 4, 3, 3)
-    return {"relax": relax_program, "relay": relay_program}[IR](weight)
+    """With its weight as a constant."""
+    model = model_from_module(Net(scale), ("x",), (X,), ModelSource("own"), silent)
+    return info(IR, "bind").load()(importer.import_model(model, silent))
 
 
 class KeptSession:
@@ -62,7 +48,7 @@ class KeptSession:
         set_threads(threads)
         SHELF.name = SHELF.name if keep else ""
         built = runtime.build(program, BuildOptions(target, opt_level))
-        (result,) = built.run({"x": torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)})
+        (result,) = built.run({"x": X})
         return result.numpy().tobytes(), SHELF.taken
 
     def source(self, *, progress):
@@ -85,8 +71,7 @@ class KeptSession:
         set_threads(2)
         runtime._builder._make = counted
         built = both(*(lambda p=p: runtime.build(p, options) for p in programs))
-        x = torch.linspace(-1, 1, 1024).reshape(1, 4, 16, 16)
-        return [b.run({"x": x})[0].numpy().tobytes() for b in built], made
+        return [b.run({"x": X})[0].numpy().tobytes() for b in built], made
 
     def writes(self, folder, *, progress):
         try:
