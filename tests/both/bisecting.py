@@ -82,26 +82,20 @@ class Attention(nn.Module):
         return torch.softmax(self.fc(x) @ x.T, -1) @ x
 
 
-class Wide(nn.Module):
+def wide():
     """Two layers whose products take most of the time: (32, 256) to (32, 256)."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(256, 256), nn.Linear(256, 256)
-
-    def forward(self, x):
-        return self.second(torch.relu(self.first(x)))
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
 
 
 def small(folder, make=Small, **options):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module, x = make(), torch.randn(32, 256) if make is Wide else torch.randn(3, 8)
+        module, x = make(), torch.randn(32, 256) if make is wide else torch.randn(3, 8)
     return source_from_file(save(module, (x,), folder / f"{make.__name__}.pt"), **options)
 
 
 def model_of(fault):
-    return {"softmax_axis": Attention, "slow": Wide}.get(fault, Small)
+    return {"softmax_axis": Attention, "slow": wide}.get(fault, Small)
 
 
 def offer(monkeypatch, file):
@@ -174,7 +168,7 @@ def slow_pipeline(case, monkeypatch):
 
 
 def test_a_pass_that_makes_it_slow_is_found(case, session, tmp_path, monkeypatch):
-    source = small(tmp_path, Wide)
+    source = small(tmp_path, wide)
     pipeline, index = slow_pipeline(case, monkeypatch)
     result = search(session, source, pipeline, kind="slow", factor=10, threads=1, repeats=3)
     assert (result.kind, result.culprits.suspects) == ("slow", (index,))

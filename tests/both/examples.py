@@ -14,7 +14,7 @@ from answers import quiet, refused
 from gradients import runtime
 from limits import EPSILON, OUTPUT, rounding
 from place import ROOT
-from quick import ENGINE, QUICK
+from quick import ENGINE, QUICK, rare
 from relascope.commands import text as texts
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
@@ -50,9 +50,7 @@ def test_the_pass_does_something_to_its_example_which_is_documented(session, oth
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        pytest.param(
-            n, d, marks=() if d == "float64" or n in IN_FLOAT32 else pytest.mark.exhaustive
-        )
+        (n, d) if d == "float64" or n in IN_FLOAT32 else rare(n, d)
         for n in names(ENGINE)
         for d in LIMIT
     ],

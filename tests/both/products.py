@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from limits import rounding
+from quick import rare
 from relascope.engine.building.threads import set_threads
 from relascope.engine.cpu_kernels.openblas import Product, load
 
@@ -29,12 +30,9 @@ _DEFAULT = (0, 3), (5, 6)  # of each shape, in turns: every form, and both types
 EVERY = pytest.mark.parametrize(
     ("left", "right", "turn_a", "turn_b", "dtype"),
     [
-        pytest.param(
-            *(left, right, turn_a, turn_b, dtype),
-            marks=() if index in _DEFAULT[place % 2] else pytest.mark.exhaustive,
-        )
+        (left, right, *form) if index in _DEFAULT[place % 2] else rare(left, right, *form)
         for place, (left, right) in enumerate(SHAPES)
-        for index, (turn_a, turn_b, dtype) in enumerate(_FORMS)
+        for index, form in enumerate(_FORMS)
     ],
 )
 

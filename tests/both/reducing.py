@@ -9,7 +9,6 @@ import io
 import os
 import re
 import runpy
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,9 +17,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from answers import asking
+from answers import asking, ran
 from bisecting import Case, faults, model_of, search, slow_pipeline, small  # noqa: F401
-from quick import ENGINE
+from quick import ENGINE, rare
 from relascope.engine.faults import bundle, pasted, show
 from relascope.engine.jobs import reduce
 from relascope.engine.jobs.own_test import OwnTest
@@ -66,14 +65,7 @@ def run_alone(folder, *options):
     """Run a report by itself; its exit status and what it prints."""
     (folder / "torch.py").write_text("raise ImportError")  # a report needs no torch
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TVM_LIBRARY_PATH")}
-    done = subprocess.run(
-        [sys.executable, "report.py", *options],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = ran(sys.executable, "report.py", *options, cwd=folder, env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -105,7 +97,7 @@ def narrowed(session, source, pipeline, **options):
 
 # Their reports differ: one is run alone, one has a constant. Each engine has one of the two.
 FIRST = "softmax_axis" if ENGINE == "relay" else "weight_transposed"
-FAULTS = [pytest.param(f, marks=pytest.mark.exhaustive if f != FIRST else ()) for f in MOST]
+FAULTS = [f if f == FIRST else rare(f) for f in MOST]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -207,7 +199,7 @@ def test_a_persons_own_test_decides_what_is_kept(case, session, tmp_path):
     (folder / "test.py").chmod(0o755)
     modules = [next(folder.glob(f"{n}.[jr]*"), folder / f"{n}.py") for n in ("module", "before")]
     for judged, status in zip(modules, (1, 0), strict=True):
-        again = subprocess.run([folder / "test.py", judged], capture_output=True, text=True)
+        again = ran(folder / "test.py", judged)
         assert (again.returncode, again.stderr) == (status, "")
     assert again.stdout == made.shown.test.output.replace("module", "before")
     # Both are what TVM reads, with a value for every argument.

@@ -9,7 +9,7 @@ from torch import nn
 from answers import quiet, refused
 from edge_values import backward, drawn, forwards_agree, gradients_agree_of, live_of, program
 from limits import ELEMENTWISE, close
-from quick import ENGINE, QUICK
+from quick import ENGINE, QUICK, rare
 from relascope.engine.dispatch import add_tvm_dispatch
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import flat_tensors, load_model, model_from_module
@@ -88,18 +88,13 @@ def test_transforms_and_what_stands_around_them():
     forwards_agree(CASES, QUICK)
 
 
-def test_gradients_of_transforms():
-    gradients_agree_of({n: CASES[n] for n in ("filtered", "around 3")})
+FEW = {n: CASES[n] for n in ("filtered", "around 3")}
+FEW["size of zero"] = lambda x: torch.view_as_complex(x).abs(), torch.zeros(3, 2)
 
 
-@pytest.mark.exhaustive
-def test_gradients_of_what_stands_around_transforms():
-    gradients_agree_of(CASES)
-
-
-def test_the_size_of_zero_has_a_gradient_of_zero():
-    zeros = torch.zeros(3, 2)
-    gradients_agree_of({"abs": (lambda x: torch.view_as_complex(x).abs(), zeros)})
+@pytest.mark.parametrize("cases", [FEW, rare(CASES)], ids=["few", "all"])
+def test_gradients_of_transforms(cases):
+    gradients_agree_of(cases)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import defaults
 import operators
 from gradients import Fn, error, imported, run
 from limits import POINTWISE, rounding
-from quick import ENGINE, QUICK
+from quick import ENGINE, QUICK, rare
 from relascope.engine.in_process import load_engine
 
 _FUNCTIONAL = ("layer_norm", "embedding", "pad_constant", "cross_entropy")
@@ -31,11 +31,10 @@ def faults(rows):
 
 def few_in_relay(names, by):
     """In Relay, whose builds take three times as long, one of so many."""
-    of_relay = [pytest.param(n, marks=pytest.mark.exhaustive if i % by else ()) for i, n in names]
-    return of_relay if ENGINE == "relay" else [n for _, n in names]
+    return [rare(n) if i % by and ENGINE == "relay" else n for i, n in enumerate(names)]
 
 
-@pytest.mark.parametrize("name", few_in_relay([*enumerate(SLICE)], 2))
+@pytest.mark.parametrize("name", few_in_relay(SLICE, 2))
 def test_an_operator_is_right_or_refused(name):
     entry = next(e for e in operators.database() if e.formatted_name == name)
     backend, rows = load_engine(ENGINE), []
@@ -114,7 +113,7 @@ SWEPT = (
 )
 
 
-@pytest.mark.parametrize("name", few_in_relay([*enumerate(SWEPT)], 4))
+@pytest.mark.parametrize("name", few_in_relay(SWEPT, 4))
 def test_an_argument_that_is_not_the_default_is_right_or_refused(name):
     entry = next(c for c in defaults.calls() if c.formatted_name == name)
     backend, rows = load_engine(ENGINE), []
@@ -217,9 +216,7 @@ FORMS = {
 LEFT_OUT = {"relax": ("group norm bare", "average by a divisor"), "relay": ()}  # which are refused
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("dtype", ["float32", rare("float64")])
 def test_forms_of_operators_keep_their_meaning(dtype):
     """All in one program, for one build costs more than one operator."""
     forms = {name: f for name, f in FORMS.items() if name not in LEFT_OUT[ENGINE]}

@@ -35,6 +35,13 @@ def test_steps_that_were_wrong_are_right_or_refused(step):
     assert word == ("refused" if step in REFUSED else "right")
 
 
+def test_what_a_trace_does_not_hold_is_as_in_pytorch():
+    stops = "no_grad", "data", "straight through", "given out", "detached part"
+    buffers = "averaged", "slice written", "replaced"
+    steps = *(f"without gradients: {s}" for s in stops), *(f"buffers: {b}" for b in buffers)
+    assert never_wrong(0, steps) == "right"
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_a_few_modules_are_right_or_refused(seed):
     never_wrong(seed)

@@ -7,7 +7,7 @@ from torch import nn
 import gradients as engine
 from answers import refused
 from gradients import Net, bert_layer, compare, joint, passes, total, trained, values_of
-from quick import QUICK, first_in_relay
+from quick import QUICK, first_in_relay, rare
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
@@ -79,10 +79,7 @@ RARE = "frontier", "peak", "recompute_pointwise"
 """What these choose is as others choose it: some values, and products of none."""
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [pytest.param(s, marks=pytest.mark.exhaustive) if s in RARE else s for s in STRATEGIES],
-)
+@pytest.mark.parametrize("strategy", [rare(s) if s in RARE else s for s in STRATEGIES])
 def test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks(layer, strategy):
     model, program = layer
     whole = cut(engine.to_graph(program)[0], strategy)

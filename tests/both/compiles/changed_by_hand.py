@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import flat
 
-KINDS = ("attribute", "shape", "cast", "removed", "swapped", "operator", "constant")
+KINDS = ("attribute", "cast", "removed", "swapped", "operator", "constant")
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,12 @@ def _shuffled(nodes: list[Node], draw: random.Random) -> list[Node]:
     return nodes
 
 
+def _may_change(value: object) -> bool:
+    return type(value) in (bool, int, float, list)
+
+
 _FITS: dict[str, Callable[[Node], bool]] = {
-    "attribute": lambda n: (
-        any(type(v) in (bool, int, float) for v in n.attrs.values()) and n.kind is Kind.CALL
-    ),
-    "shape": lambda n: n.kind is Kind.CALL and bool({"newshape", "shape", "axes"} & set(n.attrs)),
+    "attribute": lambda n: n.kind is Kind.CALL and any(map(_may_change, n.attrs.values())),
     "cast": lambda n: n.kind is Kind.CALL and bool(n.edges),
     "removed": lambda n: n.kind is Kind.CALL and len(n.inputs) == len(n.edges) == 1,
     "swapped": lambda n: len(n.edges) == len(n.inputs) == 2 and n.inputs[0] != n.inputs[1],
@@ -110,11 +111,8 @@ def _edited(graph: Graph, plan: dict[str, str], names: dict[str, str]) -> Graph:
             inputs.reverse()
         attrs, op = dict(node.attrs), node.op
         if way == "attribute":
-            key = next(k for k, v in attrs.items() if type(v) in (bool, int, float))
-            attrs[key] = not attrs[key] if type(attrs[key]) is bool else attrs[key] + 1
-        if way == "shape":
-            key = next(k for k in ("newshape", "shape", "axes") if k in attrs)
-            attrs[key] = [*attrs[key], 1]
+            key = next(k for k, v in attrs.items() if _may_change(v))
+            attrs[key] = [*attrs[key], 1] if type(attrs[key]) is list else -1 - attrs[key]
         if way == "constant":
             attrs["digest"] = f"other {attrs['digest']}"
         if way == "operator":
@@ -128,26 +126,3 @@ def _edited(graph: Graph, plan: dict[str, str], names: dict[str, str]) -> Graph:
         inputs=tuple(map(of, graph.inputs)),
         outputs=tuple(map(of, graph.outputs)),
     )
-
-
-def without_layer(graph: Graph, scope: str) -> Changed:
-    """The same graph without a layer, named by its module, that hands on one value of the type of
-    one that it reads."""
-    below = f"{scope}."
-    layer = {n.id for n in graph if n.scope == scope or n.scope.startswith(below)}
-    read = {i for n in graph if n.id in layer for i in n.edges} - layer
-    (last,) = {i for n in graph if n.id not in layer for i in n.edges} & layer
-    (first,) = (i for i in read if graph.by_id[i].outputs == graph.by_id[last].outputs)
-    names = {n.id: f"n{i}" for i, n in enumerate(_shuffled([*_all(graph)], random.Random(0)))}
-    kept = Graph(
-        graph.name,
-        graph.ir,
-        tuple(n for n in graph if n.id not in layer),
-        tuple(i for i in graph.inputs if i not in layer),
-        graph.outputs,
-    )
-    names[last] = names[first]
-    made = _edited(kept, {}, names)
-    made.validate()
-    truth = {n.id: names[n.id] for n in flat(kept)}
-    return Changed(made, truth, dict.fromkeys(layer, "removed"))

@@ -23,4 +23,5 @@ pytest.mark.exhaustive(test_gradients_of_transforms)  # noqa: F405
 pytest.mark.exhaustive(test_the_command_keeps_and_prints_what_it_finds)  # noqa: F405
 pytest.mark.exhaustive(test_transforms_and_what_stands_around_them)  # noqa: F405
 pytest.mark.exhaustive(test_values_and_gradients_in_16_bits)  # noqa: F405
+pytest.mark.exhaustive(test_what_a_trace_does_not_hold_is_as_in_pytorch)  # noqa: F405
 pytest.mark.exhaustive(test_writes_into_parts_are_as_in_pytorch)  # noqa: F405

@@ -16,14 +16,13 @@ _SLOW = """
     calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too
     captures_are_by_strategy frozen_parameters_get_no_gradient
     gradients_in_eval_mode_are_pytorchs
-    inputs_and_outputs_nest_as_they_do_in_the_module modules_of_a_line_are_right_in_training
+    inputs_and_outputs_nest_as_they_do_in_the_module
     nested_dispatch_and_repeated_calls
     other_constants_and_another_nesting_make_another_program
     samples_from_the_seed_of_nobody_are_verified
     train_eval_and_no_grad_each_do_what_the_module_does
     training_gives_the_same_losses_under_the_same_seed values_of_other_kinds_are_verified
     what_a_mask_chooses_is_pytorchs_however_many_it_are
-    what_a_trace_does_not_hold_is_as_in_pytorch
     what_changes_between_calls_or_before_a_backward_is_seen
     what_differs_from_the_module_is_said_before_it_is_used
 """

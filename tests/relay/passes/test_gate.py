@@ -5,3 +5,4 @@ import pytest
 from planting import *  # noqa: F403
 
 pytest.mark.exhaustive(test_a_planted_regression_is_named)  # noqa: F405 - Relax's are quicker
+pytest.mark.exhaustive(test_twice_is_no_difference)  # noqa: F405
