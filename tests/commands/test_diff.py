@@ -125,16 +125,3 @@ def test_sessions_are_compared_and_both_sides_are_timed(tmp_path):
     assert (found["b"]["label"], found["first_difference"]["pass"]) == ("b.zip: mlp", "fold")
     said = run("diff", "mlp", "mlp", "--measure", "--repeats", "2").stdout
     assert "B takes 1.00 times as long as A.\n" in said and "\nb     llvm    forward " in said
-
-
-@pytest.mark.engine
-@pytest.mark.exhaustive
-def test_two_modules_of_tvms(tmp_path):
-    for name, op in (("one", "exp"), ("other", "log")):
-        text = f'#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 3), float32]) {{ {op}(%x) }}\n'
-        (tmp_path / f"{name}.relay").write_text(text)
-    one, other = (str(tmp_path / f"{name}.relay") for name in ("one", "other"))
-    assert document("diff", one, one, real=True)["same"]
-    found = document("diff", one, other, real=True, status=1)
-    assert found["first_difference"]["pass"] is None
-    assert {r["operator"] for r in found["end"]["operators"]} == {"exp", "log"}

@@ -9,16 +9,6 @@ from command_line import document, run
 ENGINE = ("--engine", "relax")
 
 
-class Pair(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Linear(4, 3)
-        self.last = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh())
-
-    def forward(self, x):
-        return self.last(self.first(x))
-
-
 CODE = """
 import torch
 
@@ -32,7 +22,8 @@ def made():
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     torch.manual_seed(0)
-    model, x = Pair(), torch.randn(2, 4)
+    layers = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2), torch.nn.Tanh()
+    model, x = torch.nn.Sequential(*layers), torch.randn(2, 4)
     torch.jit.trace(model, x).save(folder / "pair.pt")
     batch = torch.export.Dim("batch", min=2, max=8)
     torch.export.save(
@@ -61,14 +52,14 @@ def test_the_modules_of_ones_own_code_are_listed_and_opened(files):
 def test_sizes_that_are_open_are_told_and_pinned(files):
     program = str(files / "pair.pt2")
     assert "Sizes that are open; set one with --pin:" in said("inputs", program)
-    pinned = document("graph", program, "--pin", "x.0=5", *ENGINE, real=True)
+    pinned = document("graph", program, "--pin", "input.0=5", *ENGINE, real=True)
     assert pinned["nodes"] > 3
-    for pin, why in (("x.0=9", "8"), ("x.0=1", "2"), ("x.1=5", "x.1")):
+    for pin, why in (("input.0=9", "8"), ("input.0=1", "2"), ("input.1=5", "input.1")):
         assert why in said("graph", program, "--pin", pin, fails=True)
 
 
 def test_several_sets_of_inputs_are_checked_by_one_program(files):
-    few, typed = ("--dtype", "float32", "--passes", "default"), ("--input", "x=2x4:float32")
+    few, typed = ("--dtype", "float32", "--passes", "default"), ("--input", "input=2x4:float32")
     trace, sets = files / "pair.pt", ("--tensors", files / "a.npy", "--tensors", files / "b.npy")
     told = said("check", trace, *typed, *few, *sets)
     assert "Every stage agrees with PyTorch: within 1e-05 of the scale in float32, on " in told
@@ -78,11 +69,8 @@ def test_several_sets_of_inputs_are_checked_by_one_program(files):
     assert "in the first set" in said(*plain)
 
 
-def test_models_are_searched_by_name():
+def test_models_are_searched_by_name_and_engines_say_what_they_run():
     assert "hf:bert" in said("models", "--search", "hf:bert")
     assert "No model here matches" in said("models", "--search", "nonesuch")
-
-
-def test_engines_say_what_they_run():
     told = run("engines", real=True).stdout
     assert "relax: TVM" in told and "runs llvm" in told

@@ -85,12 +85,9 @@ def test_what_is_no_overlay_is_refused_in_words(text):
     assert caught.value.hint or "raised" in REFUSED[text]
 
 
-def test_the_line_that_raises_is_named():
+def test_the_line_that_raises_is_named_and_values_are_numbers_and_texts_and_nothing_for_none():
     with refused(where="own.py, line 2"):
         run_overlays(transformer(1), "own.py", "def depth(graph):\n    return {}['a']\n")
-
-
-def test_values_are_numbers_and_texts_and_nothing_for_none():
     graph = transformer(1)
     first, second, third, *_ = (n.id for n in graph)
     given = {first: True, second: math.inf, third: None}

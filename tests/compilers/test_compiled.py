@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from answers import quiet
-from limits import ELEMENTWISE, POINTWISE, rounding
+from limits import ELEMENTWISE
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.baselines import compile as compiled
@@ -40,15 +40,6 @@ def test_it_computes_what_eager_does(name):
     assert error_of(model, module) < ELEMENTWISE
     wrong = model_of(nn.Linear(8, 2))
     assert error_of(wrong, lambda x: model.module(x)) > 1e-3
-
-
-def test_its_gradients_are_taken_too():
-    model = model_of(nn.Linear(8, 2), training=True, dtype="float64")
-    theirs = model.eager(True, compiled.compiled(model, "torch.compile"))()
-    for mine, other in zip(model.eager(True)(), theirs, strict=True):
-        most = rounding("float64", POINTWISE, other.abs().max())
-        assert torch.allclose(mine, other, rtol=0, atol=most)
-    assert error_of(model, model.module) is None  # dropout would be drawn anew
 
 
 class Filter(nn.Module):

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from limits import rounding
 from relascope.engine.cpu_kernels import convolutions
+from relascope.engine.measure.memory import torch_peak
 
 SHAPES = {  # batch, channels, size, outputs, window, stride, padding, dilation, groups
     "few pixels": (2, 96, (3, 4), 1024, (2, 3), 1, 1, 1, 1),
@@ -88,11 +89,6 @@ def test_infinity_meets_no_padding_and_large_weights_are_not_copied():
     assert torch.equal(out.isnan(), functional.conv2d(data, weight, padding=1).isnan())
     assert torch.equal(of_weight.isnan(), exact.isnan())
     assert out.isinf().any()
-    from relascope.engine.measure.memory import torch_peak
-
-    wanted = Convolution(*SHAPES["few pixels"])
-    data, weight, grad = (t.detach().float() for t in (wanted.data, wanted.weight, wanted.grad))
-    out, of_weight = torch.empty(wanted.made.shape), torch.empty_like(weight)
     runs = (
         lambda: convolutions.convolution(data, weight, wanted.options(), out),
         lambda: convolutions.convolution(

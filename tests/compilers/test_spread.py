@@ -14,13 +14,10 @@ def of(ours, theirs, scale=4.0):
     return comparison("t", torch.tensor(ours), torch.tensor(theirs), scale, scale)
 
 
-def test_mean_and_median_stand_beside_the_largest():
+def test_mean_and_median_stand_beside_the_largest_and_what_is_no_number_here_is_counted():
     found = of([1.0, 2.0, 3.0, 4.0, 6.0], [1.0, 2.5, 3.0, 4.0, 4.0])
     assert (found.max_abs, found.max_rel) == (2.0, 0.5)
     assert found.spread == Spread(0.5, 0.125, 0.0, 0.0, 0, 0)
-
-
-def test_what_is_no_number_here_alone_is_counted():
     nan, inf = math.nan, math.inf
     found = of([nan, nan, inf, inf, 1.0], [nan, 1.0, inf, 2.0, 1.0])
     assert found.max_abs == inf

@@ -1,6 +1,7 @@
 """What can be compiled for is found out from the machine, and tried."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -209,32 +210,23 @@ def test_a_refusal_keeps_what_tvm_says_of_it():
     assert error.message == "TVM refuses this target: CUDA target gets an invalid CUDA arch."
 
 
-class Device:
-    def __init__(self, there, name="a GPU", version="9.0"):
-        self.exist, self.device_name, self.compute_version = there, name, version
-        self.device_type, self.total_global_memory = 2, 85_520_809_984
-
-
-class Module:
-    def __init__(self, gpus, functions):
-        self.gpus, self.functions = gpus, functions
-
-    def device(self, kind, index):
-        there = self.gpus.get(kind, [])
-        return there[index] if index < len(there) else Device(False)
-
-    def get_global_func(self, name, allow_missing):
-        return name if name in self.functions else None
+def gpu(name="a GPU", version="9.0"):
+    about = {"device_name": name, "compute_version": version, "device_type": 2, "exist": True}
+    return SimpleNamespace(**about, total_global_memory=85_520_809_984)
 
 
 def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1, ways=None):
-    return Tvm(Module(gpus, functions), lambda text: None, run, cuda_ways=ways or {})
+    tvm = SimpleNamespace(
+        device=lambda kind, at: [*gpus.get(kind, ()), *[SimpleNamespace(exist=False)] * 9][at],
+        get_global_func=lambda name, allow_missing: name if name in functions else None,
+    )
+    return Tvm(tvm, lambda text: None, run, cuda_ways=ways or {})
 
 
 def test_every_gpu_is_listed_with_what_it_is():
-    two = [Device(True, "NVIDIA H200"), Device(True, "NVIDIA T4", "7.5")]
+    two = [gpu("NVIDIA H200"), gpu("NVIDIA T4", "7.5")]
     functions = {f"{f}.{k}" for f in ("device_api", "target.build") for k in ("cuda", "metal")}
-    given = {"cuda": two, "metal": [Device(True, "Apple M4")]}
+    given = {"cuda": two, "metal": [gpu("Apple M4")]}
     found = fake_tvm(given, functions).gpus()
     assert [(t.name, t.device, t.runs_here) for t in found] == [
         ("cuda -arch=sm_90", "NVIDIA H200 (79.6 GiB, compute capability 9.0)", True),
@@ -248,7 +240,7 @@ CUDA = {"device_api.cuda", "target.build.cuda"}
 
 def test_every_way_of_a_gpu_is_listed_and_tried():
     ways = {"-libs=blas -graphs=cuda": "as graphs", "-libs=blas": "by a library", "": "by itself"}
-    found = fake_tvm({"cuda": [Device(True, "one")]}, CUDA, ways=ways).gpus()
+    found = fake_tvm({"cuda": [gpu("one")]}, CUDA, ways=ways).gpus()
     assert {t.device for t in found} == {"one (79.6 GiB, compute capability 9.0)"}
     assert [(t.name, t.kernels) for t in found] == [
         ("cuda -arch=sm_90 -libs=blas -graphs=cuda", "as graphs"),
@@ -268,13 +260,13 @@ def test_every_way_of_a_gpu_is_listed_and_tried():
         return given * 2 + 1
 
     ways = {"-libs=blas": "by a library", "": "by itself"}
-    library, itself = fake_tvm({"cuda": [Device(True, "one")]}, CUDA, run, ways).gpus()
+    library, itself = fake_tvm({"cuda": [gpu("one")]}, CUDA, run, ways).gpus()
     assert not library.runs_here and itself.runs_here
     assert "libcublas.so.12 is missing" in library.missing and library.missing.endswith(".")
 
 
 def test_a_gpu_that_computes_wrongly_or_is_not_there_does_not_run():
-    wrong = fake_tvm({"cuda": [Device(True)]}, CUDA, lambda t, d, given: np.zeros_like(given))
+    wrong = fake_tvm({"cuda": [gpu()]}, CUDA, lambda t, d, given: np.zeros_like(given))
     (found,) = wrong.gpus()
     assert not found.runs_here and "wrong numbers" in found.missing
 

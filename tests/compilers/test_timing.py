@@ -57,19 +57,12 @@ class Function:
         return torch.ones(1), torch.ones(2)
 
 
-class Halves:
-    capture_names = ("c",)
-    forward = backward = None
-    cut = SimpleNamespace(drawn_again=())
-
-
-class Program:
-    outputs, gradients, grad_outs, masks, params = 1, ("x",), ("g",), (), ()
-
-
 def step(forward, backward):
     made = iter((Function(forward), Function(backward)))
-    return TrainingExecutable(Program(), Halves(), lambda program, name: next(made))
+    about = {"outputs": 1, "gradients": ("x",), "grad_outs": ("g",), "masks": (), "params": ()}
+    parts = {"capture_names": ("c",), "forward": None, "backward": None}
+    halves = SimpleNamespace(**parts, cut=SimpleNamespace(drawn_again=()))
+    return TrainingExecutable(SimpleNamespace(**about), halves, lambda program, name: next(made))
 
 
 @pytest.mark.parametrize(

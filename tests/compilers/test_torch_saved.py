@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from quick import rare
 from relascope.engine.pytorch.baselines.saved import eager_bytes, torch_saved
 from relascope.samples import build
 
@@ -47,12 +48,6 @@ def test_a_bert_layer_keeps_what_its_operators_save():
     assert eager_bytes(module, inputs) == expected + masks == 759_584
 
 
-@pytest.mark.parametrize("name", ["mlp", "bert_self_attention"])
-def test_the_partitioner_keeps_no_more_than_eager(name):
-    module, inputs = build(name, training=True)
-    assert 0 < _min_cut(module, inputs) <= eager_bytes(module, inputs)
-
-
 def test_the_partitioner_has_torch_compiles_operators_and_at_its_best_keeps_less():
     module, inputs = build("mlp", training=True)
     # as a whole, gelu could not be computed again, nor could layer norm
@@ -70,17 +65,8 @@ def test_the_partitioner_has_torch_compiles_operators_and_at_its_best_keeps_less
     assert torch._functorch.config.activation_memory_budget == 1.0
 
 
-class Norm(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.drop = torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5)
-
-    def forward(self, x):
-        return self.drop(self.norm(x).tanh())
-
-
 def test_both_are_measured_and_module_inputs_and_generator_are_left_as_they_were():
-    module = Norm()
+    module = torch.nn.Sequential(torch.nn.BatchNorm1d(4), torch.nn.Tanh(), torch.nn.Dropout(0.5))
     before = {n: b.clone() for n, b in module.named_buffers()}
     torch.manual_seed(3)
     state, x = torch.get_rng_state(), X + torch.arange(4.0)
@@ -107,10 +93,7 @@ def test_cuts_within_budgets_are_estimated_on_pytorchs_graph_and_say_which_draw_
     assert plain.net_share is plain.peak_bytes is None and plain.drawn_anew == 1
 
 
-@pytest.mark.parametrize(
-    "backend",
-    ["aot_eager_decomp_partition", pytest.param("inductor", marks=pytest.mark.exhaustive)],
-)
+@pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", rare("inductor")])
 def test_a_mask_that_the_backward_draws_anew_is_another(backend):
     """What `drawn_anew` says of PyTorch's partitioner: its gradients are of another mask."""
     from torch._functorch import config

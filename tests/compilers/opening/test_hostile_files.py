@@ -14,6 +14,7 @@ import handwritten
 from answers import refused
 from hostile import Small, changed, crafted, honest, members
 from hostile import _expression as with_size
+from quick import rare
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch, sweep
 from relascope.engine.files.exported import PROGRAM, is_expression
@@ -40,10 +41,7 @@ OPENED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.exhaustive) if n.startswith(LONG) else n for n in FILES],
-)
+@pytest.mark.parametrize("name", [rare(n) if n.startswith(LONG) else n for n in FILES])
 def test_a_crafted_file(name, tmp_path):
     kind, make = FILES[name]
     path, mark = tmp_path / f"model{kind}", tmp_path / "mark"

@@ -2,8 +2,6 @@
 
 import io
 import pickle
-import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +12,9 @@ from torch.export import Dim
 
 from answers import quiet, refused
 from engines import shared
+from hostile import packed
 from limits import ELEMENTWISE, GRADIENT
-from quick import QUICK
+from quick import QUICK, rare
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.tensors import read_tensors
@@ -82,7 +81,7 @@ def numpy_bytes(save, *args, **named):
     return data.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["pt", pytest.param("pt2", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kind", ["pt", rare("pt2")])
 def test_what_a_file_says_of_its_inputs_is_drawn(kind, files):
     opened = open_model(source_from_file(files[kind], seed=3), quiet)
     ids, mask = opened.inputs
@@ -264,14 +263,6 @@ def header(shape, descr="<f4"):
     return data.getvalue()
 
 
-def zipped(**members):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name.replace("_", "."), content)
-    return data.getvalue()
-
-
 HOSTILE = {
     "objects": (numpy_bytes(np.save, np.array([{}], object)), "array of objects"),
     "fields": (numpy_bytes(np.save, np.zeros(2, [("a", int)])), "no input can be"),
@@ -282,8 +273,8 @@ HOSTILE = {
         b"\x93NUMPY\x01\0\x20\0" + b"__import__('os').abort()".ljust(32),
         "an invalid array header",
     ),
-    "bomb": (zipped(a_npy=header((2**27,)) + bytes(2**29)), "MiB of tensors in a smaller file"),
-    "not all arrays": (zipped(a_npy=header((1,)) + bytes(4), b_py=b"1"), "not in a subdirectory"),
+    "bomb": (packed({"a.npy": header((2**27,)) + bytes(2**29)}, 8, ""), "MiB of tensors in a s"),
+    "not all arrays": (packed({"a.npy": header((1,)) + bytes(4), "b.py": b"1"}, 8, ""), "not in a"),
     "pickle": (pickle.dumps([1]), "is not a .npy"),
     "long header": ((2**50).to_bytes(8, "little") + b"{}", "header of more than"),
     "short": (save({"x": torch.ones(4)})[:-8], "cannot be parsed"),
@@ -320,21 +311,6 @@ PINS = ("ids.0=5", "ids.0=2", "ids.0=64, ids.1=1", "ids.0=5, ids.1=128")
 SIZED = [(ir, pins) for ir in ("relax", "relay") for pins in PINS]
 
 
-@pytest.mark.parametrize(
-    ("ir", "pins"), [SIZED[0], *(pytest.param(*s, marks=pytest.mark.exhaustive) for s in SIZED[1:])]
-)
+@pytest.mark.parametrize(("ir", "pins"), [SIZED[0], *(rare(*s) for s in SIZED[1:])])
 def test_an_export_at_another_size_is_right(ir, pins, files):
     checked(ir, source_from_file(files["pt2"], pins=pins))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("module", ["", "words"])
-def test_every_set_of_saved_inputs_is_run(module, files, tmp_path):
-    sets = [{"ids": torch.full((2, 5), i)} for i in (7, 8)] + [{"ids": torch.full((2, 6), 9)}]
-    paths = [saved(tmp_path, one, f"{i}.pt") for i, one in enumerate(sets)]
-    source = with_tensors(source_from_file(files["pt2"]), paths)
-    for values in ("sample", "set2"):
-        checked("relax", replace(source, values=values, module=module))
-    for values, why in (("set3", r"2\.pt, and int64"), ("set4", "3 sets of inputs")):
-        with pytest.raises(EngineError, match=why):
-            checked("relax", replace(source, values=values))

@@ -63,13 +63,6 @@ def _declares(*dims):
     return model
 
 
-def _computed(op, *inputs, **attributes):
-    tensors = [_ints(f"c{i}", *v) if isinstance(v, tuple) else v for i, v in enumerate(inputs)]
-    names = " ".join(t.name for t in tensors)
-    nodes = [_node(op, names, "k", **attributes), _node("Cast", "k", "f", to=_FLOAT)]
-    return _model([*nodes, _node("Add", "x f", "y")], tensors)
-
-
 def _scalar(name, value):
     return numpy_helper.from_array(np.array(value, np.int64), name)
 
@@ -132,12 +125,6 @@ CRAFTED = {
     "dims beyond memory": lambda: _declares(1 << 40, 1 << 20),
     "dims below zero": lambda: _declares(-1, 4),
     "an input beyond memory": lambda: _model([_node("Relu", "x", "y")], shape=(1 << 40, 9)),
-    "a constant beyond memory": lambda: _computed("ConstantOfShape", (1 << 20, 1 << 20)),
-    "a range beyond memory": lambda: _computed(
-        "Range", _scalar("a", 0), _scalar("b", 1 << 50), _scalar("c", 1)
-    ),
-    "a tensor expanded beyond memory": lambda: _computed("Expand", (1,), (1 << 20, 1 << 20)),
-    "a tensor tiled beyond memory": lambda: _computed("Tile", (1, 2), (1 << 50,)),
     "a circle": lambda: _model([_node("Add", "x b", "a"), _node("Add", "x a", "b"),
                                 _node("Relu", "b", "y")]),
     "a name made twice": lambda: _model([_node("Relu", "x", "y"), _node("Neg", "x", "y")]),

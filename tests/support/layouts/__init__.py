@@ -22,15 +22,8 @@ _EDGE_KINDS: tuple[EdgeKind, ...] = ("plain", "long", "crossing")
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle of the drawing, in pixels from the top left.
-
-    Args:
-        id: a node's id, or "group:" and the group's, with "#2" and on for its further parts.
-        kind: "node" or "group".
-        lines: what is written in it, the title first.
-        group: the group that a group's box stands for; for a node, the one it stands in.
-        open: whether a group's content is drawn inside.
-        depth: how many open groups are around it."""
+    """A rectangle of the drawing, in pixels from the top left; a group's id is "group:" and the
+    group's, with "#2" and on for its further parts, and its content is drawn inside if `open`."""
 
     id: str
     kind: OneOf["node", "group"]
@@ -46,16 +39,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve between two boxes: all edges of the graph that end in these two.
-
-    Args:
-        source: the box it leaves.
-        target: the box it enters.
-        points: places it passes, ends included. Between two of them it is a cubic whose tangents
-            run up and down, or across where `kind` is "crossing".
-        label: type of the value; where several values pass, how many.
-        kind: "plain", "long" (no lane was free: it passes beneath boxes) or "crossing" (from the
-            forward half to the backward half)."""
+    """A curve between two boxes: all edges of the graph that end in these two. Between two points
+    it is a cubic whose tangents run up and down, or across if it is "crossing": from the forward
+    half to the backward half. One that is "long" passes beneath boxes."""
 
     source: str
     target: str
