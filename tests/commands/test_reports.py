@@ -336,19 +336,14 @@ def test_a_function_is_tried_in_place_of_the_pass(report, tmp_path):
         assert found == status, said
 
 
-@pytest.fixture(scope="module")
-def environments(tmp_path_factory):
-    return tmp_path_factory.mktemp("environments")
-
-
 USUAL = Row("relax", "file", "wrong")
 """For every run; the other rows take minutes each where they hang."""
 
 
 @pytest.mark.parametrize("row", [r if r == USUAL else rare(r) for r in ROWS], ids="-".join)
-def test_a_report_runs_bare_and_ends_with_0_once_fixed(row, tmp_path, environments):
+def test_a_report_runs_bare_and_ends_with_0_once_fixed(row, tmp_path, tmp_path_factory):
     report, planted = made(row, tmp_path)
-    python = bare.python(row.ir, environments)
+    python = bare.python(row.ir, tmp_path_factory.getbasetemp())
     status, said = bare.run(python, report, isolated=True, planted=planted)
     assert (status, "The fault shows." in said) == (1, True), said
     (tmp_path / "fixed.py").write_text("def fixed(mod):\n    return mod\n")

@@ -136,15 +136,8 @@ def test_relax_finds_cudas_runtime_where_the_loader_does_not_and_compiles_by_our
         assert not before
 
 
-@pytest.fixture
-def rounding():
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = True
-    yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
-def test_gradients_are_taken_where_the_model_is_and_in_full_float32(rounding):
+def test_gradients_are_taken_where_the_model_is_and_in_full_float32(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     model = load_model(ModelSource("mlp", training=True), silent)
     found = model.on("meta").gradients()
     assert found and {t.device.type for t in found.values()} == {"meta"}

@@ -24,7 +24,17 @@ import tvm
 from tvm import relay
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
-cast, multiply, const = relay.cast, relay.multiply, relay.const
+add, cast, const, multiply = relay.add, relay.cast, relay.const, relay.multiply
+
+def twice_turned(x):
+    return relay.transpose(relay.transpose(x))
+
+def again(call, x):
+    return relay.Call(call.op, [x, call.args[1]], call.attrs)
+
+def wider(call):
+    wide = again(call, relay.tile(call.args[0], (64, 1)))
+    return relay.strided_slice(wide, [0], [8], axes=[0])
 
 def first(program, make):
     done = []
@@ -42,7 +52,17 @@ import tvm
 from tvm import relax
 from relascope.passes.relax.ir.rewrite import dtype, op_name, rewrite
 
-cast, multiply, const = relax.op.astype, relax.op.multiply, relax.const
+add, cast, const, multiply = relax.op.add, relax.op.astype, relax.const, relax.op.multiply
+
+def twice_turned(x):
+    return relax.op.permute_dims(relax.op.permute_dims(x))
+
+def again(call, x):
+    return relax.op.matmul(x, call.args[1])
+
+def wider(call):
+    wide = again(call, relax.op.tile(call.args[0], [64, 1]))
+    return relax.op.strided_slice(wide, [0], [0], [8])
 
 def first(program, make):
     done = []
@@ -67,22 +87,23 @@ def own(program):
         pass
     return program
 """
-CAST = """
-def own(program):
-    return first(program, lambda call, kind: cast(cast(call, "float64"), kind))
-"""
-OFF = """
-def own(program):
-    return first(program, lambda call, kind: multiply(call, const(1.001, kind)))
-"""
-CAST_OF = {"relay": "cast", "relax": "astype"}[ENGINE]
-# The kind of the difference that must name it, and words that its sentence must have; which take
-# long for what they add.
+OF_PRODUCT = "def own(program):\n    return first(program, lambda call, kind: {})\n"
+CAST = OF_PRODUCT.format('cast(cast(call, "float64"), kind)')
+TURNED = OF_PRODUCT.format("twice_turned(call)")
+OFF = OF_PRODUCT.format("multiply(call, const(1.001, kind))")
+HALF = "multiply({}, const(0.5, kind))"
+TWICE = OF_PRODUCT.format(f"add(again(call, {HALF}), {HALF})").format("call.args[0]", "call")
+HELD = OF_PRODUCT.format("wider(call)")
+CAST_OF, TURN = {"relay": ("cast", "transpose"), "relax": ("astype", "permute_dims")}[ENGINE]
+# The kind of the difference that must name it, and words that its sentence must have.
 PLANTED = {
     FUSION_LOST: ("fusion", "is no longer fused with"),
     CAST: ("operators", f"2 `{CAST_OF}` more in hidden"),
+    TURNED: ("operators", f"2 `{TURN}` more in hidden"),
     SLOWER: ("compile", "the pass `own` takes"),
     OFF: ("wrong", "over the limit in float64"),
+    TWICE: ("flops", "instead of"),
+    HELD: ("memory", "what is built takes"),
 }
 FIRST = {}
 FEW = (FUSION_LOST, CAST)[: 1 if ENGINE == "relay" else 2]

@@ -157,11 +157,7 @@ def _method(text):
 
 
 _LINES = {
-    "save": 'torch.save(x, "MARK")',
-    "save over lines": '_9 = (ops\n  .aten\n  .save(x, "MARK"))',
-    "from_file by another name": 't = torch\n_9 = t.from_file("MARK", True, 64)',
     "rpc by name": '_9 = rpc_sync("a", "b")',
-    "another process": "_9 = fork(x)",
     "distributed": '_9 = ops.c10d.allreduce_([x], "a", "b", None, True, -1)',
     "print without end": 'while True:\n  print("a")',
     "memory": "_0 = torch.add(_0, torch.sum(torch.ones([100000, 100000])))",
@@ -184,7 +180,6 @@ _LINES = {
     "recursion": "_9 = (self).forward(x, )",
     "NUL": '_9 = "\0"',
 }
-_SETSTATE = '  def __setstate__(self, state: Tensor) -> NoneType:\n    torch.save(state, "MARK")\n'
 
 
 _METHODS = _method(
@@ -224,7 +219,6 @@ def _tensors(change):
 
 _PT = {
     **{f"code: {what}": {"*.py": _line(text)} for what, text in _LINES.items()},
-    "setstate": {"*.py": _method(_SETSTATE)},
     "code in another code": {"*.py": "é".encode("latin-1")},
     "no code": {"*.py": b""},
     "places beyond the table": {
