@@ -236,7 +236,8 @@ def test_a_recordings_page_has_each_pass_and_what_it_did_once(tmp_path):
     (section,) = passes["sections"]
     assert len(section["rows"]) == 46 and section["chosen"] == 45
     details = blocks[str(section["block"])]
-    assert [told(d["title"]) for d in details][1:4] == ["FoldTranspose", "InferType", HOSTILE]
+    titles = [told(row["title"]) for row in section["rows"]]
+    assert titles[1:4] == ["FoldTranspose", "InferType", HOSTILE]
     (main,) = details[1]["functions"]
     assert told(main[0]) == "main" and told(main[1]) == "main: changed"
     assert blocks[str(main[2])]["picture"] and blocks[str(main[3])]["changed"] == 3

@@ -5,6 +5,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
+from itertools import chain
 
 from relascope.core.graph import Graph
 from relascope.engine.jobs.step import Stepped
@@ -46,36 +48,24 @@ def of_recording(recording: Recording, label: str) -> ComparedRun:
     first. The end is the last program before memory is planned, whose graph still shows the
     computation."""
     runs = [p for p in _ended(recording.passes) if p.kind == "pass"]
-    graphs: dict[str, Graph | None] = {}
+    read = cache(recording.graph)
 
-    def drawn(functions: Mapping[str, str] | None) -> Graph | None:
+    def drawn(functions: Mapping[str, str]) -> Graph | None:
         """The function main, or the largest one that has a graph."""
-        best: Graph | None = None
-        for name, content in sorted((functions or {}).items(), key=lambda of: of[0] != "main"):
-            if content not in graphs:
-                graphs[content] = recording.graph(content)
-            one = graphs[content]
-            if one is not None and (best is None or len(one) > len(best)):
-                best = one
-                if name == "main":
-                    break
-        return best
+        main = read(functions["main"]) if "main" in functions else None
+        return main or max(filter(None, map(read, functions.values())), key=len, default=None)
 
     def graph(index: int) -> Graph | None:
         if not runs:
             return None
-        return drawn(recording.passes[0].before if index < 0 else runs[index].after)
+        return drawn((recording.passes[0].before if index < 0 else runs[index].after) or {})
 
-    def last() -> Graph | None:
-        ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
-        low: Graph | None = None
-        for one in ends:
-            if not any(n.op.startswith(_LOWERED) for n in one):
-                return one
-            low = low or one
-        return low
-
-    end = last()
+    ends = (g for i in range(len(runs) - 1, -2, -1) if (g := graph(i)) is not None)
+    lowest = next(ends, None)
+    whole = (
+        g for g in chain([lowest], ends) if g and not any(n.op.startswith(_LOWERED) for n in g)
+    )
+    end = next(whole, lowest)
     steps = tuple(
         ComparedStep(p.name, p.own_seconds, p.touched == (), _state(p.after), p.failure or "")
         for p in runs
@@ -88,14 +78,12 @@ def of_recording(recording: Recording, label: str) -> ComparedRun:
     def or_end(index: int) -> Graph | None:
         return end if index == len(runs) - 1 else graph(index)
 
-    plain: dict[str, str] = {}
+    @cache
+    def plain(content: str) -> str:
+        return _hash(_ADDRESS.sub("", recording.text(content)))
 
     def settled(index: int) -> str:
-        functions = runs[index].after or {}
-        for content in functions.values():
-            if content not in plain:
-                plain[content] = _hash(_ADDRESS.sub("", recording.text(content)))
-        return _state({name: plain[content] for name, content in functions.items()})
+        return _state({n: plain(content) for n, content in (runs[index].after or {}).items()})
 
     ir = end.ir if end is not None else "relax"
     return ComparedRun(label, ir, steps, or_end, about, settled)

@@ -30,7 +30,7 @@ def _sheet(report: Report) -> Sheet:
         met = StepChange.between(before, after).matched
         counts: dict[str, Any] = {n: len(getattr(met, n)) for n in ("added", "removed", "changed")}
         rows.append(StepListRow(_SIDES[1], "", nodes=len(after), **counts))
-    steps = [StepSheet(row.title, [("main", (0, at), "")]) for at, row in enumerate(rows)]
+    steps = [StepSheet([("main", (0, at), "")]) for at in range(len(rows))]
     graphs, texts = (before, after), (report.before, report.after)
     answers = Answers(graphs.__getitem__, texts.__getitem__, DiffEffort())
     steps_tab(file, StepsSheet(steps, answers, [row.data for row in rows], len(steps) - 1), PLAIN)

@@ -50,7 +50,7 @@ def _contents(recording: Recording) -> Answers:
 
 def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
     steps = [
-        StepSheet(row["pass"], list(_functions(recording, run, row)), list(_said(run)))
+        StepSheet(list(_functions(recording, run, row)), list(_said(run)))
         for run, row in zip(recording.passes, rows, strict=True)
     ]
     listed, first = rows_of.list_rows(rows), rows_of.first(rows)

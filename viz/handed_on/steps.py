@@ -45,10 +45,9 @@ class Answers:
 
 @dataclass(frozen=True)
 class StepSheet:
-    """A step: title; each function's name, keys, and change in words; and sentences on its failure
-    and output."""
+    """A step: each function's name, keys, and change in words; and sentences on its failure and
+    output."""
 
-    title: str
     functions: Sequence[tuple[str, Pair, str]]
     sentences: Sequence[Section] = ()
 
@@ -72,7 +71,6 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
             drawings.see(name, pair)
     details = [
         {
-            "title": step.title,
             "said": list(step.sentences),
             "functions": [
                 [name, words, drawings.picture(pair), drawings.text(pair)]
@@ -177,7 +175,7 @@ def steps_of(
     `errors` has rows of `step --check` by step."""
     pipeline = stepped.pipeline
     listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
-    steps = [StepSheet("Imported program", [("", (-1, -1), "")])]
+    steps = [StepSheet([("", (-1, -1), "")])]
     for index, record in enumerate(stepped.records):
         said, row, error = list[Section](), listed[index + 1], (errors or {}).get(index, {})
         if record.error:
@@ -192,8 +190,7 @@ def steps_of(
             why = error["check_failure"]["message"]
             said.append(sheet.sentence(f"It cannot be compared with PyTorch: {why}", True))
         pair = start_of(ir, pipeline, index), index
-        title = f"Step {index + 1} of {len(pipeline)}: {row.title}"
-        steps.append(StepSheet(title, [("", pair, "")], said))
+        steps.append(StepSheet([("", pair, "")], said))
     shown = [row.data | {"fixed": True} for row in listed]
     graph, text = (partial(ask, what, source, pipeline) for what in ("graph_after", "text"))
     answers = Answers(graph, text, DiffEffort(_EFFORT * (1 + len(pipeline))))

@@ -57,8 +57,8 @@ export class Steps {
     if (chosen === this.chosen) await this.tell(details); // else a later choice follows
   }
 
-  async tell({ title, said, functions }) {
-    this.title.textContent = title;
+  async tell({ said, functions }) {
+    this.title.textContent = this.section.rows[this.chosen].title;
     // The function looked at last is shown again if this step changed it, too.
     const at = Math.max(0, functions.findIndex(([name]) => name === this.function));
     const choice = element("select", { "aria-label": "Function", onchange: () => {
