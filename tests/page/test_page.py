@@ -477,11 +477,3 @@ def test_rows_tell_what_each_step_did():
     assert fold.time == ""
     assert fuse.failure == "It failed. Switch it off."
     assert fuse.looking
-
-
-def test_rows_are_there_before_the_passes_have_run():
-    rows = step_rows("relay", TRAINING, None, None)
-    assert len(rows) == len(TRAINING) + 1
-    assert all(r.nodes is None for r in rows)
-    assert not any(r.idle for r in rows)
-    assert {r.title for r in rows if r.fixed} >= {"gradient", "grad_out rooted"}

@@ -7,12 +7,9 @@ import pytest
 
 import fake_tuning
 from page import LONG, open_tab, press, settle, whole_page, words
-from relascope.core.graph import TensorType
 from relascope.engine.protocol import records
-from relascope.engine.protocol.records import Untuned
-from relascope.engine.protocol.tuning import RECORDS, Trial, TuneTask
+from relascope.engine.protocol.tuning import RECORDS, Trial
 from relascope.viz.charts.charts import best_so_far
-from relascope.viz.rows import tuning as tuned
 
 
 @pytest.fixture
@@ -113,15 +110,6 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
     assert "the results so far are kept" in text
     assert any("signal" in e.value or "SIGKILL" in e.value for e in tab.error)
     assert table(tab)["trials"].sum() == len(records.read(place()).trials)
-
-
-def test_listed_tasks_follow_the_records():
-    kind = (TensorType((2, 2), "float32"),)
-    task = TuneTask("a", "a", kind, (), 2, None, 0.5, 1.0, None, 0, False)
-    trial = Trial("a", "r", 1, 0.25, 0.25, 1.0, "x")
-    book = records.Book((trial,), (Untuned("a", "r", 0, 1.0),))
-    (found,) = tuned.refreshed((task,), book)
-    assert (found.best_ms, found.trials, found.uses_record) == (0.25, 1, True)
 
 
 def test_the_curve_falls_and_goes_on_over_failures():

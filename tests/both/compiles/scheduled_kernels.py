@@ -16,7 +16,7 @@ from relascope.engine.cpu_kernels.schedules import SCHEDULES
 
 BLAS = import_module(f"relascope.engine.{ENGINE}.building.targets").BLAS
 OURS = f"llvm {BLAS} {SCHEDULES}"
-FUNCTIONS = {
+SCHEDULED = {
     "softmax": lambda x: x.softmax(-1),
     "softmax over rows": lambda x: x.softmax(-2),
     "log softmax": lambda x: x.log_softmax(-1),
@@ -54,18 +54,18 @@ def agrees(function, x, dtype):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), combinations(list(FUNCTIONS), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
+    ("name", "shape"), combinations(list(SCHEDULED), [(2, 3, 5), (3, 40, 384), (2, 64, 770)])
 )
 def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
-    agrees(FUNCTIONS[name], draw(*shape), "float32")
+    agrees(SCHEDULED[name], draw(*shape), "float32")
 
 
 @pytest.mark.parametrize(
     "name",
-    [n if n in IN_FLOAT64 else pytest.param(n, marks=pytest.mark.exhaustive) for n in FUNCTIONS],
+    [n if n in IN_FLOAT64 else pytest.param(n, marks=pytest.mark.exhaustive) for n in SCHEDULED],
 )
 def test_scheduled_kernels_in_float64(name):
-    agrees(FUNCTIONS[name], draw(2, 40, 770), "float64")
+    agrees(SCHEDULED[name], draw(2, 40, 770), "float64")
 
 
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):

@@ -37,13 +37,12 @@ def profiled(session):
     ("training", "target"),
     [
         (False, f"{TARGET} {BLAS}"),
-        pytest.param(True, f"{TARGET} {BLAS} {SCHEDULES}", marks=pytest.mark.exhaustive),
-        pytest.param(False, TARGET, marks=pytest.mark.exhaustive),
-        pytest.param(True, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),
-        pytest.param(True, TARGET, marks=pytest.mark.exhaustive),
-        pytest.param(True, f"{TARGET} {BLAS}", marks=pytest.mark.exhaustive),
-        pytest.param(False, f"{TARGET} {OPENBLAS}", marks=pytest.mark.exhaustive),
-        pytest.param(False, f"{TARGET} {BLAS} {SCHEDULES}", marks=pytest.mark.exhaustive),
+        *(
+            pytest.param(training, f"{TARGET} {libraries}".rstrip(), marks=pytest.mark.exhaustive)
+            for training in (False, True)
+            for libraries in ("", BLAS, OPENBLAS, f"{BLAS} {SCHEDULES}")
+            if training or libraries != BLAS
+        ),
     ],
 )
 def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, training, target):

@@ -1,4 +1,4 @@
-"""The Relay session as the app sees it: every call says in full what it is about."""
+"""The Relay session as the app sees it, and what `relay.build` runs at each level, as steps."""
 
 from dataclasses import replace
 
@@ -7,11 +7,13 @@ from tvm import relay
 
 import small_models  # noqa: F401
 from answers import quiet
+from limits import OUTPUT
+from quick import QUICK
 from relascope.core.errors import EngineError
-from relascope.core.graph import Kind, Role
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
-from relascope.passes.catalogue import default_pipeline
+from relascope.passes.catalogue import default_pipeline, read_pipeline
 from relascope.passes.cuts.cut import cut
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relay import builtin
@@ -80,21 +82,37 @@ def test_a_pass_that_raises_marks_its_step_and_the_rest_goes_on(session, monkeyp
     assert records[2].added > 0
 
 
-def test_the_split_halves_keep_the_joint_graphs_ids(session):
-    joint = session.graph_after(TRAINED, TRAINING, len(TRAINING) - 1, progress=quiet)
-    kept = cut(joint, "keep_all")
-    assert {joint.by_id[i].role for i in kept.ids} == {Role.CAPTURED}
-    split = session.split(TRAINED, TRAINING, kept.ids, progress=quiet)
-    assert split.forward.outputs[1:] == kept.ids
-    calls = {n.id for n in split.forward if n.kind is Kind.CALL}
-    assert calls <= set(joint.by_id)
-    backward = {n.id for n in split.backward if n.kind is Kind.CALL}
-    assert backward <= set(joint.by_id)
-    assert not backward & calls  # everything that crosses is kept, so nothing is computed twice
-
-
 def test_a_layer_keeps_less_than_pytorch(session):
     source = ModelSource("bert_layer", training=True)
     found = cut(session.graph_after(source, TRAINING, len(TRAINING) - 1, progress=quiet), "min_cut")
     assert found.bytes < 0.71 * 759_584  # what PyTorch keeps, masks included in both
     assert found.bytes - found.mask_bytes < 0.67 * 664_160
+
+
+@pytest.mark.parametrize(
+    "level", ["O0", "O3", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("O2", "O4"))]
+)
+def test_every_step_of_a_level_is_drawn_and_has_numbers(session, level):
+    source = ModelSource("mlp")
+    text = session.pipelines(progress=silent).pipelines[level]
+    pipeline = read_pipeline("relay", text)
+    records = session.step(source, pipeline, progress=silent)
+    assert [r.error for r in records] == [None] * len(pipeline)
+    for index in (0, len(pipeline) // 2, len(pipeline) - 1):
+        request = BuildRequest(source, pipeline.upto(index), QUICK)
+        assert all(c.max_rel < OUTPUT for c in session.check(request, progress=silent))
+
+
+def test_the_steps_are_those_that_tvm_runs_and_fuse_less_at_a_lower_level(session):
+    found = session.pipelines(progress=silent).pipelines
+    steps = {n: [s.name for s in Pipeline.parse(t)] for n, t in found.items()}
+    assert [*found] == ["O0", "O1", "O2", "O3", "O4"]
+    assert "AlterOpLayout" in steps["O3"] and "AlterOpLayout" not in steps["O2"]
+    assert "FastMath" in steps["O4"] and "InferType" not in steps["O4"]
+    assert "FuseOps(level=0)" in found["O0"] and "FuseOps|" in found["O3"]
+    source, sizes = ModelSource("mlp"), {}
+    for level in ("O0", "O3"):
+        pipeline = read_pipeline("relay", session.pipelines(progress=silent).pipelines[level])
+        at = [s.name for s in pipeline].index("FuseOps")
+        sizes[level] = session.step(source, pipeline, progress=silent)[at].nodes
+    assert sizes["O3"] < sizes["O0"]

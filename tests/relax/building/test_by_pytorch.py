@@ -1,22 +1,30 @@
-"""Convolutions by PyTorch are those that it has, and images between them have channels last."""
+"""Convolutions and attention as calls of PyTorch's: what is recognised, images with channels last,
+and the numbers."""
+
+import math
 
 import pytest
 import torch
 import tvm
+from torch import nn
 from torch.nn import functional
 from tvm import relax
 from tvm.relax import op
 
+from gradients import Fn, imported
 from limits import OUTPUT, close
+from quick import combinations
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.relax.building import runtime
 from relascope.engine.relax.building.targets import BLAS
+from relascope.engine.relax.kernels import attention
 from relascope.engine.relax.kernels.convolution import dispatched
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.ir.rewrite import bindings
 from relascope.passes.relax.training.conv_gradient import of_weight
-from relax_modules import program
+from relax_modules import check, program
 
 
 @pytest.mark.parametrize(
@@ -90,3 +98,106 @@ def test_a_capture_with_channels_last_comes_so_to_a_backward_without_convolution
         built = runtime.make(tvm.IRModule({"main": main}), BuildOptions(target))
         (found,) = runtime.Compiled(built, target, main).run(given)
         torch.testing.assert_close(found, (given["made"] * given["grad"]).sum(0))
+
+
+LIBRARY = f"llvm {BLAS} {SCHEDULES}"
+SHAPE = (2, 60, 4, 16)  # batch, tokens, heads, size
+
+
+def brought(x):
+    return x.transpose(1, 2)
+
+
+def plain(q, k, v):
+    return (brought(q) @ brought(k).mT / math.sqrt(16)).softmax(-1) @ brought(v)
+
+
+def back(q, k, v):
+    return (brought(q) @ brought(k).mT * 0.25).softmax(-1).matmul(brought(v)).transpose(1, 2)
+
+
+def masked(q, k, v, mask):
+    return (mask + 0.3 * (brought(q) @ k.permute(0, 2, 3, 1))).softmax(-1) @ brought(v)
+
+
+def fused(q, k, v):
+    return nn.functional.scaled_dot_product_attention(brought(q), brought(k), brought(v))
+
+
+def unscaled(q, k, v):
+    q, k, v = (t.reshape(2, 4, 60, 16) for t in (q, k, v))
+    return (q @ k.mT).softmax(3) @ v
+
+
+ATTENTIONS = {
+    "plain": (plain, 3, "ttth"),
+    "heads back": (back, 3, "tttt"),
+    "mask": (masked, 4, "ttth"),
+    "fused": (fused, 3, "ttth"),
+    "heads first, no scale": (unscaled, 3, "hhhh"),
+}
+
+
+def symbols(mod):
+    words = str(mod).split('"')
+    return [w for w in words if w.startswith(attention._NAME)]
+
+
+def called(function, *inputs, target=LIBRARY):
+    _, program = imported(Fn(function), *inputs)
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    return runtime.dispatched(mod, target)
+
+
+def inputs(count):
+    torch.manual_seed(0)
+    return [*(torch.randn(SHAPE) for _ in range(3)), torch.randn(2, 1, 1, 60)][:count]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_an_attention_is_one_call(name):
+    function, count, letters = ATTENTIONS[name]
+    mod = called(function, *inputs(count))
+    (symbol,) = symbols(mod)
+    assert symbol.endswith(f" {letters}")
+    assert "softmax" not in str(mod)
+    assert "permute_dims" not in str(mod)
+
+
+@pytest.mark.parametrize(("name", "dtype"), combinations(list(ATTENTIONS), ["float32", "float64"]))
+def test_the_numbers_are_pytorchs(name, dtype):
+    function, count, _ = ATTENTIONS[name]
+    check(Fn(function), *inputs(count), dtype=dtype, target=LIBRARY)
+
+
+def both(q, k, v):
+    weights = (q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
+OTHERS = {
+    "weights are results": both,
+    "another axis": lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
+    "a scale of each head": lambda q, k, v: (q @ k.mT * q[:1, :, :1, :1]).softmax(-1) @ v,
+    "two masks": lambda q, k, v: (q @ k.mT + k.mean() + v.mean()).softmax(-1) @ v,
+    "keys as they lie": lambda q, k, v: (q @ k.reshape(2, 4, 16, 60)).softmax(-1) @ v,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_products_stay_apart(name):
+    given = [brought(t).contiguous() for t in inputs(3)]
+    assert symbols(called(OTHERS[name], *given)) == []
+
+
+def test_few_keys_other_libraries_and_dropout_keep_the_parts():
+    few = [torch.randn(1, 3, 2, 16) for _ in range(3)]
+    assert symbols(called(plain, *few)) == []
+    long = [torch.randn(1, 512, 1, 64) for _ in range(3)]
+    assert len(symbols(called(plain, *long))) == 1
+    assert symbols(called(plain, *long, target=f"llvm {OPENBLAS}")) == []
+    assert symbols(called(plain, *long, target=f"llvm {SCHEDULES}")) == []
+    dropped = Fn(lambda q, k, v: nn.functional.dropout((q @ k.mT).softmax(-1)) @ v)
+    _, program = imported(dropped, *inputs(3), training=True)
+    mod = runtime.module_of(program, "main", program.mod["main"])
+    assert symbols(runtime.dispatched(mod, LIBRARY)) == []
