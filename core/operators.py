@@ -69,7 +69,7 @@ TRANSCENDENTAL = _words(
     "acosh atanh fast_exp fast_erf fast_tanh nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.selu "
     "log_add_exp"
 )
-CALLED = _words("log log2 log10 log1p sin cos tan sinh cosh asin acos atan asinh acosh atanh")
+CALLED = _words("log log2 log10 log1p tan sinh cosh asin acos atan asinh acosh atanh")
 """Operators for which TVM calls the C library on a CPU, element by element."""
 SUMS = _words("add nn.bias_add subtract")
 FACTORS = _words("multiply divide")

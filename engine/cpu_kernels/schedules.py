@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels.packed_matmul import LANES
 
 SCHEDULES = "-schedules=relascope"
 """A CPU target's option for kernels scheduled here."""
@@ -43,6 +44,9 @@ _STEPS = 8
 
 _DEAR = frozenset(("exp", "erf", "tanh", "sigmoid", "log", "pow", "sin", "cos", "rsqrt"))
 """Intrinsics that are too dear to compute anew for each of several readers."""
+
+_CALLED = frozenset(("sin", "cos"))
+"""Those that `vector_math` has functions of a library for, which LLVM cannot put into a loop."""
 
 _DEEP = 3
 """Dear calls from which a step is not inlined: TVM's LLVM code generator writes out the operand of
@@ -202,6 +206,11 @@ class _Kernel:
             elif any(1 < d < rest for d in found):
                 long = rest > _WRITTEN_OUT
                 self.sch.unroll(self._split(loops[-1], 16)[-1] if long else loops[-1])
+            elif rest % LANES == 0 and not self._is_reduction(block) and self._calls(made):
+                self.sch.vectorize(self._split(loops[-1], LANES)[-1])
+
+    def _calls(self, made: Any) -> bool:
+        return not _CALLED.isdisjoint(self.tvm.called(made.body)[0])
 
     def _name(self, block: Any) -> str:
         return str(self.sch.get(block).name_hint)

@@ -2,12 +2,13 @@
 
 TVM calls the C library per element for `exp`, `erf`, `tanh` and `sigmoid`. Here they are
 polynomials with errors of a few ulps; NaN and infinities give the right results. Other dtypes are
-unchanged. `pow` with 2 or 3 is a product.
+unchanged. `pow` with 2 or 3 is a product, and eight sines or cosines are a call of glibc's.
 
 With or without schedules, `log(1 + y)` is computed as log1p, which TVM lacks, and tanh of a small y
 by its series, because TVM subtracts exponentials.
 """
 
+import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,6 +60,14 @@ _TANH_SMALL = 0.3
 _LOG1P_TERMS = {"float32": 9, "float64": 18}
 """Terms, by dtype, of the series of log(1 + y) in y / (2 + y), for y from -1/2 to 1."""
 
+_WIDE = f"{_DTYPE}x8"
+_FUNCTIONS = {"sin": "_ZGVdN8v_sinf", "cos": "_ZGVdN8v_cosf"}
+"""glibc's for AVX2, at most 2 numbers of float32 from the nearest, whatever the argument."""
+try:  # where code that is loaded later, kept builds too, looks for them
+    ctypes.CDLL("libmvec.so.1", mode=ctypes.RTLD_GLOBAL)
+except OSError:  # another C library
+    _FUNCTIONS = {}
+
 LOWERING = "llvm.FLowerIntrinsic"
 """An operator's attribute: its lowering for LLVM."""
 
@@ -71,13 +80,15 @@ class VectorMath:
         self, tvm: ModuleType, tir: ModuleType, prefix: str, call: Callable[..., Any]
     ) -> None:
         self._tir, self._call = tir, call
-        self._used = False
+        self._used = self._wide = False
+        self._target_has = tvm.target.codegen.target_has_features
         rules = {"exp": self._exp, "erf": self._erf, "tanh": self._tanh, "sigmoid": self._sigmoid}
         first: dict[str, Callable[..., Any]] = {
             name: partial(self._lowered, rule) for name, rule in rules.items()
         }
         first |= {"pow": self._power, "log": self._log}
         first["tanh"] = partial(self._near_zero, first["tanh"])
+        first |= {name: partial(self._called, name) for name in _FUNCTIONS}
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Take precedence over TVM's own rules for LLVM.
@@ -85,13 +96,20 @@ class VectorMath:
             tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, made, level=99)
 
     @contextmanager
-    def used(self, here: bool) -> Iterator[None]:
-        """A context in which the process builds with these rules if `here`, else with TVM's."""
-        before, self._used = self._used, here
+    def used(self, here: bool, target: Any) -> Iterator[None]:
+        """A context in which the process builds for a target, with these rules if `here`, else with
+        TVM's."""
+        before = self._used, self._wide
+        self._used, self._wide = here, here and self._target_has("avx2", target)
         try:
             yield
         finally:
-            self._used = before
+            self._used, self._wide = before
+
+    def _called(self, name: str, theirs: Callable[[Any], Any], call: Any) -> Any:
+        ours = self._wide and str(type_of(call).dtype) == _WIDE
+        given = _WIDE, _FUNCTIONS[name], *call.args
+        return self._tir.call_pure_extern(*given) if ours else theirs(call)
 
     def _lowered(
         self, rule: Callable[[Any], Any], theirs: Callable[[Any], Any] | None, call: Any

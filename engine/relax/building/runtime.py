@@ -250,7 +250,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
     with (
         # The compiler of CUDA source asks for its architecture.
         target if target.kind.name == "cuda" else nullcontext(),
-        schedules.ARITHMETIC.used(ours),
+        schedules.ARITHMETIC.used(ours, target),
         _context(options, instruments),
     ):
         try:

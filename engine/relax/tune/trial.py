@@ -18,7 +18,7 @@ def build(ours: bool, on_cpu: bool, kernel: tuple[Any, Any]) -> str:
     for this CPU, whose object files TVM links without a compiler."""
     mod, target = kernel
     plain = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-    with schedules.ARITHMETIC.used(ours):
+    with schedules.ARITHMETIC.used(ours, target):
         library = tvm.tirx.build(plain, target=target)
     if not on_cpu:
         return str(default_export(library))

@@ -379,7 +379,7 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
     with (
         tiles,
         apply_records.applied(function, options),
-        schedules.used(ours),
+        schedules.used(ours, target),
         tvm.transform.PassContext(
             opt_level=options.opt_level,
             disabled_pass=[*options.disabled, *(schedules.IDLE if ours else ())],

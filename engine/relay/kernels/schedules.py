@@ -118,14 +118,14 @@ _used = False
 
 
 @contextlib.contextmanager
-def used(here: bool) -> Iterator[None]:
-    """A context in which builds use these schedules if `here`."""
+def used(here: bool, target: Any) -> Iterator[None]:
+    """A context in which builds for a target use these schedules if `here`."""
     global _used
     _register()
     _sums()
     before, _used = _used, here
     try:
-        with _arithmetic().used(here), _database() if here else contextlib.nullcontext():
+        with _arithmetic().used(here, target), _database() if here else contextlib.nullcontext():
             yield
     finally:
         _used = before

@@ -35,6 +35,9 @@ SCHEDULED = {
     "sorted": lambda x: x.sort(-1).values + 1,
     "powers": lambda x: x**3 + (x * x) ** 2 + (x.abs() + 1) ** 1.5,
     "erf and variance": lambda x: x.erf() * x.var(-1, keepdim=True),
+    "waves": lambda x: x.sin() * (x[:, :1] / 2).cos() * x.flip(-1).sin(),
+    "waves, turned": lambda x: x.transpose(0, 2).cos().sin().transpose(1, 2),
+    "waves in rows": lambda x: x.cos().softmax(-1) * x.sin().sum(-1, keepdim=True),
     "small products": lambda x: x @ x.mT,
     "pooled": lambda x: F.max_pool2d(x[None], 2, stride=1),
     "convolution": lambda x: F.conv2d(x[None], torch.ones(4, len(x), 3, 3).to(x)),
@@ -66,6 +69,24 @@ def test_scheduled_kernels_compute_what_pytorch_does(name, shape):
 )
 def test_scheduled_kernels_in_float64(name):
     agrees(SCHEDULED[name], draw(2, 40, 770), "float64")
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_eight_sines_are_two_numbers_from_the_nearest_at_most(name):
+    function = getattr(torch, name)
+    bits = torch.randint(-(2**31), 2**31, (4, 1 << 14), generator=torch.Generator().manual_seed(0))
+    x = bits.to(torch.int32).view(torch.float32)  # of any exponent, infinite, and not a number
+    x[0, :3] = torch.tensor([math.inf, -math.inf, math.nan])
+    _, program = imported(Fn(function), x)
+    run = runtime.build(program, BuildOptions(OURS))
+    (found,) = run.run({next(iter(run.arguments)): x})
+    nearest = function(x.double()).float()
+    assert torch.equal(found.isnan(), nearest.isnan())
+    there, signs = ~nearest.isnan(), (found.signbit(), nearest.signbit())
+    places = (v.view(torch.int32).long() & 0x7FFFFFFF for v in (found, nearest))
+    one, other = (torch.where(sign, -at, at)[there] for sign, at in zip(signs, places, strict=True))
+    assert (one - other).abs().max() <= 2
+    assert ((one - other) != 0).float().mean() > 1e-3  # of the C library's none are
 
 
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
