@@ -127,10 +127,11 @@ def chain_of(op):
 
 
 def test_a_chain_that_readers_compute_on_the_way_is_saved_where_it_calls_the_c_library():
-    found = cut(chain_of("tanh"), "min_cut")
-    assert (found.ids, found.recomputed) == ((), ("a", "b"))
-    assert found.share > SHARE > 0 > found.net_share
-    found = cut(chain_of("cos"), "min_cut")
+    for vectors in ("tanh", "cos"):
+        found = cut(chain_of(vectors), "min_cut")
+        assert (found.ids, found.recomputed) == ((), ("a", "b"))
+        assert found.share > SHARE > 0 > found.net_share
+    found = cut(chain_of("tan"), "min_cut")
     assert (found.ids, found.recomputed) == (("a", "b"), ())
 
 
