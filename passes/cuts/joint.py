@@ -192,6 +192,10 @@ class Joint:
                 found[node.id] = (node.id,)
         return found
 
+    def storages_of(self, ids: Iterable[str]) -> set[str]:
+        """The storages of some nodes."""
+        return {base for i in ids for base in self.storages[i]}
+
     @cached_property
     def elementwise(self) -> dict[str, frozenset[str]]:
         """By elementwise operator, in Relax, the storages of the same size that it reads in the

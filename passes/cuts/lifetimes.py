@@ -13,7 +13,7 @@ right before its first reader in the backward; memory of the host does not count
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -116,7 +116,7 @@ class Lifetimes:
         self.joint, self.captured, self.rewiring = joint, captured, rewiring or {}
         self.offloaded = offloaded
         self.rewired = rewired = joint.rewired(self.rewiring) if rewiring else joint
-        self._away, results = _storages(joint, offloaded), _storages(joint, joint.outputs)
+        self._away, results = map(joint.storages_of, (offloaded, joint.outputs))
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
@@ -124,7 +124,7 @@ class Lifetimes:
         held = results if joint.graph.ir == "relax" else given.keys()
         again = {*joint.computed_again(captured), *(i for i in self.rewiring if MARK in i)}
         back = backward_order(joint, again, offloaded, rewired.graph.edges)
-        ends = _storages(rewired, joint.gradients) | held
+        ends = rewired.storages_of(joint.gradients) | held
         self._kept = kept
         self._backward = _Phase(rewired, back, ends, given, offloaded, True)
         self._before, self._ends = before, (results | kept.keys(), masks)
@@ -221,10 +221,6 @@ def _fused(
         readers = [r for r in joint.graph.readers[node_id] if r in inside]
         if len(readers) == 1 and readers[0] in joint.joins[node_id]:
             yield node_id, readers[0]
-
-
-def _storages(joint: Joint, ids: Iterable[str]) -> set[str]:
-    return {base for i in ids for base in joint.storages[i]}
 
 
 def backward_order(

@@ -33,7 +33,7 @@ def movable(joint: Joint, captured: Collection[str]) -> frozenset[str]:
     output, gradient or mask, of known size."""
     owner = joint.work.owner
     holders = Counter(owner[i] for i in captured)
-    stays = {b for i in (*joint.outputs, *joint.gradients) for b in joint.storages[i]}
+    stays = joint.storages_of((*joint.outputs, *joint.gradients))
     stays.update(joint.free, joint.computed_again(captured))
     return frozenset(
         i

@@ -183,41 +183,38 @@ class _Program:
         self.joint, self.per_use, self.there = joint, per_use, set[str]()
         own, size = {*joint.own_backward}, joint.work.bytes
         lives = Lifetimes(joint, joint.crossings)._backward.lives
-        self.over, self.relay = lives.over, joint.graph.ir == "relay"
-        results = {b for i in joint.outputs for b in joint.storages[i]}
-        self.ends = {b for i in joint.gradients for b in joint.storages[i]} - results
-        again = joint.behind(joint.needed)
-        self.base = [i for i in again if joint.writes[i] and i not in results]
-        able = {*self.base}
+        results, again = joint.storages_of(joint.outputs), joint.behind(joint.needed)
+        self.over, self.ends = lives.over, joint.storages_of(joint.gradients) - results
+        self.base = dict.fromkeys(i for i in again if joint.writes[i] and i not in results)
         cost: dict[str, int] = {}  # of saving each storage: a view of it may be smaller
         for i in filter(joint.may_be_captured, again):
-            for b in able.intersection(joint.storages[i]):
+            for b in self.base.keys() & joint.storages[i]:
                 cost[b] = min(size[i], cost.get(b, size[i]))
-        read = {m: own.intersection(joint.graph.readers[m]) for m in joint.masks}
-        masks = [m for m in joint.masks if read[m] and m not in results]
-        self.size = {b: lives.sizes[b] for b in own if joint.writes[b]}
-        self.size |= {m: size[m] for m in masks}
-        self.reads = {i: own.union(able, masks).intersection(joint.reads[i]) for i in (*own, *able)}
-        self.readers: dict[str, list[str]] = {b: [] for b in (*self.size, *able)}
+        read = (m for m in joint.masks if not own.isdisjoint(joint.graph.readers[m]))
+        masks = {m: size[m] for m in read if m not in results}
+        made = {b: lives.sizes[b] for b in joint.own_backward if joint.writes[b]}
+        there = own.union(self.base, masks)
+        self.reads = {i: there.intersection(joint.reads[i]) for i in (*own, *self.base)}
+        self.readers: dict[str, list[str]] = {b: [] for b in (*made, *masks, *self.base)}
         for i in joint.own_backward:
             for b in self.reads[i]:
                 self.readers[b].append(i)
-        by = self.readers
-        self.fused = {b for b in able & joint.joins.keys() if joint.joins[b].issuperset(by[b])}
-        self.fused = {b for b in self.fused if len(by[b]) < 2}  # in the kernel of its reader
-        self.size |= {b: 0 if b in self.fused else size[b] for b in able}
+        one = (b for b in self.base if b in joint.joins and len(self.readers[b]) < 2)
+        fused = {b for b in one if joint.joins[b].issuperset(self.readers[b])}  # in its kernel
+        self.size = made | masks | {b: 0 if b in fused else size[b] for b in self.base}
+        every = *self.size.values(), *cost.values()
         self.fixed = sum(size[b] for b in results)
-        self.step = gcd(self.fixed, *self.size.values(), *cost.values()) or 1
-        self.unit = max(1, self.fixed, *self.size.values(), *cost.values())
+        self.step, self.unit = gcd(self.fixed, *every) or 1, max(1, self.fixed, *every)
         self.high, self.low = [np.inf], list[float]()
         self.entries = list[tuple[int, int, float]]()
         self.saved = {b: self.column() for b in cost}
-        self.count, self.masks, self.cost = len(self.high), masks, cost
-        given = sum(size[m] for m in masks)
-        self.kept = [(self.saved[b], -float(n)) for b, n in cost.items()]
-        self.held(given, self.kept)
-        ended = sum(self.size[b] for b in self.ends & own & self.size.keys())
-        self.held(ended + given * self.relay, self.kept if self.relay else [])
+        # What is there before, in Relay until the end.
+        kept = sum(masks.values()), [(self.saved[b], -float(n)) for b, n in cost.items()]
+        waits: list[tuple[str, int, int | None]] = [(m, n, None) for m, n in masks.items()]
+        waits += [(b, n, self.saved[b]) for b, n in cost.items()]
+        self.kept, self.waits = (kept, []) if joint.graph.ir == "relay" else ((0, []), waits)
+        self.held(*kept)
+        self.held(sum(made[b] for b in self.ends & made.keys()) + self.kept[0], self.kept[1])
 
     def column(self, high: float = 1.0) -> int:
         self.high.append(high)
@@ -242,40 +239,27 @@ class _Program:
         """The rows of one node of the backward."""
         graph, own = self.joint.graph, self.joint.own_backward
         self.there.add(node)
-        after = {*reached([node], lambda i: graph.readers[i])}
-        before = {*reached([node], lambda i: graph.edges[i])} - {node}
+        after = {*reached([node], graph.readers.__getitem__)}
+        before = {*reached([node], graph.edges.__getitem__)} - {node}
         ran = {i: self.column() for i in (*own, *self.base) if i not in after}
         for i in before.intersection(own):
             self.row((ran[i], 1.0), low=1.0)
         self.fits(node, ran)
-        terms, given = list[tuple[int, float]](), 0
-
-        def holds(b: str, bytes_: int, made: int | None) -> None:
-            """A storage that was made, as a column says or always, until its last reader."""
+        given, terms = self.kept[0], [*self.kept[1]]
+        own_ends = self.ends & ran.keys()
+        terms += [(ran[b], -float(self.size[b])) for b in own_ends]
+        makes = [(b, n, ran[b]) for b, n in self.size.items() if b in ran and b not in own_ends]
+        for b, bytes_, made in (*makes, *self.waits):
             if not bytes_ or not self.readers[b]:
-                return
-            alive = self.column()
+                continue
+            alive = self.column()  # from what makes it, a column or always, to its last reader
             terms.append((alive, -float(bytes_)))
+            per_use = self.per_use and b in self.base and made == ran[b]
             for reader in self.readers[b]:
-                if not (self.per_use and made == ran.get(b) and b in self.base and reader != node):
+                if not per_use or reader == node:
                     ends = [(ran[reader], 1.0)] if reader in ran else []
                     there = [] if made is None else [(made, -1.0)]
                     self.row((alive, 1.0), *there, *ends, low=0.0 if there else 1.0)
-
-        for b, bytes_ in self.size.items():
-            if b in self.masks and self.relay:
-                given += bytes_
-            elif b in self.masks:
-                holds(b, bytes_, None)
-            elif b in self.ends:
-                terms += [(ran[b], -float(bytes_))] if b in ran else []
-            elif b in ran:
-                holds(b, bytes_, ran[b])
-        if self.relay:
-            terms += self.kept
-        else:
-            for b, column in self.saved.items():
-                holds(b, self.cost[b], column)
         self.held(given + self.writes(node, after - {node}), terms)
 
     def fits(self, node: str, ran: dict[str, int]) -> None:
@@ -302,7 +286,7 @@ class _Program:
         rows, columns, factors = map(np.array, zip(*self.entries, strict=True))
         entries, most = (factors, (rows, columns)), np.array(self.high)
         whole, price = np.zeros(len(most)), np.zeros(len(most))
-        whole[1 : self.count], price[0] = 1, 1.0
+        whole[1 : len(self.saved) + 1], price[0] = 1, 1.0
         least = np.array(self.low)
         answer = solved(price, entries, least, np.inf, whole, most, time_limit=seconds)
         bound = answer.mip_dual_bound  # None where nothing is integer
