@@ -37,7 +37,7 @@ LINES = {
     "bench": 3751,
     "commands": 3374,
     "core": 1351,
-    "engine": 41645,
+    "engine": 41672,
     "passes": 11743,
     "recorder": 1462,
     "samples": 553,
