@@ -326,21 +326,21 @@ class Work:
         """Seconds, or those within the known kernels where they are less. A recomputed node joins
         its new reader's kernel, so a border between two pointwise operators that only another
         reader needed disappears."""
-        known = {} if self.kernels is None else self._by_kernels(self.kernels, results)
+        place, written = self._places, self._over_borders(results)
+        known = self._priced(place, written, lambda base, i: place.get(base) == place[i])
         return found | {i: min(found[i], seconds) for i, seconds in known.items()}
 
-    def _by_kernels(self, kernels: Kernels, results: bool) -> dict[str, float]:
-        """Seconds of the kernels' nodes: each moves what it reads and writes over its border."""
-        place = {i: k for k, nodes in enumerate(kernels) for i in nodes}
-        written = self._over_borders(place, results)
-        return self._priced(place, written, lambda base, i: place.get(base) == place[i])
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """By node the number of the known kernel that computes it."""
+        return {i: k for k, nodes in enumerate(self.kernels or ()) for i in nodes}
 
-    def _over_borders(self, place: Mapping[str, int], results: bool = True) -> set[str]:
+    def _over_borders(self, results: bool = True) -> set[str]:
         """Storages that one kernel writes for another to read; and results, if asked."""
         written = {self.owner[o] for o in self.graph.outputs} if results else set[str]()
-        for node_id, kernel in place.items():
+        for node_id, kernel in self._places.items():
             bases = {self.owner[e] for e in self.graph.edges[node_id]}
-            written.update(b for b in bases if place.get(b) != kernel)
+            written.update(b for b in bases if self._places.get(b) != kernel)
         return written
 
     def carried(self, forward: Collection[str]) -> dict[str, float]:
@@ -348,9 +348,8 @@ class Work:
         adds, by id. The forward writes what it would otherwise pass on within a kernel, and the
         backward reads what it could compute within one. Other reads are in their readers'
         seconds."""
-        place = {i: k for k, ids in enumerate(self.kernels or ()) for i in ids}
-        ahead = {self.owner[i] for i in self._written(forward) if i not in place}
-        ahead |= self._over_borders(place)
+        ahead = {self.owner[i] for i in self._written(forward) if i not in self._places}
+        ahead |= self._over_borders()
         anyway = {self.owner[i] for i in self._unspared}
         found = {}
         for node_id in self._fusible.intersection(forward):
