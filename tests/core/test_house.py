@@ -38,7 +38,7 @@ LINES = {
     "commands": 3374,
     "core": 1351,
     "engine": 41672,
-    "passes": 11743,
+    "passes": 11742,
     "recorder": 1462,
     "samples": 553,
     "viz": 25003,
