@@ -46,12 +46,12 @@ from judged import (
     failed,
     keep,
     short,
-    silent,
     target_of,
     tried,
 )
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch.model import Model, flat_tensors, load_model, model_from_module
 from relascope.engine.registry import ENGINES
@@ -334,7 +334,6 @@ def main() -> int:
     parser.add_argument("--draw", type=int, default=100, metavar="N", help="how many models")
     parser.add_argument("--seed", type=int, required=True, metavar="S", help="of the draw")
     parser.add_argument("--engine", choices=ENGINES, action="append")
-    parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--page", action="store_true", help="add the shares to docs/zoo.md")
     args = parser.parse_args()
     engines = args.engine or list(ENGINES)
@@ -349,7 +348,7 @@ def main() -> int:
 def _drawn(ir: str, path: Path, args: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")  # of PyTorch's and transformers' on tracing
     logging.disable(logging.ERROR)  # torch.export logs whole graphs
-    rows = [] if args.again else tried(path)
+    rows = tried(path)
     done = {r["model"] for r in rows if r["verdict"] == "end"}
     begin(path, (r for r in rows if r["model"] in done))
     drawn.declare_torchvision()

@@ -99,7 +99,6 @@ def main() -> int:
     parser = common.options(__doc__, samples=False, repeats=0)
     parser.add_argument("--mutated", type=int, default=100, metavar="N", help="so many, too")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what is mutated")
-    parser.add_argument("--say", action="store_true", help="what is said of each file")
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = with_import_root(os.environ.get("PYTHONPATH", ""))
     chosen = handwritten.crafted() + mutated.mutated(args.mutated, args.seed)
@@ -125,7 +124,7 @@ def main() -> int:
                 one["seconds"] -= start[suffix, command]
                 one["over 10 s"], one["over 2 GiB"] = one["seconds"] > 10, one["memory"] > 2048
                 wrong = ", ".join(n for n in BARS if one[n])
-                if wrong or args.say:
+                if wrong:
                     print(f"{mode}, {one['name']}, {one['seconds']:.1f} s: {wrong}: {one['said']}")
             figures = {n: sum(one[n] for one in results) for n in ("opened", *BARS)}
             figures["touched"] += len(set(os.listdir("/dev/shm")) - before)

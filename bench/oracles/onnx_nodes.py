@@ -162,7 +162,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, action="append")
     parser.add_argument("--test", nargs="+", default=[], metavar="NAME", help="or a part of one")
-    parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--folder", type=Path, default=ROOT / "out/onnx_nodes")
     args = parser.parse_args()
     engines = args.engine or list(ENGINES)
@@ -171,8 +170,6 @@ def main() -> int:
     path = args.folder / f"{engines[0]}.jsonl"
     names = sorted(_tests(), key=lambda n: "expanded" in n)  # which are of other operators
     names = [n for n in names if not args.test or any(a in n for a in args.test)]
-    if args.again:
-        path.unlink(missing_ok=True)
     return summary(engines[0], resume(path, engines[0], names, bool(args.test), _work))
 
 

@@ -44,12 +44,12 @@ from judged import (
     keep,
     read,
     short,
-    silent,
     target_of,
     tried,
 )
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.in_process import LiveProgram, load_engine
+from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import Model, model_from_module, seeded
 from relascope.engine.registry import ENGINES
@@ -553,7 +553,6 @@ def main() -> int:
     parser.add_argument("--op", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--phase", choices=PHASES, action="append")
     parser.add_argument("--samples", type=int, default=3, metavar="N", help="of each, in float32")
-    parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--defaults", action="store_true", help="the calls of defaults.py instead")
     parser.add_argument("--page", action="store_true", help="write docs/operators.md")
     parser.add_argument("--folder", type=Path)
@@ -573,8 +572,6 @@ def main() -> int:
     names = sorted((e.formatted_name for e in entries), key=lambda n: n.startswith(late))
     if args.op:
         names = [e.formatted_name for e in entries if {e.name, e.formatted_name} & set(args.op)]
-    if args.again:
-        path.unlink(missing_ok=True)
     work = partial(_work, phases, args.samples)
     return summary(engines[0], resume(path, engines[0], names, bool(args.op), work))
 

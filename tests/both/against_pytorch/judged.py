@@ -117,10 +117,6 @@ def failed(error: BaseException) -> Row:
     }
 
 
-def silent(fraction: float, text: str) -> None:
-    """Nobody watches."""
-
-
 def target_of(ir: str) -> str:
     """An engine's default target here, asked in a child, which may start a device."""
 
