@@ -83,17 +83,11 @@ def test_what_would_run_or_fetch_code_is_left_out_of_a_configuration(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model_type": 3},
-        {"model_type": "../bert"},
-        {"hidden_size": -4},
-        {"hidden_size": "x" * 100},
-        {"vocab_size": 10**15},
-        {"num_hidden_layers": [[1]]},
-        {"max_position_embeddings": 10**12},
-        {"hidden_act": {"a": 1}},
+        *({"model_type": 3}, {"model_type": "../bert"}, {"hidden_size": -4}),
+        *({"hidden_size": "x" * 100}, {"vocab_size": 10**15}, {"num_hidden_layers": [[1]]}),
+        *({"max_position_embeddings": 10**12}, {"hidden_act": {"a": 1}}),
         {"architectures": {"a": 1}, "hidden_size": None},
-        {"quantization_config": {"quant_method": "gptq"}},
-        {"to_dict": 1, "get_text_config": 2},
+        *({"quantization_config": {"quant_method": "gptq"}}, {"to_dict": 1, "get_text_config": 2}),
         {"text_config": {"hidden_size": 1}, "vocab_size": 0},
     ],
 )

@@ -180,15 +180,9 @@ def _read() -> dict[str, dict[str, Step]]:
 
 GRAMMAR = _read()
 RARE = {
-    "layers: GRU with dropout",
-    "layers: GRU cell",
-    "norms: batch norm, mean of all",
-    "reductions: topk",
-    "reductions: prod",
-    "reductions: several given out",
-    "indices: embedding by frequency",
-    "indices: reversed",
-    "losses: cross entropy, ignoring",
+    *("layers: GRU with dropout", "layers: GRU cell", "norms: batch norm, mean of all"),
+    *("reductions: topk", "reductions: prod", "reductions: several given out"),
+    *("indices: embedding by frequency", "indices: reversed", "losses: cross entropy, ignoring"),
     "losses: cross entropy of shares",
 }
 """What an engine refuses is drawn seldom: a module that is refused proves nothing."""
