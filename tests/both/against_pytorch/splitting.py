@@ -49,10 +49,8 @@ def test_arguments_and_results_stand_in_order_and_halves_add_up(net):
     of = zip(names(program.main), program.main.params, strict=True)
     wanted = [str(type_of(p)) for name, p in of if name in program.gradients]
     assert [str(t) for t in results(backward)] == wanted
-    assert parts.captures == cut(engine.to_graph(program)[0], "keep_all").ids
-    _, program = net
     graph, _ = engine.to_graph(program)
-    parts = engine.split_by(program)
+    assert parts.captures == cut(graph, "keep_all").ids
     calls = sum(n.kind is Kind.CALL for n in graph)
     halves = (parts.forward, "forward"), (parts.backward, "backward")
     both = [engine.to_graph(p, n)[0] for p, n in halves]
