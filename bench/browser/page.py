@@ -110,7 +110,7 @@ _OPENED = """async () => {
 
 _STEPPED = """async (way) => {
     const board = document.querySelector('relascope-graph').shadowRoot.querySelector('.board');
-    const times = [], button = board.querySelectorAll('.walk button')[way];
+    const times = [], button = board.firstChild.shadowRoot.querySelectorAll('.walk button')[way];
     while (!button.disabled) {
         const { step } = board.dataset, began = performance.now();
         button.click();

@@ -13,7 +13,8 @@ const CROSS = '<svg viewBox="0 0 16 16"><path d="M4.5 4.5l7 7M11.5 4.5l-7 7"/></
 const COUNTS = [["added", "+"], ["removed", "−"], ["changed", "~"]];
 const FILTERS = [
   ["all", "All", () => true],
-  ["changed", "Changed", (row) => COUNTS.some(([name]) => row[name] > 0)],
+  // Steps that run at present may change something.
+  ["changed", "Changed", (row) => row.nodes === null || COUNTS.some(([name]) => row[name] > 0)],
   ["slow", "Slow", (row) => row.slow],
   ["failed", "Failed", (row) => row.bad],
 ];

@@ -100,17 +100,13 @@ def first(rows: Sequence[Row]) -> int:
 def own_changes(rows: Sequence[Row]) -> list[int]:
     """Numbers of the passes that changed something themselves, not through a pass inside."""
     found: list[int] = []
-    inside: list[bool] = [False]  # by depth: whether a pass there or deeper did
+    least = 0  # the least depth on the way to the next pass that changed something
     for row in reversed(rows):
-        depth = row["depth"]
-        deeper = any(inside[depth + 1 :])
-        del inside[depth + 1 :]
-        inside += [False] * (depth + 1 - len(inside))
         if row["touched"]:
-            inside[depth] = True
-            if not deeper:
+            if row["depth"] >= least:  # that pass did not run inside this one
                 found.append(row["number"])
-        inside[depth] |= deeper
+            least = row["depth"]
+        least = min(least, row["depth"])
     return found[::-1]
 
 
