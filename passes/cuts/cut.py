@@ -486,16 +486,19 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
 
 
 def cut_at(graph: Graph, captured: Iterable[str]) -> Cut:
-    """Cut a joint graph at nodes picked by hand, with what `rewiring_text` adds to their ids.
-    Raises ValueError, with the reason, if it is no joint graph or a node cannot be captured, or
-    cannot wait on the host as its mark `passes.cuts.offload.HOST` says."""
+    """Cut a joint graph at nodes picked by hand, with what `rewiring_text` adds to their ids. Views
+    of captures are left to the backward: two results of a function share no memory. Raises
+    ValueError, with the reason, if it is no joint graph or a node cannot be captured, or cannot
+    wait on the host as its mark `passes.cuts.offload.HOST` says."""
     joint = Joint(graph)
     texts, rewiring = read_rewiring(captured)
     chosen, away = map(frozenset, unmarked(texts))
     for node_id in sorted(chosen):
         check_capture(joint, node_id)
+    owner = joint.work.owner
+    chosen = frozenset(i for i in chosen if owner[i] == i or owner[i] not in chosen)
     drawn = chosen.intersection(joint.draws)
-    wish = Wish(save=chosen - drawn, recompute=drawn, on_host=away)
+    wish = Wish(save=chosen - drawn, recompute=drawn, on_host=away & chosen)
     return _cut(joint, "by_hand", chosen, wish, away=away, rewiring=rewiring)
 
 

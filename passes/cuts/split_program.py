@@ -4,12 +4,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from relascope.core.errors import EngineError
+from relascope.core.errors import refusing
 from relascope.core.graph import Graph
-from relascope.passes.cost import storages
 from relascope.passes.cuts.cut import Cut, cut_at
-from relascope.passes.cuts.offload import marked, unmarked
-from relascope.passes.cuts.per_use import read_rewiring, rewiring_text
 from relascope.passes.program import Program
 
 _CAPTURE, _ON_HOST = "saved_", "on_host_"
@@ -50,18 +47,11 @@ class SplitProgram:
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
-    """The data of a cut that was chosen (`Cut.marked`). Views of captures are left to the backward:
-    two results of a function share no memory. Raises EngineError of kind "usage" if one cannot be
-    captured, or there are no gradients."""
-    try:
-        texts, rewiring = read_rewiring(captured)
-        owner, (saved, away) = storages(graph), map(set, unmarked(texts))
-        own = [i for i in saved if owner.get(i, i) == i or owner[i] not in saved]
-        return cut_at(graph, (*marked(own, away), *rewiring_text(rewiring)))
-    except ValueError as wrong:
-        message = f"The program cannot be split there: {wrong}."
-        hint = "Capture tensors that the forward computes."
-        raise EngineError("usage", message, "split", hint) from wrong
+    """The data of a cut that was chosen (`Cut.marked`). Raises EngineError of kind "usage" if a
+    node cannot be captured, or there are no gradients."""
+    hint = "Capture tensors that the forward computes."
+    with refusing("usage", "The program cannot be split there: {}.", "split", hint):
+        return cut_at(graph, captured)
 
 
 def capture_names(cut: Cut) -> tuple[str, ...]:

@@ -210,8 +210,8 @@ def measured_peaks(screen: Screen) -> MeasuredPeaks:
 def _measured(screen: Screen) -> tuple[MeasuredKernels, float | None] | tuple[()]:
     """The times of the forward's kernels and of copies to the host, if requested and known."""
     with suppress(EngineError):  # `ask_prices` shows it, with a button to try again
-        if _wished() and screen.cache.peek("profile", request := _request(screen)) is not None:
-            return cutting.forward_times(screen.cache.ask, request)
+        if _wished() and screen.cache.peek("profile", request_of(screen).split_at(())) is not None:
+            return cutting.forward_times(screen.cache.ask, request_of(screen))
     return ()
 
 
@@ -220,7 +220,7 @@ def ask_prices(screen: Screen) -> None:
     if not _wished():
         return
     with boundary(screen.cache, "_prices"):
-        request = _request(screen)
+        request = request_of(screen).split_at(())
         if screen.cache.peek("profile", request) is None:
             screen.cache.ask("profile", request)
             st.rerun()
@@ -228,7 +228,3 @@ def ask_prices(screen: Screen) -> None:
 
 def _wished() -> bool:
     return bool(st.session_state.get("keep_prices") == "measured")
-
-
-def _request(screen: Screen) -> BuildRequest:
-    return request_of(screen).split_at(())
