@@ -38,10 +38,10 @@ LINES = {
     "commands": 3374,
     "core": 1351,
     "engine": 41672,
-    "passes": 11742,
+    "passes": 11735,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25000,
+    "viz": 24996,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
