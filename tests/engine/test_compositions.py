@@ -73,6 +73,7 @@ PARTS = [
     (aten.native_dropout_backward.default, (MATRIX, MATRIX > 1, 2.0)),
     (aten.unfold.default, (torch.tensor(2.0), 0, 1, 1)),
     (aten.histc.default, (MATRIX, 5, 0.5, 2.5)),
+    *((aten.pad.default, (CUBE, a, "circular")) for a in ([0, 2, 1, 1], [-1, 3, 2, -1], [-2, -1])),
 ]
 
 
@@ -139,12 +140,6 @@ def test_running_extremes_by_scan_and_by_comparing(most, monkeypatch):
     for op in (aten.cummax.default, aten.cummin.default):
         for given in (WAVES, torch.full([3], -math.inf), WAVES > 1, MATRIX.long()):
             alike(compositions()[op](given, 0), op(given, 0))
-
-
-@pytest.mark.parametrize("around", [[0, 2, 1, 1], [-1, 3, 2, -1], [-2, -1]])
-def test_padding_in_a_circle(around):
-    given = CUBE, around, "circular"
-    alike(along_axes.padded(*given), aten.pad.default(*given))
 
 
 PLACES = torch.tensor([[0, 1, 2, 0, 0, 3], [2, 0, 0, 1, 1, 3]])

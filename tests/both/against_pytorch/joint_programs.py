@@ -10,7 +10,6 @@ from gradients import (
     Several,
     bert_layer,
     compare,
-    draw,
     import_model,
     joint,
     passes,
@@ -93,14 +92,6 @@ def test_outputs_have_a_grad_out_each_where_they_are_floating():
     _, program = trained(Fn(lambda x: x > 0), torch.randn(2, 3))
     with refused("pass", "floating"):
         passes(program, "root_grad_out")
-
-
-def test_integers_may_lack_a_gradient():
-    """No gradient flows through the index, so argsort needs none."""
-    module = Fn(lambda x: x.index_select(0, torch.argsort(x[:, 0])) ** 2)
-    model, program = trained(module, draw(4, 3), dtype="float64")
-    outputs, gradients = step(model, joint(program))
-    compare(model, outputs, gradients)
 
 
 def test_provenance_survives_the_gradient_and_ids_are_unique():
