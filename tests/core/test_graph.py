@@ -1,8 +1,9 @@
-"""The graph model: JSON both ways, promises checked, nothing that depends on depth; and identity
-across steps: what stays the same keeps its id, whatever happened around it."""
+"""The graph model: JSON both ways, promises checked, nothing that depends on depth; identity across
+steps: what stays the same keeps its id; open sizes; and the memo: what it forgets, and threads."""
 
 import json
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from effort import calls_of
 from graphs import chain, graph_of, group, transformer
 from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
 from relascope.core.identity import carry_identity
+from relascope.core.memo import Memo
+from relascope.core.sizes import size_of, sizes_in
 
 
 def test_json_round_trip_of_everything_a_node_can_hold():
@@ -197,3 +200,52 @@ def test_lost_provenance_is_taken_from_before():
     after = graph_of("1=x; 2 exp 1")
     node = carry_identity(before, after).graph.by_id["a"]
     assert (node.scope, node.source) == ("block.0", "aten::exp")
+
+
+def test_a_size_is_computed_from_those_that_are_known():
+    known = {"n": 5, "m1": 3}
+    for text, size in {"n": 5, "2 * n + 1": 11, "(n - m1) // 2": 1, "n % m1": 2, "7": 7}.items():
+        assert size_of(text, known) == size
+    assert size_of("T.max(n, 7) - T.min(n, m1)", known) == 4
+    assert list(sizes_in("T.max(2 * n, 4) + m1 // n")) == ["n", "m1"]
+
+
+@pytest.mark.parametrize("text", ["?", "k", "n + k", "n // 0", "n.real", "f(n)", "n ** n", "n; n"])
+def test_what_is_no_arithmetic_of_known_sizes_is_no_size(text):
+    with pytest.raises(ValueError, match=r"is not a size|cannot be computed from"):
+        size_of(text, {"n": 5})
+
+
+def test_the_least_recently_used_is_forgotten():
+    memo, made = Memo(2), []
+    for key in ("a", "b", "a", "c", "a", "b"):
+        memo.get(key, lambda key=key: made.append(key))
+    assert made == ["a", "b", "c", "b"]
+
+
+class _Interrupted(str):
+    """A key that another thread replaces in the memo as soon as it has been seen there once."""
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        self.seen()
+        return str.__eq__(self, other)
+
+
+def test_a_value_that_another_thread_drops_is_still_returned():
+    memo = Memo(1)
+    memo.put("key", 1)
+    other = Thread(target=memo.put, args=("another", 2))
+    looks = iter(range(3))
+
+    def seen():
+        if next(looks, 3) == 1:
+            other.start()
+            other.join(0.2)  # it waits for a lock that this thread has
+
+    key = _Interrupted("key")
+    key.seen = seen
+    assert memo.get(key, lambda: 3) == 1
+    other.join()
+    assert memo.get("another", lambda: 4) == 2

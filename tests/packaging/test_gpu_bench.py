@@ -143,16 +143,6 @@ def test_what_fails_and_what_misses_its_bar_is_said(tmp_path, capsys):
     assert common.finish(args, [good]) == 0
 
 
-def test_what_is_timed_beside_the_default_is_another_target():
-    said = [gpu.words_of(p, False) for p in gpu.PARTS if p.name in ("graphs", "cublas")]
-    beside = [[w for w, flag in zip(x[1:], x, strict=False) if flag == "--target"] for x in said]
-    assert beside == 2 * [["cuda !-graphs"]] + 2 * [["cuda !-libs !-graphs"]]
-    assert all("--target=cuda" in x for x in said)
-    (dry,) = (gpu.words_of(p, True) for p in gpu.PARTS if (p.name, p.engine) == ("graphs", "relay"))
-    assert dry[-5:] == ["--target=llvm", "--tokens", "14", "--engine", "relay"]
-    assert "--target" not in dry
-
-
 OURS = (
     *("tvm", "tvm_ffi", "bitblas", "attr", "attrs", "cloudpickle", "decorator", "psutil"),
     *("elftools", "pyelftools", "ml_dtypes", "scipy", "apache_tvm", "relascope", "_distutils"),

@@ -285,23 +285,21 @@ def test_the_frontiers_chart_has_every_point_and_the_rivals():
     here = {"what": "chosen: Minimum cut", "bytes": found.bytes, "net_share": found.net_share}
     here["peak_bytes"] = found.peak_bytes
 
-    def drawn(rivals, field="bytes"):
+    def drawn(cuts=None, field="bytes"):
+        rivals = None if cuts is None else tables.torch_saved_document(TorchSaved(512, tuple(cuts)))
         spec = charts.frontier(document, rivals, here, field).to_dict()
-        rows = [row for data in spec["datasets"].values() for row in data]
-        return rows, {r.get("what") for r in rows}
+        return [row for data in spec["datasets"].values() for row in data]
 
-    rows, names = drawn(None)
-    points = [r for r in rows if "captures" in r and "what" not in r]
+    points = [r for r in drawn() if "captures" in r and "what" not in r]
     assert [p["bytes"] for p in points] == [p["bytes"] for p in document["frontier"]]
     assert all(p["peak_bytes"] >= p["bytes"] for p in points)
-    assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= names
-    assert "PyTorch eager" not in names
     cuts = [TorchCut(b, int(384 * b), None, None, 0) for b in (1.0, 0.8, 0.5)]
     rules = {"PyTorch's min-cut", "PyTorch's at 0.8", "PyTorch's partitioner"}
-    rivals = tables.torch_saved_document(TorchSaved(512, tuple(cuts)))
-    assert {"PyTorch eager", *rules} <= drawn(rivals)[1]
-    assert rules.isdisjoint(drawn(rivals, "peak_bytes")[1])
-    assert rules.isdisjoint(drawn(tables.torch_saved_document(TorchSaved(512)))[1])
+    kinds = (None,), (cuts,), (cuts, "peak_bytes"), ((),)
+    alone, beside, peaks, eager = ({r.get("what") for r in drawn(*k)} for k in kinds)
+    assert {"Minimum cut", "Keep only the inputs", "chosen: Minimum cut"} <= alone
+    assert "PyTorch eager" not in alone and {"PyTorch eager", *rules} <= beside
+    assert rules.isdisjoint(peaks | eager)
 
 
 def test_pytorchs_cuts_are_a_curve_where_their_time_is_known_and_alike_ones_a_point():

@@ -413,18 +413,13 @@ def test_whose_gradient_is_chosen_in_relax_and_compared_with_the_other(page):
 
 
 class Job:
-    done, progress, outcome, cancelled = False, (0.0, ""), None, False
+    done, progress, outcome = False, (0.0, ""), None
 
     def finish(self, outcome):
         self.done, self.outcome = True, outcome
 
     def result(self, timeout=None):
-        if isinstance(self.outcome, Exception):
-            raise self.outcome
         return self.outcome
-
-    def cancel(self):
-        self.cancelled = True
 
 
 @pytest.fixture

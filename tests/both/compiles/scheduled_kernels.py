@@ -39,10 +39,12 @@ SCHEDULED = {
     "waves, turned": lambda x: x.transpose(0, 2).cos().sin().transpose(1, 2),
     "waves in rows": lambda x: x.cos().softmax(-1) * x.sin().sum(-1, keepdim=True),
     "small products": lambda x: x @ x.mT,
+    "products with one matrix": lambda x: x @ x[0].mT,
     "pooled": lambda x: F.max_pool2d(x[None], 2, stride=1),
     "convolution": lambda x: F.conv2d(x[None], torch.ones(4, len(x), 3, 3).to(x)),
 }
 IN_FLOAT64 = "softmax", "gelu, twice read", "rows and columns", "running sum", "powers"
+IN_FLOAT64 += "small products", "products with one matrix"
 """A kind of loops each; the others have them, too."""
 
 

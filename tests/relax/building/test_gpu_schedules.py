@@ -105,11 +105,6 @@ def test_whose_kernels_a_target_takes_is_said(options, kernels):
     assert target(options).kernels == kernels
 
 
-def test_a_library_is_tried_with_a_product():
-    found = target("llvm -libs=blas")
-    assert found.runs_here and not found.missing
-
-
 @derived_object
 class Unbuilt(ms.builder.PyBuilder):
     def build(self, inputs):

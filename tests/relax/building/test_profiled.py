@@ -118,7 +118,7 @@ def test_the_first_kernel_with_a_number_that_is_none_is_found(session, tmp_path)
 
 
 def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(monkeypatch):
-    asked = []
+    asked, single, half = [], ("float32",), ("float16",)
 
     def measure(device, dtypes):
         asked.append((device, torch.get_num_threads(), tuple(dtypes)))
@@ -126,17 +126,9 @@ def test_peaks_are_measured_once_for_a_number_of_threads_and_anew_on_request(mon
 
     monkeypatch.setattr(peaks, "measure", measure)
     own, before = RelaxSession(), torch.get_num_threads()
-    try:
-        first = own.peaks(TARGET, 1, ("float32",), progress=quiet)
-        assert own.peaks(TARGET, 1, ("float32",), progress=quiet) is first
-        assert own.peaks(TARGET, 1, ("float32",), 1, progress=quiet).seconds == 2.0
-        assert own.peaks(TARGET, 2, ("float32",), progress=quiet).seconds == 3.0
-        assert own.peaks("cuda", 1, ("float16",), progress=quiet).seconds == 4.0
-    finally:
-        torch.set_num_threads(before)
-    assert asked == [
-        ("cpu", 1, ("float32",)),
-        ("cpu", 1, ("float32",)),
-        ("cpu", 2, ("float32",)),
-        ("cuda", 1, ("float16",)),
-    ]
+    once, other = (TARGET, 1, single), ("cuda", 1, half)
+    questions = once, once, (*once, 1), (TARGET, 2, single), other
+    found = [own.peaks(*about, progress=quiet).seconds for about in questions]
+    torch.set_num_threads(before)
+    assert found == [1.0, 1.0, 2.0, 3.0, 4.0]
+    assert asked == [("cpu", 1, single), ("cpu", 1, single), ("cpu", 2, single), other]

@@ -1,5 +1,5 @@
-"""What Relax's virtual machine holds in a call, from its bytecode and from runs; and kernels that
-write over an argument: where it is safe, and nowhere else."""
+"""What Relax's virtual machine holds in a call; kernels that write over an argument: where it is
+safe, and nowhere else."""
 
 import re
 from functools import partial
@@ -11,7 +11,6 @@ from tvm import relax, te
 from tvm.relax import op
 
 from limits import rounding
-from relascope.engine.building.executables import OwnMemory
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.jobs.cut import with_cut
@@ -21,65 +20,11 @@ from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.relax.building import block_memory, runtime
 from relascope.engine.relax.building.in_place import overwritable
-from relascope.engine.relax.building.vm_memory import live_bytes
 from relascope.engine.relax.session import RelaxSession
 from relascope.passes.catalogue import default_pipeline
 from relax_modules import program
 
 OURS = f"llvm {SCHEDULES}"
-BYTECODE = """@main:
-  call  vm.builtin.check_tensor_info in: %0, i2 dst: %void
-  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %1
-  call  vm.builtin.alloc_tensor in: %1, i0, c[5] dst: %2
-  call  vm.builtin.null_value in:              dst: %1
-  call  first            in: %0, %2 dst: %void
-  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %3
-  call  vm.builtin.alloc_tensor in: %3, i0, c[5] dst: %4
-  call  vm.builtin.null_value in:              dst: %3
-  call  second           in: %2, %4 dst: %void
-  call  vm.builtin.null_value in:              dst: %2
-  call  vm.builtin.alloc_storage in: %vm, c[10], i0, c[3] dst: %1
-  call  vm.builtin.alloc_tensor in: %1, i0, c[11] dst: %2
-  call  vm.builtin.null_value in:              dst: %1
-  call  third            in: %4, %2 dst: %void
-  call  vm.builtin.make_tuple in: %2, %2 dst: %5
-  call  vm.builtin.null_value in:              dst: %2
-  call  vm.builtin.null_value in:              dst: %4
-  ret   %5
-
-@other:
-  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %1
-  ret   %1
-"""
-
-
-def test_a_storage_lives_as_long_as_something_is_of_it():
-    found = live_bytes(BYTECODE, [100, 10, 1])
-    assert found is not None
-    assert (found.peak, found.results, found.kept) == (110, 1, 111)
-    assert live_bytes(BYTECODE, [1, 10, 100]).peak == 110  # the first is given up before the last
-    assert live_bytes(BYTECODE, [100, 10, 100]).kept == 110  # and serves again for one of its size
-    assert live_bytes(BYTECODE, [100, 10]) is None
-    assert live_bytes(BYTECODE, [100, 10, 1, 1]) is None
-
-
-GIVEN = """@main:
-  call  vm.builtin.tuple_getitem in: %1, i0 dst: %2
-  call  vm.builtin.tuple_reset_item in: %1, i0 dst: %void
-  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %3
-  call  relascope.first in: %2, %3 dst: %5
-  call  vm.builtin.null_value in:              dst: %2
-  call  vm.builtin.alloc_storage in: %vm, c[2], i0, c[3] dst: %4
-  call  vm.builtin.null_value in:              dst: %3
-  ret   %4
-"""
-
-
-def test_an_argument_that_is_given_up_lives_to_its_last_reader():
-    found = live_bytes(GIVEN, [10, 100], [100], 1)
-    assert (found.peak, found.results, found.given) == (110, 100, {100: 100})
-    both = OwnMemory(130, 120, {100: 100, 20: 20}, {100: 100, 20: 20}).followed_by(found)
-    assert (both.peak, both.results, both.kept) == (130, 120, 130)
 
 
 def test_a_backward_gives_up_what_nobody_else_has():

@@ -3,6 +3,9 @@
 Where TVM's own does it still, that is tested too: on the day it does not, our part can go.
 """
 
+from functools import partial
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
@@ -10,10 +13,11 @@ from tvm import relax
 
 from answers import refused
 from gradients import Fn, Statistics, imported
-from limits import OUTPUT
+from limits import OUTPUT, close, rounding
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model
+from relascope.engine.pytorch.operators.recurrent import recurrent
 from relascope.engine.relax.draw.to_graph import to_graph
 from relascope.engine.relax.frontend.importer import import_model
 from relascope.passes.relax.builtin import decompose_inference, decompose_training
@@ -179,3 +183,37 @@ def test_names_order_and_provenance(tmp_path, name, training):
     assert {n.scope for n in graph if n.op == "nn.layer_norm"} == {"blocks.0.norm", "blocks.1.norm"}
     assert {n.source for n in graph if n.op == "matmul"} == {"aten::linear"}
     assert max(errors(model, program).values()) <= OUTPUT
+
+
+KINDS = {
+    "lstm": nn.LSTM,
+    "projected": partial(nn.LSTM, proj_size=3),
+    "gru": nn.GRU,
+    "rnn_tanh": nn.RNN,
+    "rnn_relu": partial(nn.RNN, nonlinearity="relu"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_pytorchs(kind):
+    torch.manual_seed(0)
+    for layers, *given in product((1, 2), (False, True), (False, True), (False, True)):
+        bias, both, first = given
+        about = {"bias": bias, "bidirectional": both, "batch_first": first, "dtype": torch.float64}
+        module = KINDS[kind](5, 7, layers, **about)
+        x = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+        states = [(1 + both) * layers, x.shape[0 if first else 1]]
+        state = [torch.randn(*states, n, dtype=torch.float64) for n in (3, 7)]
+        if kind != "projected":
+            state[0] = torch.randn(*states, 7, dtype=torch.float64)
+        begin = tuple(state) if isinstance(module, nn.LSTM) else state[0]
+        y, ends = module(x, begin)
+        wanted = (y, *(ends if isinstance(ends, tuple) else (ends,)))
+        base, weights = kind.replace("projected", "lstm"), module._flat_weights
+        made = recurrent(base, x, begin, weights, bias, layers, 0.0, True, both, first)
+        leaves = (x, *module.parameters())
+        one, other = (
+            (*r, *torch.autograd.grad(sum((t.cos() * 2).sum() for t in r), leaves))
+            for r in (wanted, made)
+        )
+        torch.testing.assert_close(other, one, **close(rounding("float64", 2**10, 10)))

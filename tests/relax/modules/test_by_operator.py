@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import runpy
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -16,6 +18,7 @@ from tvm.script import tirx as T
 import small_models  # noqa: F401
 from answers import asking
 from limits import OUTPUT, close, rounding
+from place import ROOT
 from quick import QUICK
 from relascope import cli
 from relascope.engine.jobs import bisect
@@ -333,3 +336,23 @@ def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):
     assert runs_of(ask, source)[1] == ""
     inputs = session.programs.loaded(runs[1], silent).model.inputs
     assert [tuple(t.shape) for t in inputs] == [(5, 4), (15, 4)]
+
+
+LECTURES = ROOT / "docs" / "lectures"
+
+
+def test_the_translation_by_hand_computes_what_pytorch_does_or_refuses():
+    lecture = runpy.run_path(str(LECTURES / "frameworks.py"))
+    module, inputs = lecture["model"]()
+    mod = lecture["translate"](module, inputs)
+    given = dict(
+        zip((p.name for p in mod["main"].params), (*inputs, *module.parameters()), strict=True)
+    )
+    run = replay.runner(mod, {n: t.detach().numpy() for n, t in given.items()}, "llvm", False)
+    run()
+    (found,), wanted = run.results(), module(*inputs).detach()
+    assert wanted.abs().max() > 0.1
+    torch.testing.assert_close(torch.from_numpy(found), wanted, **close(rounding("float32", 32)))
+    translate = runpy.run_path(str(LECTURES / "frameworks.py"))["translate"]
+    with pytest.raises(NotImplementedError, match="no rule for"):
+        translate(torch.nn.Sequential(torch.nn.Tanh()), (torch.ones(2, 3),))

@@ -1,19 +1,24 @@
-"""The way to the gradient: every operator's gradient against PyTorch's autograd."""
+"""The way to the gradient: every operator's gradient against PyTorch's, and both halves."""
 
 import pytest
 import torch
 import tvm
+from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
 import gradients as engine
 from answers import refused
-from gradients import Fn, Many, compare, joint, operators, passes, step, trained
+from gradients import Fn, Many, compare, joint, operators, passes, step, to_graph, trained
 from joint_programs import *  # noqa: F403
 from limits import LIMITS
 from quick import combinations
 from relascope.core.errors import EngineError
+from relascope.core.graph import Kind
+from relascope.passes.cuts.joint import Joint
 from relascope.passes.relax.ir.program import RelaxProgram
+from relascope.passes.relax.training.split import split
+from splitting import *  # noqa: F403
 
 ONLY_FLOAT32 = "F.hardsigmoid"  # whose gradient takes a sixth in float32 in PyTorch itself
 SECTIONS = (
@@ -87,3 +92,16 @@ def test_a_deep_chain_has_a_gradient_without_recursion():
     assert graph.operators["cos"] == graph.operators["sin"] == count
     parts = engine.split_by(made, "inputs_only")
     assert not parts.captures
+
+
+def test_what_is_computed_again_comes_right_before_its_reader_whatever_the_forward_reads():
+    """The second product reads the first tanh, but in the forward alone."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    program = joint(trained(module, torch.randn(3, 4))[1])
+    graph, exprs = to_graph(program)
+    both = Joint(graph)
+    ids = [graph.by_id[n.id].edges[0] for n in graph if n.op == "tanh" and n.id in both.forward]
+    parts = split(program, graph, exprs, ids)
+    calls = [n.op for n in to_graph(parts.backward, "backward")[0] if n.kind is Kind.CALL]
+    first, second = (k for k, op in enumerate(calls) if op == "tanh")
+    assert "matmul" in calls[first:second]

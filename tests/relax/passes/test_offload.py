@@ -1,9 +1,11 @@
-"""Captures that wait on the host, as Relax's forward and backward copy them."""
+"""Captures that wait on the host, as Relax's forward and backward copy them, and values that the
+backward computes more than once."""
 
 import pytest
 import torch
 from torch import nn
 
+import per_use
 from answers import refused
 from gradients import Net, bert_layer, compare, joint, to_graph, trained, values_of
 from grammar import RandomModule
@@ -171,3 +173,21 @@ def test_the_copies_are_kernels_of_a_profile():
     count = sum(i.startswith(HOST) for i in request.captures)
     assert [k["name"] for k in copies] == [TO_HOST] * count + [FROM_HOST] * count
     assert not profile.notes and all(len(k["nodes"]) == 1 for k in copies)
+
+
+@pytest.mark.parametrize("target", [QUICK, OURS])
+def test_gradients_of_values_per_use_have_the_same_bits_and_are_pytorchs(target):
+    per_use.check_layers(target)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 40))]
+)
+def test_modules_drawn_at_random_with_values_per_use_give_the_same_bits(seed):
+    per_use.check_random(RandomModule(seed), QUICK)
+
+
+def test_the_measured_peak_falls_as_far_as_the_estimate():
+    (once, estimated), (often, lower) = per_use.peaks(OURS)
+    assert often < 0.9 * once and lower < 0.9 * estimated
+    assert often == pytest.approx(lower, rel=0.05)

@@ -7,16 +7,18 @@ from torch import nn
 from tvm import relax
 
 from gradients import draw, imported, passes, runtime
-from limits import LIMITS, POINTWISE, rounding
+from limits import LIMITS, POINTWISE, close, rounding
 from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.relax.kernels.summed import FEW, merged
 from relascope.passes.relax.builtin import topological_sort
 from relascope.passes.relax.examples.building import Tensors
 from relascope.passes.relax.fold_constant import fold
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import bindings, op_name
-from relax_modules import errors
+from relax_modules import compiled, errors
+from relax_modules import program as module_of
 
 X = relax.Var("x", relax.TensorType((2, 3), "float64"))
 W = relax.Var("w", relax.TensorType((3, 3), "float64"))
@@ -273,3 +275,60 @@ def test_whole_numbers_are_left_to_tvm():
     before = new.program(OP.add(x, new.bind("folded", whole)))
     theirs = relax.transform.FoldConstant()(before.mod)["main"].body.blocks[0].bindings[-1].value
     np.testing.assert_array_equal(value(fold(before)), theirs.args[1].value.numpy())
+
+
+STEPS = FEW + 1
+
+
+def added(terms):
+    total, *rest = terms
+    for term in rest:
+        total = OP.add(total, term)
+    return total
+
+
+def called(mod, *names):
+    return [str(mod).count(f"R.{name}(") for name in names]
+
+
+def step(*parts):
+    """Of gradients, then states: products, sums over rows, and something else."""
+    grads, states = parts[:STEPS], parts[STEPS:]
+    products = [OP.matmul(OP.permute_dims(g), h) for g, h in zip(grads, states, strict=True)]
+    return (
+        products,
+        [OP.sum(g, [0]) for g in grads],
+        OP.tanh(OP.matmul(OP.permute_dims(grads[0]), states[0])),
+    )
+
+
+def check_sums(results, wanted, counts):
+    kinds = [([3, 5], "float32")] * STEPS + [([3, 2], "float32")] * STEPS
+    before = module_of(lambda *parts: results(*step(*parts)), *kinds)
+    after = merged(before)
+    assert called(after, "matmul", "sum", "concat") == counts
+    torch.manual_seed(0)
+    values = [torch.randn(shape) for shape, _ in kinds]
+    grads, states = values[:STEPS], values[STEPS:]
+    products = [g.T @ h for g, h in zip(grads, states, strict=True)]
+    exact = wanted(products, [g.sum(0) for g in grads], products[0].tanh())
+    for target in ("llvm", "llvm -libs=blas -schedules=relascope"):
+        found = compiled(before, target)(*(v.numpy() for v in values))
+        torch.testing.assert_close(
+            torch.as_tensor(found), exact, **close(rounding("float32", 3 * STEPS, 20))
+        )
+
+
+def test_many_are_one_and_few_or_of_another_shape_stay_apart():
+    check_sums(lambda p, s, more: added([*p, more]), lambda p, s, more: sum(p) + more, [2, 0, 2])
+    check_sums(lambda p, s, more: added(s), lambda p, s, more: sum(s), [0, 1, 1])
+    few = FEW - 1
+    check_sums(lambda p, s, more: added(p[:few]), lambda p, s, more: sum(p[:few]), [few, 0, 0])
+
+    def read(products, sums, more):
+        pairs = [(p.args[0].args[0], p.args[1]) for p in products]
+        narrow = [(OP.strided_slice(g, [1], [0], [1]), h) for g, h in pairs]
+        rows = [OP.matmul(OP.permute_dims(g), h) for g, h in narrow]
+        return OP.add(added(products), added(rows))
+
+    check_sums(read, lambda p, s, more: sum(p) + sum(x[:1] for x in p), [2, 0, 4])

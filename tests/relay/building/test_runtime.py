@@ -10,7 +10,6 @@ from tvm import relay
 
 from answers import refused
 from limits import ELEMENTWISE, OUTPUT, POINTWISE, close, rounding
-from quick import combinations
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.bounded_fusion import bounded
@@ -185,29 +184,6 @@ def test_erf_of_float64_is_computed_in_float64():
     assert (single - torch.erf(value.float())).abs().max() < ELEMENTWISE
 
 
-PRODUCTS = {
-    "dense": (lambda a, b: relay.nn.dense(a, b), lambda a, b: F.linear(a, b), (3, 5), (4, 5)),
-    "batch matmul": (
-        lambda a, b: relay.nn.batch_matmul(a, b, transpose_b=False),
-        lambda a, b: a @ b,
-        (2, 3, 5),
-        (2, 5, 4),
-    ),
-    "batch matmul of a transpose": (
-        lambda a, b: relay.nn.batch_matmul(relay.transpose(a, (0, 2, 1)), b),
-        lambda a, b: a.mT @ b.mT,
-        (2, 5, 3),
-        (2, 4, 5),
-    ),
-    "batch matmul with one matrix": (
-        lambda a, b: relay.nn.batch_matmul(a, b),
-        lambda a, b: a @ b.mT,
-        (2, 3, 5),
-        (1, 4, 5),
-    ),
-}
-
-
 @pytest.mark.parametrize("turn_a", [False, True])
 @pytest.mark.parametrize("turn_b", [False, True])
 def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
@@ -221,18 +197,6 @@ def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
     (result,) = function.run({"a": a, "b": b})
     exact = ((a.T if turn_a else a) @ (b.T if turn_b else b)).T
     assert (result - exact).abs().max() < rounding("float32", 5, exact.abs().max())
-
-
-@pytest.mark.parametrize(
-    ("name", "target", "dtype"),
-    combinations(list(PRODUCTS), [f"llvm {BLAS}", "llvm"], ["float64", "float32"]),
-)
-def test_products_by_tvm_and_by_pytorchs_blas(name, dtype, target):
-    ours, theirs, left, right = PRODUCTS[name]
-    function = compiled(ours(var("a", *left, dtype=dtype), var("b", *right, dtype=dtype)), target)
-    a, b = torch.randn(left).to(getattr(torch, dtype)), torch.randn(right).to(getattr(torch, dtype))
-    (result,) = function.run({"a": a, "b": b})
-    assert (result - theirs(a, b)).abs().max() < rounding(dtype, left[-1], theirs(a, b).abs().max())
 
 
 def test_the_blas_target_calls_pytorch(monkeypatch):

@@ -222,11 +222,6 @@ def test_what_says_how_a_module_is_built_is_left_out_and_no_way_past_the_checks(
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
 
 
-def text(folder, main):
-    (folder / "mod.relay").write_text(f'#[version = "0.0.5"]\n{main}')
-    return folder / "mod.relay"
-
-
 FLOATS = "Tensor[(2, 3), float32]"
 PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
 
@@ -253,11 +248,12 @@ PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
 )
 def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, main, why):
     with refused(says=why):
-        read_program(text(tmp_path, main), ModelSource("mod.relay"), silent)
+        opened(tmp_path, f'#[version = "0.0.5"]\n{main}', "relay")
 
 
 def test_sizes_left_open_are_given_by_inputs(tmp_path):
-    path = text(tmp_path, "def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }")
+    path, main = tmp_path / "mod.relay", "def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }"
+    path.write_text(f'#[version = "0.0.5"]\n{main}')
     source = replace(source_from_file(path), inputs=(("x", TensorType((4, 3), "float32")),))
     found = read_program(path, source, silent)
     assert found.inputs == (("x", TensorType((4, 3), "float32")),)

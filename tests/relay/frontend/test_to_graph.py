@@ -131,7 +131,7 @@ def test_results_are_flat_and_may_be_an_input():
     graph = draw(relay.Tuple([a, relay.Tuple([b, a])]))
     assert [graph.by_id[i].op for i in graph.outputs] == ["exp", "tanh", "exp"]
     assert not [n for n in graph if n.kind is Kind.TUPLE]
-    x, y = var("x"), var("y")
+    y = var("y")
     graph = draw(relay.Tuple([x, relay.exp(x), x]), x, y)
     assert [graph.by_id[i].title for i in graph.outputs] == ["x", "exp", "x"]
     assert [graph.by_id[i].name for i in graph.inputs] == ["x", "y"]

@@ -1,4 +1,4 @@
-"""The way to the gradient: each training pass, and every gradient against PyTorch."""
+"""The way to the gradient: each training pass, every gradient against PyTorch, and both halves."""
 
 from itertools import pairwise
 
@@ -9,20 +9,28 @@ from torch.nn import functional as F
 from tvm import relay
 
 import gradients as engine
+import per_use
 import small_models  # noqa: F401
 from answers import quiet
-from gradients import Branches, Fn, Many, compare, draw, joint, operators, step, trained
+from gradients import Branches, Fn, Many, compare, draw, joint, operators, split_by, step, trained
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
+from quick import QUICK
 from relascope.core.errors import EngineError
+from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol.source import source_from_file
 from relascope.engine.pytorch.model import load_model
+from relascope.engine.relay.draw.to_graph import to_graph
 from relascope.engine.relay.frontend.importer import import_model
+from relascope.passes.cuts.cut import cut
 from relascope.passes.relay.ir.rewrite import op_name, post_order, shape, unbound
+from relascope.passes.relay.training.gradient import keep_gradients
 from relascope.passes.relay.training.operator_gradients import Recorder
 from relay_functions import operators as operator_counts
 from relay_functions import program_of, var
+from splitting import *  # noqa: F403
+from splitting import names
 from traces import save
 
 # Relax's are quicker.
@@ -165,3 +173,48 @@ def test_a_walk_in_another_order_is_noticed_and_a_chain_of_bindings_is_a_graph()
     assert len(calls) == 10_000
     assert first.same_as(calls[0])
     assert first.args[0].same_as(names[0])
+
+
+# Relax's take half the time.
+pytest.mark.exhaustive(test_totals_of_every_strategy_are_what_is_held_of_captures_and_masks)  # noqa: F405
+
+
+def test_a_gradient_wanted_alone_needs_fewer_captures(net):
+    model, program = net
+    alone = keep_gradients(program, {"fc.bias", "no such name"})
+    assert alone.gradients == ("fc.bias",)
+    _, gradients = step(model, alone)
+    theirs = model.gradients()["fc.bias"]
+    assert (gradients["fc.bias"] - theirs).abs().max() < LIMITS["float64"][1] * theirs.abs().max()
+    assert "x0" not in names(split_by(alone).backward.mod["backward"])
+
+
+def test_a_layer_is_split_with_inputs_only(layer):
+    graph, _ = to_graph(layer[1])
+    everything, nothing = cut(graph, "keep_all"), cut(graph, "inputs_only")
+    assert 10 < len(everything.captures) < 40
+    assert everything.bytes > nothing.bytes == nothing.mask_bytes > 0
+    assert len(nothing.recomputed) > len(everything.captures)
+    assert (len(everything.masks), len(nothing.masks)) == (0, 3)  # scaled, and as they are drawn
+
+
+def test_a_deep_chain_is_split_without_recursion():
+    x, g = var("x", 2), var("grad_out_0", 2)
+    forward = [x]
+    for _ in range(1500):
+        forward.append(relay.tanh(forward[-1]))
+    backward = g
+    for value in reversed(forward[1:]):
+        backward = relay.multiply(backward, value)
+    body = relay.Tuple([forward[-1], backward])
+    parts = split_by(program_of(body, x, g, grad_outs=("grad_out_0",), gradients=("x",)))
+    assert len(parts.captures) == 1500
+    assert names(parts.backward.mod["backward"]) == ["grad_out_0", *parts.capture_names]
+
+
+OURS = f"llvm {SCHEDULES}"
+
+
+@pytest.mark.parametrize("target", [QUICK, OURS])
+def test_gradients_have_the_same_bits_and_are_pytorchs(target):
+    per_use.check_layers(target)

@@ -10,7 +10,7 @@ from effort import calls_of
 from engines import shared
 from graphs import graph_of, group
 from relascope.core.graph import TensorType
-from relascope.core.identity import carry_pairs, flat
+from relascope.core.identity import flat
 from relascope.engine.protocol.source import ModelSource
 from relascope.viz.compare.match import Rule, match
 
@@ -143,13 +143,6 @@ def test_a_layer_that_is_dropped_is_all_that_is_removed():
     assert set(found.removed) == {"w3", "t3", "m3", "r3", "a3"}
     assert not found.added
     assert {p.left for p in found.changed} == {"m4", "a4"}  # they read what was before it
-
-
-def test_a_match_becomes_a_graph_under_the_other_ones_ids():
-    left = layers(3)
-    right = changed_by_hand(left, 0, 1).graph
-    back = {p.right: p.left for p in match(left, right).pairs}
-    assert carry_pairs(left, right, back).graph == left
 
 
 def test_work_grows_with_the_length_and_hardly_faster():
