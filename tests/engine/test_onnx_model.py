@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx.parser import parse_model
 from onnx.reference import ReferenceEvaluator
 
 from handwritten import ONNX
-from hostile_onnx import CRAFTED, _ints, _model, _node, external, honest
+from hostile_onnx import CRAFTED, _model, _node, external, honest
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_onnx
@@ -83,45 +84,29 @@ def test_all_unknown_operators_are_named_with_counts(tmp_path):
         read(tmp_path / "model.onnx", CRAFTED["operators that nobody knows"]())
 
 
-def branch(op, name, *more, tensors=()):
-    """A side of an If; each has a value `t` of its own."""
-    nodes = [
-        _node(op, "x", "t"),
-        *more,
-        _node("Add", f"t {tensors[0].name if tensors else 't'}", name),
-    ]
-    made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in (name, "t", "x")]
-    return helper.make_graph(nodes, name, [], made, list(tensors))
-
-
-def branches(*condition):
-    """Two of them, one in the other; `c` is what the first reads."""
-    ones = numpy_helper.from_array(np.ones(4, np.float32), "ones")
-    inner = _node(
-        "If", "c", "u v w", then_branch=branch("Tanh", "a"), else_branch=branch("Exp", "b")
+def branches(condition, rows=2):
+    """A branch in one side of another; `c` is what both read, and both sides have a `t`."""
+    return parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]>
+        g (float[{rows}, 4] x) => (float[M, 4] y) <int64[1] six = {{6}}, float zero = {{0}}> {{
+            {condition}
+            p, q, s = If (c) <
+                then_branch = outer () => (r, r, ones) <float[4] ones = {{1, 1, 1, 1}}> {{
+                    u, v, w = If (c) <
+                        then_branch = one () => (a, t, x) {{ t = Tanh(x) a = Add(t, t) }},
+                        else_branch = two () => (b, t, x) {{ t = Exp(x) b = Add(t, t) }}>
+                    r = Relu(u)
+                }},
+                else_branch = other () => (n, n, n) {{ n = Neg(x) }}>
+            y = Sum(p, q, s)
+        }}"""
     )
-    outer = helper.make_graph(
-        [inner, _node("Relu", "u", "r")],
-        "outer",
-        [],
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("r", "r", "ones")],
-        [ones],
-    )
-    other = helper.make_graph(
-        [_node("Neg", "x", "n")],
-        "other",
-        [],
-        [helper.make_tensor_value_info("n", TensorProto.FLOAT, None) for _ in range(3)],
-    )
-    nodes = [*condition, _node("If", "c", "p q s", then_branch=outer, else_branch=other)]
-    return [*nodes, _node("Sum", "p q s", "y")]
 
 
 @pytest.mark.parametrize("rows", [2, 3])
 def test_of_a_branch_that_sizes_decide_one_side_is_taken(rows, tmp_path):
-    condition = [_node("Shape", "x", "sizes"), _node("ReduceSum", "sizes", "all", keepdims=0)]
-    condition += [_node("Equal", "all six", "c")]
-    model = _model(branches(*condition), [_ints("six", 6)], shape=(rows, 4))
+    of_sizes = "sizes = Shape(x) all = ReduceSum<keepdims = 0>(sizes) c = Equal(all, six)"
+    model = branches(of_sizes, rows)
     made = read(tmp_path / "model.onnx", model, known=KNOWN | {"Tanh", "Neg", "Sum", "Exp", "If"})
     ops = {n.op_type for n in made.model.graph.node}
     assert ("Tanh" in ops, "Neg" in ops, "If" in ops) == (rows == 2, rows == 3, False)
@@ -131,9 +116,7 @@ def test_of_a_branch_that_sizes_decide_one_side_is_taken(rows, tmp_path):
 
 
 def test_a_branch_that_values_decide_is_named(tmp_path):
-    condition = [_node("ReduceSum", "x", "all", keepdims=0), _node("Less", "all zero", "c")]
-    zero = numpy_helper.from_array(np.float32(0), "zero")
-    model = _model(branches(*condition), [zero])
+    model = branches("all = ReduceSum<keepdims = 0>(x) c = Less(all, zero)")
     with pytest.raises(EngineError, match=r"does not support If \(2 times\)\."):
         read(tmp_path / "model.onnx", model, known=KNOWN | {"Tanh", "Neg", "Sum", "Exp"})
 
