@@ -201,7 +201,6 @@ AT_EDGES = {
     "cummax of bools": (lambda x: torch.cummax(x > 0, 0)[1], drawn(7, 3)),
     "cummin of bools": (lambda x: torch.cummin(x > 0, 0)[1], drawn(7, 3)),
     "cummax": (lambda x: torch.cummax(x, 0)[1], STRANGE),
-    "hidden keys": (F.scaled_dot_product_attention, *HEADS, SEEN),
     "keys hidden by numbers": (
         F.scaled_dot_product_attention,
         *HEADS,

@@ -114,13 +114,10 @@ def _computed(op, *inputs):
 
 
 def _loop(turns):
-    info = onnx.helper.make_tensor_value_info
-    body = [onnx._node("Identity", "c", "d"), onnx._node("Add", "v v", "w")]
-    given = [info("i", 7, []), info("c", 9, []), info("v", 1, [2, 4])]
-    graph = onnx.helper.make_graph(body, "b", given, [info("d", 9, []), info("w", 1, [2, 4])])
-    true = onnx.numpy_helper.from_array(np.array(True), "t")
-    loop = onnx._node("Loop", "n t x", "y", body=graph)
-    return onnx._model([loop], [onnx._scalar("n", turns), true])
+    head = "b (int64 i, bool c, float[2, 4] v) => (bool d, float[2, 4] w)"
+    body = f"{head} {{ d = Identity(c) w = Add(v, v) }}"
+    given = f"int64 n = {{{turns}}}, bool t = {{1}}"
+    return onnx._written(f"y = Loop(n, t, x)<body = {body}>", given=given)
 
 
 def _doubled(times):

@@ -2,16 +2,23 @@
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
+from onnx.parser import parse_model
 
-_FLOAT, _BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
-
-def _model(nodes, tensors=(), functions=(), opset=18, shape=(2, 4), imports=()):
-    x = helper.make_tensor_value_info("x", _FLOAT, list(shape))
-    y = helper.make_tensor_value_info("y", _FLOAT, None)
+def _model(nodes, tensors=(), opset=18, shape=(2, 4)):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(list(nodes), "g", [x], [y], list(tensors))
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in imports)]
-    return helper.make_model(graph, functions=list(functions), opset_imports=opsets, ir_version=9)
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def _written(nodes, functions=(), given=""):
+    """A model as text: nodes, bodies of functions of a domain `own`, and constants."""
+    head = 'opset_import: ["" : 18, "own" : 1]>'
+    own = (f'<domain: "own", {head} {n} (a) => (b) {{ {body} }}' for n, body in functions)
+    graph = f"g (float[2, 4] x) => (float[] y) <{given}> {{ {nodes} }}"
+    return parse_model("\n".join([f"<ir_version: 9, {head} {graph}", *own]))
 
 
 def _node(op, inputs, outputs, **attributes):
@@ -24,26 +31,14 @@ def _ints(name, *values):
 
 def honest():
     """A layer with its weights, a function of its own, and a shape that is computed."""
+    nodes = """m = MatMul(x, w) t = own.Twice(m) s = Shape(t) rows = Slice(s, zero, one)
+        target = Concat<axis = 0>(rows, rest) r = Reshape(t, target) y = Relu(r)"""
+    given = "float[4, 4] w, int64[1] zero = {0}, int64[1] one = {1}, int64[2] rest = {2, 2}"
+    made = _written(nodes, [("Twice", "b = Add(a, a)")], given)
     weight = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
-    twice = helper.make_function(
-        "own", "Twice", ["a"], ["b"], [_node("Add", "a a", "b")], [helper.make_opsetid("", 18)]
-    )
-    nodes = [
-        _node("MatMul", "x w", "m", name="/layer/MatMul"),
-        helper.make_node("Twice", ["m"], ["t"], domain="own"),
-        _node("Shape", "t", "s"),
-        _node("Slice", "s zero one", "rows"),
-        _node("Concat", "rows rest", "target", axis=0),
-        _node("Reshape", "t target", "r"),
-        _node("Relu", "r", "y"),
-    ]
-    tensors = [
-        numpy_helper.from_array(weight, "w"),
-        _ints("zero", 0),
-        _ints("one", 1),
-        _ints("rest", 2, 2),
-    ]
-    return _model(nodes, tensors, [twice], imports=["own"])
+    made.graph.initializer.insert(0, numpy_helper.from_array(weight, "w"))
+    made.graph.node[0].name = "/layer/MatMul"
+    return made
 
 
 def external(place, **about):
@@ -63,56 +58,23 @@ def _declares(*dims):
     return model
 
 
-def _scalar(name, value):
-    return numpy_helper.from_array(np.array(value, np.int64), name)
-
-
 def _functions(count, calls):
-    own = [
-        helper.make_function(
-            "own",
-            f"f{i}",
-            ["a"],
-            ["b"],
-            [
-                helper.make_node(f"f{calls(i)}", ["a"], ["c"], domain="own"),
-                helper.make_node(f"f{calls(i)}", ["c"], ["b"], domain="own"),
-            ]
-            if calls(i) < count
-            else [_node("Relu", "a", "b")],
-            [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)],
-        )
-        for i in range(count)
-    ]
-    call = helper.make_node("f0", ["x"], ["y"], domain="own")
-    return _model([call], functions=own, imports=["own"])
+    """Of which each calls another twice, or none."""
+    body = "c = own.f{0}(a) b = own.f{0}(c)"
+    called = [body.format(calls(i)) if calls(i) < count else "b = Relu(a)" for i in range(count)]
+    return _written("y = own.f0(x)", [(f"f{i}", one) for i, one in enumerate(called)])
 
 
-def _branch(node):
-    return helper.make_graph([node], "b", [], [helper.make_tensor_value_info("o", _FLOAT, None)])
-
-
-def _hidden():
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
-    branch = _branch(helper.make_node("f", ["a"], ["o"], domain="own"))
-    body = [_node("Cast", "a", "c", to=_BOOL)]
-    body.append(_node("If", "c", "b", then_branch=branch, else_branch=branch))
-    own = helper.make_function("own", "f", ["a"], ["b"], body, opsets)
-    return _model([helper.make_node("f", ["x"], ["y"], domain="own")], (), [own], imports=["own"])
-
-
-def _nested(depth):
-    branch = _branch(_node("Relu", "x", "o"))
-    for _ in range(depth):
-        node = _node("If", "c", "o", then_branch=branch, else_branch=branch)
-        branch = _branch(node)
-    return branch
+def _if(result, node):
+    sides = (f"{side}_branch = b () => (float[] o) {{ {node} }}" for side in ("then", "else"))
+    return f"{result} = If(c)<{', '.join(sides)}>"
 
 
 def _branches(depth):
-    values = [_node("ReduceMax", "x", "m", keepdims=0), _node("Cast", "m", "c", to=_BOOL)]
-    inner = _nested(depth)
-    return _model([*values, _node("If", "c", "y", then_branch=inner, else_branch=inner)])
+    inner = "o = Relu(x)"
+    for _ in range(depth):
+        inner = _if("o", inner)
+    return _written(f"m = ReduceMax<keepdims = 0>(x) c = Cast<to = 9>(m) {_if('y', inner)}")
 
 
 CRAFTED = {
@@ -130,7 +92,9 @@ CRAFTED = {
     "a name made twice": lambda: _model([_node("Relu", "x", "y"), _node("Neg", "x", "y")]),
     "no node for its output": lambda: _model([_node("Relu", "x", "z")]),
     "a function that calls itself": lambda: _functions(1, lambda i: i),
-    "a function that calls itself in a branch": _hidden,
+    "a function that calls itself in a branch": lambda: _written(
+        "y = own.f(x)", [("f", f"c = Cast<to = 9>(a) {_if('b', 'o = own.f(a)')}")]
+    ),
     "functions in a circle": lambda: _functions(3, lambda i: (i + 1) % 3),
     "functions that double": lambda: _functions(60, lambda i: i + 1),
     "branches in branches": lambda: _branches(8),
