@@ -129,7 +129,7 @@ def test_an_elements_kernel_writes_over_what_nobody_else_reads():
 )
 def test_what_is_needed_elsewhere_is_not_written_over(build, expected):
     compiled, over = made_of(build, p=(16, 16), g=(16, 16))
-    p, g = torch.randn(2, 16, 16).unbind()
+    p, g = (torch.randn(2, 16, 16) / 4).unbind()  # or exp makes too much of an error
     assert over == 0
     found = compiled.run({"p": p, "g": g})[0]
     wanted = expected(p, g)
