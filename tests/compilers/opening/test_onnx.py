@@ -1,11 +1,11 @@
 """An ONNX file in both engines, held against ONNX Runtime."""
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx.parser import parse_model
 
 from engines import shared
-from hostile_onnx import _node, honest
+from hostile_onnx import honest
 from limits import GRADIENT, OUTPUT
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import source_from_file
@@ -33,59 +33,40 @@ def test_an_onnx_file_is_right(ir, tmp_path):
     assert max(e.max_abs for e in nodes) < OUTPUT
 
 
-NEW = [
-    *(
-        _node(f"Reduce{kind}", f"x {axes}", f"{kind}_{axes}", keepdims=int(axes == "first"))
-        for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Prod", "Sum", "SumSquare")
-        for axes in ("first", "")
-    ),
-    _node("ReduceSum", "x", "itself", noop_with_empty_axes=1),
-    _node("Split", "x", "most rest", axis=1, num_outputs=2),
-    _node("OneHot", "which depth values", "hot", axis=0),
-    _node("Trilu", "x one", "upper"),
-    _node("Trilu", "x one", "lower", upper=0),
-    _node("Pad", "x two zero last", "wide"),
-    _node("Unsqueeze", "x ahead", "picture"),
-    _node("GridSample", "picture grid", "sampled", mode="linear"),
-    _node("GridSample", "picture grid", "bent", mode="cubic", padding_mode="border"),
-    _node("LpPool", "picture", "norms", kernel_shape=[2, 2], p=3),
-    _node("Dropout", "x", "kept mask"),
-    _node("CastLike", "which x", "cast"),
-]
+KINDS = "L1 L2 LogSum LogSumExp Max Mean Prod Sum SumSquare"
+REDUCED = "{0}_some = Reduce{0}<keepdims = 1>(x, first) {0}_all = Reduce{0}<keepdims = 0>(x)"
+NEW = f"""<ir_version: 9, opset_import: ["" : 20]>
+new (float[3, 5] x, int64[3] which, float[1, 2, 3, 2] grid) => (float[] itself)
+<int64[1] first = {{0}}, int64[1] depth = {{4}}, float[2] values = {{0.5, 2.5}}, int64 one = {{1}},
+ int64[2] two = {{1, 1}}, float zero = {{0}}, int64[1] last = {{-1}}, int64[2] ahead = {{0, 1}}> {{
+    {" ".join(map(REDUCED.format, KINDS.split()))}
+    itself = ReduceSum<noop_with_empty_axes = 1>(x)
+    most, rest = Split<axis = 1, num_outputs = 2>(x)
+    hot = OneHot<axis = 0>(which, depth, values)
+    upper = Trilu(x, one)
+    lower = Trilu<upper = 0>(x, one)
+    wide = Pad(x, two, zero, last)
+    picture = Unsqueeze(x, ahead)
+    sampled = GridSample<mode = "linear">(picture, grid)
+    bent = GridSample<mode = "cubic", padding_mode = "border">(picture, grid)
+    norms = LpPool<kernel_shape = [2, 2], p = 3>(picture)
+    kept, mask = Dropout(x)
+    cast = CastLike(which, x)
+}}"""
 """Operators in the forms that new sets of operators give them."""
-GIVEN = {
-    "x": np.linspace(0.1, 2, 15, dtype=np.float32).reshape(3, 5),
-    "which": np.array([-1, 0, 2], np.int64),
-    "grid": np.linspace(-1.2, 1.2, 12, dtype=np.float32).reshape(1, 2, 3, 2),
-}
-CONSTANT = {
-    "first": [0],
-    "depth": [4],
-    "values": np.array([0.5, 2.5], np.float32),
-    "one": 1,
-    "two": [1, 1],
-    "zero": np.array(0, np.float32),
-    "last": [-1],
-    "ahead": [0, 1],
-}
 
 
 @pytest.mark.parametrize("ir", IRS)
 def test_operators_of_new_sets_are_right(ir, tmp_path):
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in GIVEN.items()
-    ]
-    made = [o for n in NEW for o in n.output if o != "picture"]
-    outputs = [helper.make_empty_tensor_value_info(name) for name in made]
-    for output in outputs:
+    model, path = parse_model(NEW), tmp_path / "new.onnx"
+    made = [o for n in model.graph.node for o in n.output if o != "picture"]
+    del model.graph.output[:]
+    model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in made)
+    for output in model.graph.output:
         output.type.tensor_type.elem_type = TensorProto.BOOL * (output.name == "mask") or 1
-    constants = [numpy_helper.from_array(np.asarray(a), n) for n, a in CONSTANT.items()]
-    graph = helper.make_graph(NEW, "new", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
-    source = source_from_file(tmp_path / "new.onnx")
+    path.write_bytes(model.SerializeToString())
+    source = source_from_file(path)
     assert shared(ir).call("load", source).against == "ONNX Runtime"
     found = shared(ir).call("check", BuildRequest(source, default_pipeline(ir, False), "llvm"))
-    assert len(found) == len(made)
+    assert len(found) == len(made) == 31
     assert max(one.max_abs for one in found) < GRADIENT
