@@ -30,7 +30,7 @@ from relascope.engine.protocol.source import INPUTS, source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user, with_tvms
 from relascope.passes.pipeline import Pipeline, Step
-from traces import save
+from traces import Fn, save
 
 # Those of an inference pipeline.
 FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
@@ -60,26 +60,14 @@ class Small(nn.Module):
         return x + nn.functional.gelu(self.fc(self.norm(x)))
 
 
-class Tiny(nn.Module):
+def tiny():
     """A layer and gelu: (3, 8) to (3, 8)."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8, bias=False)
-
-    def forward(self, x):
-        return nn.functional.gelu(self.fc(x))
+    return nn.Sequential(nn.Linear(8, 8, bias=False), nn.GELU())
 
 
-class Attention(nn.Module):
-    """Attention without heads: (3, 8) to (3, 8)."""
-
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(8, 8)
-
-    def forward(self, x):
-        return torch.softmax(self.fc(x) @ x.T, -1) @ x
+def attention():
+    """Without heads: (3, 8) to (3, 8)."""
+    return Fn(lambda x, w: torch.softmax(x @ w @ x.T, -1) @ x, (8, 8))
 
 
 def wide():
@@ -95,7 +83,7 @@ def small(folder, make=Small, **options):
 
 
 def model_of(fault):
-    return {"softmax_axis": Attention, "slow": wide}.get(fault, Small)
+    return {"softmax_axis": attention, "slow": wide}.get(fault, Small)
 
 
 def offer(monkeypatch, file):

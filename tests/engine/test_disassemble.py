@@ -94,12 +94,7 @@ def test_kernels_are_found_in_each_language_with_what_they_alone_call():
     assert bodies["lambda.1"].splitlines()[-2:] == ["  ret void", "}"]
     assert "outside" not in bodies
     found = kernel_code.assembly_functions(ASSEMBLY, ["__tvm_ffi_add", "__tvm_ffi_mul"])
-    assert found["__tvm_ffi_add"].splitlines() == [
-        "__tvm_ffi_add:",
-        "\tpushq\t%rbp",
-        ".LBB0_1:",
-        "\tretq",
-    ]
+    assert found["__tvm_ffi_add"].rstrip() == "__tvm_ffi_add:\n\tpushq\t%rbp\n.LBB0_1:\n\tretq"
     assert "imulq" in found["__tvm_ffi_mul"] and "quad" not in found["__tvm_ffi_mul"]
     assert list(kernel_code.assembly_functions("_f:\n\tret\n", ["f"])) == ["f"]  # as macOS has it
     found = kernel_code.device_functions(CUDA)
@@ -153,12 +148,8 @@ def test_a_library_for_a_cpu(tmp_path):
     assert (mul.name, mul.bytes) == ("mul", 7)
     assert taken.library_bytes == (tmp_path / "lib0.o").stat().st_size
     assert taken.notes == ("A note.",)
-    assert {f.name for f in (tmp_path / "out" / "forward").iterdir()} == {
-        "add.ll",
-        "add.s",
-        "mul.ll",
-        "mul.s",
-    }
+    names = {f.name for f in (tmp_path / "out" / "forward").iterdir()}
+    assert names == {"add.ll", "add.s", "mul.ll", "mul.s"}
     assert "lambda.1" in (tmp_path / "out" / "forward" / "add.ll").read_text()
 
 
@@ -190,6 +181,5 @@ def test_the_code_of_a_whole_has_a_size_where_every_kernel_has():
     target = Target("llvm", "a CPU", True)
     known = KernelCode("a", "forward", 3, ())
     assert Artefact(target, (known, known), 9, 0.1).code_bytes == 6
-    assert (
-        Artefact(target, (known, KernelCode("b", "forward", None, ())), 9, 0.1).code_bytes is None
-    )
+    unknown = KernelCode("b", "forward", None, ())
+    assert Artefact(target, (known, unknown), 9, 0.1).code_bytes is None

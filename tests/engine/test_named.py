@@ -16,14 +16,9 @@ from relascope.engine.protocol.source import ModelSource, has_name, linkable
 from relascope.engine.pytorch.model import load_model
 from relascope.engine.pytorch.named import models as named
 
-SMALL = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "vocab_size": 20,
-}
-CHANGES = "&".join(f"{k}={v}" for k, v in SMALL.items())
+TINY = "hidden_size=16&num_hidden_layers=1&num_attention_heads=2&intermediate_size=24"
+CHANGES = f"{TINY}&vocab_size=20"
+SMALL = {name: int(value) for name, value in (one.split("=") for one in CHANGES.split("&"))}
 
 
 def load(model, weights="random", **more):
@@ -283,7 +278,6 @@ def test_a_library_that_is_not_here_or_is_for_another_torch_is_told(libraries):
     assert "pip install timm" in refused("timm:tiny").hint
 
 
-TINY = "hidden_size=16&num_hidden_layers=1&num_attention_heads=2&intermediate_size=24"
 WHISPER = "d_model=16&encoder_layers=1&decoder_layers=1&encoder_attention_heads=2"
 WHISPER += "&decoder_attention_heads=2&encoder_ffn_dim=24&decoder_ffn_dim=24&vocab_size=60000"
 CLIP = "&".join(f"{p}_config.{s}" for p in ("text", "vision") for s in TINY.split("&"))

@@ -4,7 +4,7 @@ import pytest
 
 from answers import asking
 from bisecting import *  # noqa: F403
-from bisecting import Case, Tiny, search, small
+from bisecting import Case, search, small, tiny
 from reducing import *  # noqa: F403
 from reducing import run, written
 from relascope.engine.jobs import reduce
@@ -37,7 +37,7 @@ def case():
 
 @pytest.mark.exhaustive
 def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(session, tmp_path):
-    source = small(tmp_path, Tiny, training=True, dtype="float64")
+    source = small(tmp_path, tiny, training=True, dtype="float64")
     text = "gradient_dropped|linear_to_dense|root_grad_out|gradient|graph_normal_form|dce"
     found = search(session, source, Pipeline.parse(text))
     made = reduce.narrow(asking(session), "relay", found)
@@ -51,7 +51,7 @@ def test_a_fault_that_only_the_gradient_shows_is_narrowed_with_the_steps_to_it(s
 
 
 def test_of_a_program_that_cannot_be_cut_the_whole_is_reported(session, tmp_path):
-    source = small(tmp_path, Tiny, training=True)
+    source = small(tmp_path, tiny, training=True)
     # The gradient binds variables by let, which the pass after it takes away.
     text = "linear_to_dense|root_grad_out|gradient|raises|graph_normal_form|dce"
     found = search(session, source, Pipeline.parse(text))
