@@ -20,6 +20,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from relascope.core.graph import Graph, Kind, Node
@@ -90,9 +91,8 @@ class _Matcher:
                     index[key].append(node_id)
 
         def find(node: Node, inputs: tuple[str, ...]) -> str | None:
-            keys = _keys(node, inputs, new_value[node.id])
-            found = same_value.get(node.id)
-            return found or next(filter(None, (self._take(index[k]) for k in keys)), None)
+            alike = map(index.__getitem__, _keys(node, inputs, new_value[node.id]))
+            return same_value.get(node.id) or next(filter(None, map(self._take, alike)), None)
 
         return self.settle(find)
 
@@ -102,14 +102,13 @@ class _Matcher:
         for node in flat(self.after):
             inputs = tuple(self.renamed.get(i, i) for i in read_by(node, self.values))
             found = find(node, inputs)
+            self.renamed[node.id] = found or self._fresh(node.id)
             if found is None:
-                self.renamed[node.id] = self._fresh(node.id)
                 self.added.add(self.renamed[node.id])
-            else:
-                self.renamed[node.id] = found
-                old = self.old[found]
-                if (*own_key(node), inputs) != (*own_key(old), read_by(old, self.old_values)):
-                    self.changed.add(found)
+                continue
+            old = self.old[found]
+            if (*own_key(node), inputs) != (*own_key(old), read_by(old, self.old_values)):
+                self.changed.add(found)
 
         kept = set(self.renamed.values())
         return Matched(
@@ -198,15 +197,16 @@ def _value_hashes(
             continue
         own, read = [*map(str, own_key(node))], read_by(node, values)
         value, plain[node.id] = (
-            _hash([*own, *(of.get(i, i) for i in read)]) for of in (counted, plain)
+            _hash((*own, *(of.get(i, i) for i in read))) for of in (counted, plain)
         )
         seen[value] += 1
         counted[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
     return counted, plain
 
 
-def _hash(texts: list[str]) -> str:
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=12).hexdigest()
+@lru_cache(1 << 14)  # nodes that a pass leaves alone have the same texts before and after it
+def _hash(texts: tuple[str, ...]) -> str:
+    return hashlib.blake2b(repr(texts).encode(), digest_size=12).hexdigest()
 
 
 def parameter_of(node: Node) -> str:

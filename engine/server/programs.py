@@ -427,14 +427,14 @@ class Programs:
         if not entry.looking:
             before = replace(before, graph=before.base, shown=None)
         if not step.enabled:
-            return self._unchanged(before, step, 0.0, None)
+            return self._unchanged(before, step)
         try:
             check_order(entry, before.done, bool(before.program.gradients), unit[0].training)
             with refusing("usage", "{}.", str(step), "Change it, or leave it out."):
                 entry.arguments(step)
                 counted = Applications(entry.count(step))
         except EngineError as error:
-            return self._unchanged(before, step, 0.0, error)
+            return self._unchanged(before, step, error=error)
         memory, printed, message = kept.since(), io.StringIO(), ""
         began = time.perf_counter()
         start = before.program if before.shown is None else before.shown
@@ -448,11 +448,14 @@ class Programs:
                     program = entry.applied_and_counted(start, step, counted)
             seconds, stayed = time.perf_counter() - began, memory()
             check_kind(entry.title, start, program)
-            message = f"{entry.title} returned a program that is not well-formed: "
-            self.backend.check_formed(program)
-            message = ""
-            graph, exprs = self.backend.to_graph(program)
-            check_signature(entry, (start, before.graph), (program, graph))
+            # A user's pass may have changed the module in place.
+            same = program is start and not (entry.looking or entry.own_file)
+            if not same:
+                message = f"{entry.title} returned a program that is not well-formed: "
+                self.backend.check_formed(program)
+                message = ""
+                graph, exprs = self.backend.to_graph(program)
+                check_signature(entry, (start, before.graph), (program, graph))
         except EngineError as error:
             failure = error
             error.where += _origins_of(error.where, before.graph)
@@ -466,10 +469,15 @@ class Programs:
         places = places_of(before, counted.replaced)
         said = printed.getvalue()[:MOST_TEXT]
         sys.stdout.write(said)
+        done = before.done | {step.name}
         if failure is not None:
             seconds = time.perf_counter() - began
-            same = self._unchanged(before, step, seconds, failure, said)
-            return replace(same, applications=places)
+            failed = self._unchanged(before, step, seconds, error=failure, printed=said)
+            return replace(failed, applications=places)
+        if same:
+            stayed = max(stayed, 0)
+            after = self._unchanged(before, step, seconds, printed=said, kept_bytes=stayed)
+            return replace(after, done=done, applications=places)
         stayed = kept.beyond(stayed, before.graph, graph)
         matched = carry_identity(before.graph, graph)
         graph = matched.graph
@@ -480,7 +488,6 @@ class Programs:
         if entry.looking:
             return replace(before, graph=graph, record=record, shown=program, applications=places)
         exprs = {matched.renamed[i]: e for i, e in exprs.items()}
-        done = before.done | {step.name}
         return State(program, graph, graph, exprs, record, done, applications=places)
 
     def _recorded_module(self, source: ModelSource, step: Step, start: Program) -> Program:
@@ -490,17 +497,11 @@ class Programs:
         done = (*start.tvm_passes, entry_of(self.ir, step).title)
         return replace(read, digests=start.digests, tvm_passes=done if read.code else ())
 
-    def _unchanged(
-        self,
-        before: State,
-        step: Step,
-        seconds: float,
-        error: EngineError | None,
-        printed: str = "",
-    ) -> State:
-        """The state after a step that is off, or failed: the program before it."""
+    def _unchanged(self, before: State, step: Step, seconds: float = 0.0, **more: Any) -> State:
+        """The state after a step that is off, failed, or found nothing: the program before it.
+        `more` are fields of its record."""
         counts, operators = (0, 0, 0, len(before.graph)), before.graph.operators
-        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, error, printed)
+        record = StepRecord(step.name, step.enabled, *counts, seconds, operators, **more)
         return replace(before, record=record, applications=())
 
     def end(self, source: ModelSource, pipeline: Pipeline, progress: Progress) -> State:

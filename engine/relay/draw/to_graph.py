@@ -17,6 +17,7 @@ from relascope.core import builder
 from relascope.core.graph import Graph, JsonValue, Kind, NodeOrigin, TensorType
 from relascope.engine.relay.draw.to_text import device_name
 from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import op_name
 
 _NOISE = ("auto_scheduler_rewritten_layout", "meta_schedule_original_shape")
 
@@ -52,18 +53,10 @@ class _Shared:
         self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
         self.constants = builder.Constants(program.params, program.digests, _address, _digest)
-        self.op_names: dict[int, str] = {}
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
         self.origins: dict[int, NodeOrigin] = {}
         self.spans: list[Any] = []  # an address identifies an object only while it lives
-
-    def op_name(self, op: Any) -> str:
-        handle = op.handle.value
-        found = self.op_names.get(handle)
-        if found is None:
-            found = self.op_names[handle] = str(op.name)
-        return found
 
     def can_enter(self, op: Any) -> bool:
         """Whether this is a function of the module that is not being drawn already."""
@@ -148,7 +141,7 @@ class _Walk(builder.GraphBuilder):
                 continue
             self.alive.append(expr)
             if isinstance(expr, relay.Call):
-                children, op = _listed(expr.args), expr.op
+                children, op = expr.args[:], expr.op  # a slice asks TVM for the length once
                 reads = [op, *children]
                 if isinstance(op, tvm.ir.Op):
                     todo.append((self.call, expr, reads))
@@ -194,7 +187,7 @@ class _Walk(builder.GraphBuilder):
         self.add(expr, identity, Kind.CONSTANT, attrs=attrs, origin=origin)
 
     def call(self, expr: Any, parts: list[Any]) -> None:
-        op = self.shared.op_name(parts[0])
+        op = op_name(expr)
         attrs, text = self.shared.attrs(expr.attrs)
         self.add(expr, f"{op} {text}", Kind.CALL, parts[1:], op=op, attrs=attrs)
 
@@ -242,17 +235,8 @@ class _Walk(builder.GraphBuilder):
             self.add(expr, op, Kind.CALL, parts, op=op)
 
 
-_array_size = tvm.get_global_func("runtime.ArraySize")
-_array_item = tvm.get_global_func("runtime.ArrayGetItem")
-
-
-def _listed(array: Any) -> list[Any]:
-    """A TVM array as a list, asking for its size once, not once for each item."""
-    return [_array_item(array, i) for i in range(_array_size(array))]
-
-
 def _all(value: Any) -> list[Any]:
-    return _listed(value) if isinstance(value, tvm.ir.Array) else [value]
+    return value[:] if isinstance(value, tvm.ir.Array) else [value]
 
 
 _READS: dict[type, tuple[str, ...]] = {
