@@ -45,16 +45,9 @@ Places = list[list[Any]]
 
 def _asked(dialect: Dialect, loop: Any) -> tuple[Any, Places]:
     """The weight that a loop reads, and the places of the lines that a step prefetches."""
-    inner, blocks = [], []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, dialect.tir.For):
-            inner.append((node.loop_var, node.min))
-        elif hasattr(node, "iter_values"):
-            blocks.append(node)
-
-    dialect.walk(loop.body, visit)
-    (made,) = blocks
+    nodes = dialect.nodes(loop.body)
+    inner = [(n.loop_var, n.min) for n in nodes if isinstance(n, dialect.tir.For)]
+    (made,) = (n for n in nodes if hasattr(n, "iter_values"))
     notes = made.block.annotations
     find = {packed.PRODUCT: _panel, packed.STRIPS: _strip, packed.DOTS: _rows}
     at = [dialect.put(value, inner) for value in made.iter_values]

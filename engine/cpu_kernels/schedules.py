@@ -53,6 +53,8 @@ _DEEP = 3
 a nested call, and would take minutes for four in a row."""
 _LONG = 300
 """Expressions from which a step is long: each step that reads another twice would double them."""
+_OPERANDS = "a", "b", "value"
+"""Fields of TVM's expressions."""
 _WRITTEN_OUT = 64
 """The most iterations of a loop to unroll."""
 
@@ -84,38 +86,27 @@ class Dialect:
     def buffer(self, region: Any) -> Any:
         return getattr(region, self.region)
 
-    def reads(self, expression: Any, variables: Sequence[Any]) -> bool:
+    def nodes(self, statement: Any) -> list[Any]:
         found: list[Any] = []
-        self.walk(expression, found.append)
-        return any(v.same_as(f) for f in found for v in variables)
+        self.walk(statement, found.append)
+        return found
+
+    def reads(self, expression: Any, variables: Sequence[Any]) -> bool:
+        return any(v.same_as(f) for f in self.nodes(expression) for v in variables)
 
     def divisors(self, statement: Any, variables: Sequence[Any]) -> set[int]:
         """The numbers by which a statement divides expressions of these variables."""
-        found: set[int] = set()
-
-        def visit(node: Any) -> None:
-            divides = isinstance(node, (self.tir.FloorDiv, self.tir.FloorMod))
-            by = int(node.b) if divides and isinstance(node.b, self.tir.IntImm) else 1
-            if by > 1 and self.reads(node.a, variables):
-                found.add(by)
-
-        self.walk(statement, visit)
-        return found
+        kinds = self.tir.FloorDiv, self.tir.FloorMod
+        divided = [n for n in self.nodes(statement) if isinstance(n, kinds)]
+        known = [(n.a, int(n.b)) for n in divided if isinstance(n.b, self.tir.IntImm)]
+        return {by for value, by in known if by > 1 and self.reads(value, variables)}
 
     def called(self, statement: Any) -> tuple[Counter[str], int]:
         """How often a statement calls each intrinsic (without the dialect's prefix), and its number
         of expressions."""
-        found: Counter[str] = Counter()
-        count = 0
-
-        def visit(node: Any) -> None:
-            nonlocal count
-            count += 1
-            if isinstance(node, self.call) and isinstance(node.op, self.tvm.ir.Op):
-                found[str(node.op.name).partition(".")[2]] += 1
-
-        self.walk(statement, visit)
-        return found, count
+        nodes, op = self.nodes(statement), self.tvm.ir.Op
+        called = [n.op for n in nodes if isinstance(n, self.call) and isinstance(n.op, op)]
+        return Counter(str(c.name).partition(".")[2] for c in called), len(nodes)
 
 
 def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None:
@@ -304,14 +295,13 @@ class _Kernel:
         """Run a reduction along memory, and parallelise it; for that, sums of rows are split into
         chunks of columns."""
         sch = self.sch
-        axes, loops = sch.get(block).iter_vars, sch.get_loops(block)
-        fastest = self._fastest(sch.get(block))
-        outer = [x for x, v in zip(loops, axes, strict=True) if not self._reduces(v)]
-        reduced = [x for x, v in zip(loops, axes, strict=True) if self._reduces(v)]
-        count = self._steps(block)
+        axes, count = sch.get(block).iter_vars, self._steps(block)
+        fastest, loops = self._fastest(sch.get(block)), self._in_pieces(block)
+        outer = [x for x, v in zip(loops, axes, strict=False) if not self._reduces(v)]
+        reduced = [x for x, v in zip(loops, axes, strict=False) if self._reduces(v)]
         inner = []
         if fastest is not None and not self._reduces(axes[fastest]):
-            column = loops[fastest]
+            column = loops[min(fastest, len(loops) - 1)]
             outer.remove(column)
             inner.append(column)
             columns = self._extent(column)
@@ -326,9 +316,40 @@ class _Kernel:
 
     def _pointwise(self, block: Any) -> None:
         """Share the outer loops; the innermost is left to LLVM."""
-        loops = self.sch.get_loops(block)
+        loops, steps = self._in_pieces(block), self._steps(block)
         if len(loops) > 1:
-            self._share(loops[:-1], self._steps(block))
+            self._share(loops[:-1], steps)
+
+    def _in_pieces(self, block: Any) -> list[Any]:
+        """A block's loops, of which the last are fused while they go through whole pieces of
+        memory. LLVM would unroll a short loop, and gather vectors along the next."""
+        made, loops = self.sch.get(block), list(self.sch.get_loops(block))
+        axes, first = list(made.iter_vars), len(loops) - 1
+        free = self._steps(block) < _PARALLEL
+        while (
+            first
+            and (free or math.prod(map(self._extent, loops[: first - 1])) >= _SHARES)
+            and self._is_piece(made, axes[first - 1 :])
+        ):
+            first -= 1
+        return [*loops[:first], self.sch.fuse(*loops[first:])] if loops[first + 1 :] else loops
+
+    def _is_piece(self, made: Any, axes: Sequence[Any]) -> bool:
+        """Whether a block reduces all or none of some axes, does not compute with their places, and
+        reads and writes them whole and last, or the same for all."""
+        operands = [getattr(n, p, None) for n in self.tvm.nodes(made.body) for p in _OPERANDS]
+        counts = any(v.var.same_as(n) for v in axes for n in operands)
+        if counts or len({*map(self._reduces, axes)}) > 1:
+            return False
+        for region in (*made.reads, *made.writes):
+            places = [r.min for r in region.region]
+            if any(self.tvm.reads(place, [v.var for v in axes]) for place in places):
+                last = list(zip(places, self.tvm.buffer(region).shape, strict=True))[-len(axes) :]
+                extents = [getattr(n, "value", None) for _, n in last]
+                same = [v.var.same_as(at) for v, (at, _) in zip(axes, last, strict=False)]
+                if not all(same) or extents != [int(v.dom.extent) for v in axes]:
+                    return False
+        return True
 
     def _share(self, loops: Sequence[Any], count: int) -> None:
         """Let threads share adjacent loops, if that is worth waking them."""
@@ -339,7 +360,8 @@ class _Kernel:
     def _fastest(self, block: Any) -> int | None:
         """The axis of a block that runs along memory in its largest operand; None if none does."""
         axes = {v.var: k for k, v in enumerate(block.iter_vars)}
-        largest = max(block.reads, key=lambda r: _elements(self.tvm.buffer(r).shape), default=None)
+        sizes = [math.prod(map(int, self.tvm.buffer(r).shape)) for r in block.reads]
+        largest = block.reads[sizes.index(max(sizes))] if sizes else None
         if largest is None or not largest.region:
             return None
         return axes.get(largest.region[-1].min)
@@ -464,7 +486,3 @@ class _Kernel:
         self._in_registers(parts, self._ahead(inner, packed_matmul.STRIPS), row, vectors, lane)
         for block in others:
             self._pointwise(block)
-
-
-def _elements(shape: Sequence[Any]) -> int:
-    return math.prod(int(d) for d in shape)

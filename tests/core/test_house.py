@@ -37,7 +37,7 @@ LINES = {
     "bench": 3742,
     "commands": 3374,
     "core": 1351,
-    "engine": 41657,
+    "engine": 41655,
     "passes": 11735,
     "recorder": 1462,
     "samples": 553,

@@ -38,7 +38,8 @@ def dispatched(call: Any, *images: Any) -> Any:
     if name != "relax.nn.conv2d" and name not in TURNED:
         return None
     attrs = call.attrs
-    strides, dilation, around = map(_numbers, (attrs.strides, attrs.dilation, attrs.padding))
+    given = attrs.strides, attrs.dilation, attrs.padding
+    strides, dilation, around = (tuple(map(int, g)) for g in given)
     padding, after = around[: len(strides)], around[len(strides) :]
     layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
     last, groups = layouts in _LAST, int(attrs.groups)
@@ -54,7 +55,7 @@ def dispatched(call: Any, *images: Any) -> Any:
     if name in TURNED:
         if (data, weight) != TURNED[name]:
             return None
-        more = _numbers(attrs.output_padding)
+        more = tuple(map(int, attrs.output_padding))
         options = (strides, padding, dilation, True, more, groups)
         run, text = _convolution, f"transposed {strides} {padding} {dilation} {more} {groups}"
     elif of_weight and (data, weight) in _OF_WEIGHTS and _is_even(call, padding, last):
@@ -99,10 +100,6 @@ def _is_even(call: Any, padding: tuple[int, ...], last: bool) -> bool:
 
 def _is_static(call: Any) -> bool:
     return all(isinstance(d, tvm.tirx.IntImm) for t in (*call.args, call) for d in t.ty.shape)
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    return tuple(int(v) for v in values)
 
 
 def _convolution(options: convolutions.Options, last: bool, *arrays: Any) -> None:

@@ -74,12 +74,8 @@ def _adds_one(builder: Any, call: Any) -> bool:
     if len(call.args[1].fields) != 1 or not call.args[0].name_hint.startswith("add"):
         return False
     stored: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, tvm.tirx.BufferStore):
-            stored.append(node.value)
-
-    tvm_ffi.structural_walk(builder.get()[call.args[0]].body, visit)
+    visit = tvm.tirx.BufferStore, lambda store: stored.append(store.value)
+    tvm_ffi.structural_walk(builder.get()[call.args[0]].body, [visit], order="post")
     parts = [(v.a, v.b) for v in stored if isinstance(v, tvm.tirx.Add)]
     numbers = [n for pair in parts for n in pair if isinstance(n, tvm.tirx.FloatImm)]
     return len(stored) == len(parts) == 1 and [n.value for n in numbers] == [1.0]

@@ -287,17 +287,11 @@ def _tile_of(rows: Any, columns: int) -> packed_matmul.MatmulTile | None:
 def _offset(statement: Any) -> bool:
     """Whether a stage counts from a buffer's offset, which it does not know: concatenation and
     sorting do, which are loops or calls, not expressions."""
-    found = False
-
-    def visit(node: Any) -> None:
-        nonlocal found
-        if isinstance(node, tir.BufferStore | tir.BufferLoad):
-            found = found or isinstance(node.buffer.elem_offset, tir.Var)
-        elif isinstance(node, tir.Var):
-            found = found or node.name == "elem_offset"
-
-    tir.stmt_functor.post_order_visit(statement, visit)
-    return found
+    nodes = _DIALECT.nodes(statement)
+    kinds = tir.BufferStore, tir.BufferLoad
+    offsets = [n.buffer.elem_offset for n in nodes if isinstance(n, kinds)]
+    offsets += [n for n in nodes if isinstance(n, tir.Var) and n.name == "elem_offset"]
+    return any(isinstance(offset, tir.Var) for offset in offsets)
 
 
 _DIALECT = Dialect(

@@ -12,9 +12,10 @@ from gradients import Fn, draw, imported, runtime, values_of
 from limits import rounding
 from quick import ENGINE, combinations
 from relascope.engine.building.options import BuildOptions
-from relascope.engine.cpu_kernels.schedules import SCHEDULES
+from relascope.engine.cpu_kernels.schedules import SCHEDULES, scheduled
 
 BLAS = import_module(f"relascope.engine.{ENGINE}.building.targets").BLAS
+DIALECT = import_module(f"relascope.engine.{ENGINE}.kernels.schedules")._DIALECT
 OURS = f"llvm {BLAS} {SCHEDULES}"
 SCHEDULED = {
     "softmax": lambda x: x.softmax(-1),
@@ -89,6 +90,22 @@ def test_eight_sines_are_two_numbers_from_the_nearest_at_most(name):
     one, other = (torch.where(sign, -at, at)[there] for sign, at in zip(signs, places, strict=True))
     assert (one - other).abs().max() <= 2
     assert ((one - other) != 0).float().mean() > 1e-3  # of the C library's none are
+
+
+@pytest.mark.parametrize(
+    ("function", "extents"),
+    [
+        (lambda x, bias, at: x[at] + bias[at[1], 0, 0], [24, 15]),
+        (lambda x, bias, at: x[at] + x[(*at[:3], 0)], [120, 3]),
+        (lambda x, bias, at: x[at] + at[3].astype("float32"), [120, 3]),
+    ],
+)
+def test_loops_through_one_piece_of_memory_are_one(function, extents):
+    x, bias = (DIALECT.tvm.te.placeholder(size) for size in ((4, 6, 5, 3), (6, 1, 1)))
+    made = DIALECT.tvm.te.compute(x.shape, lambda *at: function(x, bias, at))
+    kernel = scheduled(DIALECT, DIALECT.tvm.te.create_prim_func([x, bias, made]))
+    (block,) = kernel.get_child_blocks(DIALECT.block(kernel, "root"))
+    assert [int(kernel.get(loop).extent) for loop in kernel.get_loops(block)] == extents
 
 
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
