@@ -255,3 +255,14 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     assert "is damaged" in page.error[0].value
     depths = [r["depth"] for r in sent(page, "step_list")]
     assert max(depths) == 194, "no deeper than there are passes around it"
+
+
+def test_the_next_pass_is_worked_out_ahead(tmp_path):
+    found = read(recorded(tmp_path / "run.rsc"))
+    one = OpenedRecording("", "", found, pass_rows(found), {}, "")
+    run, function = one.next_changed(0, "")
+    assert (run.number, function) == (1, "main")
+    one.work_out(run, function)
+    change = one.change(run.before[function], run.after[function])
+    assert {"rows", "with_removed"} <= set(vars(change)), "it is there already"
+    assert one.next_changed(5, "") is None
