@@ -48,11 +48,9 @@ def let_in():
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/media/a.png", "/static/js/index.js"])
 def test_without_the_token_there_is_a_page_of_words(path):
     status, heads, text = asked(path)
-    assert status == 403
+    assert status == asked(path, kind="websocket")[0] == 403
     assert "default-src 'none'" in heads["content-security-policy"]
-    assert "Open the link" in text
-    assert TOKEN not in text
-    assert asked(path, kind="websocket")[0] == 403
+    assert "Open the link" in text and TOKEN not in text
 
 
 def test_the_link_sets_a_cookie_that_scripts_do_not_see_and_goes_on_without_the_token():
@@ -82,8 +80,8 @@ def test_it_goes_on_nowhere_else(path):
 def test_a_wrong_token_is_said_to_be_one():
     status, heads, text = asked("/?token=b&model=mlp")
     assert (status, "set-cookie" in heads) == (403, False)
-    assert "This is not the token." in text
-    assert "name='model' value='mlp'" in text  # what the address says is kept
+    # What the address says is kept.
+    assert "This is not the token." in text and "name='model' value='mlp'" in text
 
 
 OURS = ("localhost:8501", "relascope.localhost", "[::1]:8501", "LOCALHOST.")

@@ -24,12 +24,8 @@ def _some_open(graph: Graph, seed: int) -> list[str]:
 
 
 def _inside(a: Box, b: Box) -> bool:
-    return (
-        a.x >= b.x - 0.2
-        and a.y >= b.y - 0.2
-        and a.x + a.w <= b.x + b.w + 0.2
-        and a.y + a.h <= b.y + b.h + 0.2
-    )
+    across = b.x - 0.2 <= a.x and a.x + a.w <= b.x + b.w + 0.2
+    return across and b.y - 0.2 <= a.y and a.y + a.h <= b.y + b.h + 0.2
 
 
 def _check(graph: Graph, drawn: Layout) -> None:
@@ -50,18 +46,12 @@ def _check(graph: Graph, drawn: Layout) -> None:
         assert 0 <= box.y <= box.y + box.h <= drawn.height + 0.2
     assert flaws(drawn) == ((), ())
     # Edges are just those of the graph, and begin and end at their boxes.
-    wanted = {
-        (drawn.shown[s], drawn.shown[n.id])
-        for n in graph.nodes
-        for s in n.edges
-        if drawn.shown[s] != drawn.shown[n.id]
-    }
+    edges = {(drawn.shown[s], drawn.shown[n.id]) for n in graph for s in n.edges}
+    wanted = (edge for edge in edges if edge[0] != edge[1])
     assert sorted(wanted) == sorted((e.source, e.target) for e in drawn.edges)
     for edge in drawn.edges:
-        for (x, y), box in (
-            (edge.points[0], boxes[edge.source]),
-            (edge.points[-1], boxes[edge.target]),
-        ):
+        for end, place in ((edge.source, 0), (edge.target, -1)):
+            (x, y), box = edge.points[place], boxes[end]
             assert box.x - 0.2 <= x <= box.x + box.w + 0.2
             assert box.y - 0.2 <= y <= box.y + box.h + 0.2
 
@@ -153,10 +143,8 @@ def test_a_joint_graph_runs_down_and_back_up():
 def test_edges_between_closed_groups_are_one_with_the_value_that_passes():
     graph = fold_constants(transformer(2))
     drawn = layout(graph, ["encoder.layer"])
-    between = [e for e in drawn.edges if e.source == "group:encoder.layer.0"]
-    assert [(e.target, e.label) for e in between] == [
-        ("group:encoder.layer.1", "float32[1, 14, 64]")
-    ]
+    (between,) = (e for e in drawn.edges if e.source == "group:encoder.layer.0")
+    assert (between.target, between.label) == ("group:encoder.layer.1", "float32[1, 14, 64]")
 
 
 def test_unknown_groups_are_ignored_and_empty_graphs_drawn():
@@ -166,8 +154,7 @@ def test_unknown_groups_are_ignored_and_empty_graphs_drawn():
 
 
 def _effort(graph: Graph, modules: bool) -> int:
-    tree = module_groups(graph)
-    groups = tree.groups if modules else []
+    groups = module_groups(graph).groups if modules else []
     return builtins_called(*OUTSIDE, question(graph, groups))
 
 
@@ -176,16 +163,14 @@ def test_work_grows_with_the_graph_and_hardly_faster(modules):
     def made(layers):
         if modules:
             return fold_constants(transformer(layers))
-        nodes = [_flat(n) for n in joint(layers).nodes]
+        nodes = [
+            Node(n.id, n.kind, n.op, inputs=n.inputs, outputs=n.outputs) for n in joint(layers)
+        ]
         return Graph("flat", "relay", tuple(nodes), (), (nodes[-1].id,))
 
     small, large = (made(5), made(20)) if modules else (made(3), made(12))
     assert len(large) > 3.8 * len(small)
     assert _effort(large, modules) < 4.5 * _effort(small, modules)
-
-
-def _flat(node: Node) -> Node:
-    return Node(node.id, node.kind, node.op, inputs=node.inputs, outputs=node.outputs)
 
 
 def test_a_long_chain_needs_no_recursion():
@@ -274,10 +259,8 @@ def test_steps_that_contradict_each_other_are_drawn_all_the_same():
     union = united(*steps)
     assert [n.id for n in union.graph()[0]] == ["x", "a", "b", "c", "d"]
     for step in steps:
-        drawn = draw(union, step)
-        assert {(e.source, e.target) for e in drawn.edges} == {
-            (e, n.id) for n in step.nodes for e in n.edges
-        }
+        drawn, edges = draw(union, step), {(e, n.id) for n in step for e in n.edges}
+        assert {(e.source, e.target) for e in drawn.edges} == edges
         assert flaws(drawn) == ((), ())
 
 
@@ -293,11 +276,9 @@ def test_a_joint_graphs_halves_keep_its_places_and_captures_stand_by_their_reade
     whole = joint()
     back = {n.id for n in whole if n.id.startswith("g")}
     needed = back | {e for n in whole if n.id in back for e in n.edges}
-    nodes = tuple(
-        n if n.id in back else Node(n.id, Kind.INPUT, name=n.id, outputs=n.outputs, scope=n.scope)
-        for n in whole
-        if n.id in needed
-    )
+    given = {"kind": Kind.INPUT, "op": "", "attrs": {}, "inputs": (), "role": Role.NONE}
+    there = (n for n in whole if n.id in needed)
+    nodes = tuple(n if n.id in back else replace(n, name=n.id, **given) for n in there)
     backward = Graph("backward", "relay", nodes, tuple(needed - back), whole.outputs[-1:])
     union = united(whole, backward)
     everything, part = draw(union, whole), draw(union, backward)

@@ -44,20 +44,13 @@ def test_groups_follow_the_modules():
     layer = tree.groups["encoder.layer.1"]
     assert tree.roots == ("encoder.layer",)  # "encoder" holds nothing else
     assert layer.label == "layer.1"
-    assert tree.path("encoder.layer.1.attention.self.query") == (
-        "encoder.layer",
-        "encoder.layer.1",
-        "encoder.layer.1.attention",
-        "encoder.layer.1.attention.self",
-        "encoder.layer.1.attention.self.query",
-    )
     query = tree.groups["encoder.layer.1.attention.self.query"]
+    ends = ["layer", "1", "attention", "self", "query"]
+    assert list(tree.path(query.id)) == [".".join(["encoder", *ends[:k]]) for k in range(1, 6)]
     assert query.operators == {"add": 1, "nn.batch_matmul": 1, "transpose": 1}
-    assert query.parameter_bytes == 4 * (64 * 64 + 64)
-    assert query.nodes == 5
-    assert layer.nodes == sum(
-        n.scope.startswith("encoder.layer.1.") for n in fold_constants(transformer(3)).nodes
-    )
+    assert (query.parameter_bytes, query.nodes) == (4 * (64 * 64 + 64), 5)
+    scopes = [n.scope for n in fold_constants(transformer(3))]
+    assert layer.nodes == sum(scope.startswith("encoder.layer.1.") for scope in scopes)
 
 
 def test_a_joint_graph_has_two_halves():
@@ -73,10 +66,9 @@ def test_what_is_open_at_first():
     small = module_groups(transformer())
     assert set(small.open_at_first()) == set(small.groups)
     large = module_groups(transformer(40))
-    opened = large.open_at_first()
-    assert opened == ()  # forty layers that are alike stay rolled up
+    assert large.open_at_first() == ()  # forty layers that are alike stay rolled up
     assert large.groups["encoder.layer"].label == "encoder.layer × 40"
-    assert drawn_boxes(large, opened) <= 120
+    assert drawn_boxes(large, ()) <= 120
     wide = module_groups(graph_of("; ".join(f"x{i} @m" for i in range(500))))
     assert wide.open_at_first() == ()
 
@@ -107,10 +99,8 @@ def test_modules_that_are_alike_are_rolled_up():
 def test_thousands_of_nodes_in_one_place_stand_in_parts():
     few, many = (module_groups(chain(n)) for n in (1500, 1730))
     assert not few.groups
-    assert [many.groups[r].label for r in many.roots[::17]] == [
-        "nodes 1 to 100",
-        "nodes 1,701 to 1,730",
-    ]
+    ends = [many.groups[r].label for r in many.roots[::17]]
+    assert ends == ["nodes 1 to 100", "nodes 1,701 to 1,730"]
     assert sum(many.groups[r].nodes for r in many.roots) == 1730
     huge = module_groups(chain(10_150))
     assert [huge.groups[r].nodes for r in huge.roots] == [10_000, 150]

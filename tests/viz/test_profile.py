@@ -72,16 +72,15 @@ def test_the_palette_has_a_style_for_every_node_and_readable_text():
             assert contrast(style.text, style.fill) >= 4.5, (theme, style)
             ground = palette.SURFACES[theme]["ground"]
             assert contrast(style.stroke, ground) >= 2.2, (theme, style)
-    assert palette.category("nn.batch_matmul") == "matmul"
-    assert palette.category("nn.conv2d_transpose") == "convolution"
-    assert palette.category("reshape") == "shape"
-    assert palette.category("add") == "elementwise"
-    for op in ("concat", "index_tensor", "slice_scatter", "astype", "image.resize2d"):
-        assert palette.category(op) == "shape"
-    assert palette.category("max") == palette.category("grad.max_pool2d_backward") == "reduction"
-    assert palette.category("maximum") == "elementwise"
-    assert palette.category("all") == palette.category("any") == "reduction"
-    assert palette.category("my.own.op") == palette.category("builtin.alloc_tensor") == "call"
+    for category, ops in {
+        "matmul": "nn.batch_matmul",
+        "convolution": "nn.conv2d_transpose",
+        "shape": "reshape concat index_tensor slice_scatter astype image.resize2d",
+        "elementwise": "add maximum",
+        "reduction": "max grad.max_pool2d_backward all any",
+        "call": "my.own.op builtin.alloc_tensor",
+    }.items():
+        assert {palette.category(op) for op in ops.split()} == {category}
 
 
 def timed(name, phase, ms):
@@ -98,14 +97,9 @@ def phase(name, whole, kernels):
 def test_a_trace_has_named_rows_of_kernels_one_after_another_in_microseconds():
     about = {"model": "mlp", "engine": "relax", "target": "llvm", "machine": "a machine"}
     kernels = ("one", "forward", 0.5), ("two", "forward", 0.25), ("three", "backward", 0.625)
-    document = {
-        **about,
-        "threads": 2,
-        "repeats": 5,
-        "phases": [phase("forward", 1.0, 0.75), phase("backward", 0.5, 0.625)],
-        "kernels": [timed(*one) for one in kernels],
-    }
-    made = json.loads(trace_json(document))
+    phases = [phase("forward", 1.0, 0.75), phase("backward", 0.5, 0.625)]
+    times = {"threads": 2, "repeats": 5, "phases": phases, "kernels": [timed(*k) for k in kernels]}
+    made = json.loads(trace_json(about | times))
     assert set(made) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert "median of 5 runs" in made["otherData"]["times"]
     for event in made["traceEvents"]:

@@ -122,6 +122,11 @@ def written(**changes):
     return json.dumps({**json.loads(NEW.text()), **changes})
 
 
+def of_model(name):
+    return replace(NEW, model=ModelChoice(name, "0" * 32)).text()
+
+
+ERRORS = {"comparisons": [{"max_rel": []}]}
 ATOM = json.loads("[" * 60 + "]" * 60)
 GOOD = {"session__json": NEW.text()}
 BAD = {
@@ -140,15 +145,9 @@ BAD = {
     "a large number": archive(session__json=written(results={"a": 10**400})),
     "no number": archive(session__json=written(results={"a": float("nan")})),
     "captures": archive(session__json=written(results={"cut": {"captures": 3}})),
-    "errors": archive(
-        session__json=written(results={"errors": {"comparisons": [{"max_rel": []}]}})
-    ),
-    "a name with an end": archive(
-        session__json=replace(NEW, model=ModelChoice("m\0.pt", "0" * 32)).text(), model="other"
-    ),
-    "another model": archive(
-        session__json=replace(NEW, model=ModelChoice("m.pt", "0" * 32)).text(), model="other"
-    ),
+    "errors": archive(session__json=written(results={"errors": ERRORS})),
+    "a name with an end": archive(session__json=of_model("m\0.pt"), model="other"),
+    "another model": archive(session__json=of_model("m.pt"), model="other"),
 }
 
 
@@ -163,27 +162,17 @@ def error(value, dtype="float32"):
     return {"name": "output 0", "max_abs": value, "max_rel": value, "dtype": dtype}
 
 
-@pytest.mark.parametrize(
-    ("then", "now", "same"),
-    [
-        ({"a": [1, 2]}, {"a": [1, 2]}, True),
-        ({"a": [1, 2]}, {"a": [1, 3]}, False),
-        ({"a": [1]}, {"a": [1, 2]}, False),
-        ({"a": 1}, {}, False),
-        (error(1e-7), error(9e-7), True),
-        (error(1e-7), error(1e-4), False),
-        (error(0.5), error(0.501), True),
-        (error(0.5), error(0.6), False),
-        (error("nan"), error("nan"), True),
-        (error("nan"), error(0.5), False),
-        (error("inf"), error("inf"), True),
-        (error(1e-7), error(1e-7, "float64"), False),
-        ({"error": {"kind": "a", "where": "/a"}}, {"error": {"kind": "a", "where": "/b"}}, True),
-        ({"error": {"kind": "pass"}}, {"error": {"kind": "target"}}, False),
-    ],
-)
-def test_what_differs_is_said(then, now, same):
-    assert (not list(changes_of(then, now))) is same
+def test_what_differs_is_said():
+    places = [{"error": {"kind": "a", "where": where}} for where in ("/a", "/b")]
+    kinds = [{"error": {"kind": kind}} for kind in ("pass", "target")]
+    types = error(1e-7), error(1e-7, "float64")
+    same = (1e-7, 9e-7), (0.5, 0.501), ("nan", "nan"), ("inf", "inf")
+    other = (1e-7, 1e-4), (0.5, 0.6), ("nan", 0.5)
+    for pair in (({"a": [1, 2]},) * 2, places, *(map(error, values) for values in same)):
+        assert not [*changes_of(*pair)], pair
+    lists = ({"a": [1, 2]}, {"a": [1, 3]}), ({"a": [1]}, {"a": [1, 2]}), ({"a": 1}, {})
+    for pair in (*lists, kinds, types, *(map(error, values) for values in other)):
+        assert [*changes_of(*pair)], pair
 
 
 def test_files_that_were_opened_are_listed_once_the_last_first(file, tmp_path):
@@ -235,66 +224,41 @@ def test_more_than_an_address_says_is_in_the_text_or_comes_from_the_session_befo
     assert (found.look.step, found.pipeline, found.cut) == (2, "", state.CutChoice())
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("engine", "tvm"),
-        ("model", "../../etc/passwd"),
-        ("file", "x" * 32),
-        ("batch", "-1"),
-        ("batch", "9" * 5000),
-        ("tokens", "many"),
-        ("seed", "1e3"),
-        ("node", "x" * 20_000),
-        ("mode", "no"),
-        ("gradient", "mine"),
-        ("pipeline", "cse|nothing_such"),
-        ("pipeline", "|(|"),
-        ("tab", "<img src=x>"),
-        ("step", "x"),
-        ("strategy", "none"),
-        ("budget", "101"),
-    ],
+WRONG = (
+    "engine=tvm model=../../etc/passwd batch=-1 tokens=many seed=1e3 mode=no gradient=mine"
+    " pipeline=cse|nothing_such pipeline=|(| tab=<img/src=x> step=x strategy=none budget=101"
 )
-def test_what_cannot_be_read_is_left_out_and_said(name, value):
+LONG = f"file={'x' * 32}", f"batch={'9' * 5000}", f"node={'x' * 20_000}"
+
+
+@pytest.mark.parametrize("pair", [*WRONG.split(), *LONG])
+def test_what_cannot_be_read_is_left_out_and_said(pair):
+    name, _, value = pair.partition("=")
     found, wrong = address.session_of({name: [value], "below": ["3"]})
     assert found == replace(NEW, look=state.ScreenState(fewer_than=3))
     assert len(wrong) == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("version",), 2),
-        (("version",), None),
-        (("ir",), ["relay"]),
-        (("model",), None),
-        (("model", "batch"), "1"),
-        (("model", "batch"), True),
-        (("model", "digest"), "../.."),
-        (("pipeline",), "cse|nothing_such"),
-        (("pipelines",), {"pipeline_relay_inference": "cse|nothing_such"}),
-        (("pipelines",), {"ir": "cse"}),
-        (("cut", "save"), [1]),
-        (("look", "modules"), {"graph_view": {"layers": "open"}}),
-        (("look", "choices"), {"keep_layout": {}}),
-        (("results",), []),
-    ],
-)
-def test_a_text_that_is_no_session_is_refused(path, value):
-    document = json.loads(FULL.text())
-    at = document
-    for name in path[:-1]:
-        at = at[name]
-    at[path[-1]] = value
-    with refused("session"):
-        state.from_text(json.dumps(document))
+STRANGE = {
+    "": {"version": (2, None), "ir": (["relay"],), "model": (None,), "results": ([],)},
+    "model": {"batch": ("1", True), "digest": ("../..",)},
+    "cut": {"save": ([1],)},
+    "look": {"modules": ({"graph_view": {"layers": "open"}},), "choices": ({"keep_layout": {}},)},
+}
+STRANGE[""]["pipeline"] = ("cse|nothing_such",)
+STRANGE[""]["pipelines"] = {"pipeline_relay_inference": "cse|nothing_such"}, {"ir": "cse"}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "{", b"\xff", "[" * 100_000])
-def test_a_text_that_is_no_json_is_refused(text):
-    with refused("session"):
-        state.from_text(text)
+def test_a_text_that_is_no_session_or_no_json_is_refused():
+    texts = ["", "[]", "null", "{", b"\xff", "[" * 100_000]
+    for part, fields in STRANGE.items():
+        for name, value in ((name, value) for name, values in fields.items() for value in values):
+            document = json.loads(FULL.text())
+            (document[part] if part else document)[name] = value
+            texts.append(json.dumps(document))
+    for text in texts:
+        with refused("session"):
+            state.from_text(text)
 
 
 NASTY = st.sampled_from(
