@@ -64,26 +64,18 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
         weight.grad,
     )
 
-    params = [relax.Var(n, relax.TensorType(t.shape, "float32")) for n, t in given.items()]
-    x, w, b, deep, grad = params
-    builder = relax.BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            image = builder.emit(op.nn.relu(op.add(op.nn.conv2d(x, w, padding=[1] * 4), b)))
-            image = builder.emit(op.nn.pad(image, [0, 0, 0, 0, 1, 1, 1, 1]))
-            by_deep = builder.emit(op.nn.conv2d(image, deep, strides=[stride] * 2, groups=6))
-            shape = [int(n) for n in by_deep.ty.shape]
-            mean = builder.emit(op.broadcast_to(op.mean(by_deep, [2, 3], keepdims=True), shape))
-            window = sizes["deep"], [stride] * 2, [0] * 4, [1, 1], 6
-            results = [
-                builder.emit(op.subtract(by_deep, mean)),
-                builder.emit(op.max(by_deep, [0, 2, 3])),
-                builder.emit(op.collapse_sum_to(by_deep, shape[1:])),
-                builder.emit(of_weight(image, grad, *window, builder)),
-            ]
-            out = builder.emit_output(relax.Tuple(results))
-        builder.emit_func_output(out)
-    mod = builder.get()
+    def images(x, w, b, deep, grad):
+        builder = relax.BlockBuilder.current()
+        image = op.nn.relu(op.add(op.nn.conv2d(x, w, padding=[1] * 4), b))
+        image = builder.emit(op.nn.pad(image, [0, 0, 0, 0, 1, 1, 1, 1]))
+        by_deep = builder.emit(op.nn.conv2d(image, deep, strides=[stride] * 2, groups=6))
+        shape, window = [int(n) for n in by_deep.ty.shape], ([stride] * 2, [0] * 4, [1, 1], 6)
+        mean = op.broadcast_to(op.mean(by_deep, [2, 3], keepdims=True), shape)
+        sums = op.max(by_deep, [0, 2, 3]), op.collapse_sum_to(by_deep, shape[1:])
+        of_deep = of_weight(image, grad, sizes["deep"], *window, builder)
+        return relax.Tuple([op.subtract(by_deep, mean), *sums, of_deep])
+
+    mod = program(images, **{n: (t.shape, "float32") for n, t in given.items()})
     for target in (f"llvm {BLAS} {SCHEDULES}", f"llvm {BLAS}", "llvm"):
         built = runtime.make(mod, BuildOptions(target))
         found = runtime.Compiled(built, target, mod["main"]).run(given)

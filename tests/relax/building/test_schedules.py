@@ -39,12 +39,8 @@ def run(mod, target, *values):
 
 def numbers(count):
     random = np.random.default_rng(0)
-    parts = [
-        random.uniform(-105, 95, count),
-        random.uniform(-6, 6, count),
-        random.normal(0, 1e-3, count),
-        random.normal(0, 1e-30, count),
-    ]
+    parts = [random.uniform(*ends, count) for ends in ((-105, 95), (-6, 6))]
+    parts += [random.normal(0, width, count) for width in (1e-3, 1e-30)]
     return np.concatenate([EDGES, *parts]).astype("float32")
 
 
@@ -60,9 +56,8 @@ def test_vector_arithmetic_is_a_few_units_in_the_last_place_from_the_exact_value
     finite, normal = np.isfinite(rounded), np.abs(rounded) >= np.finfo("float32").tiny
     off, unit = np.abs(found[finite] - exact[finite]), np.spacing(np.abs(rounded[finite]))
     units = (off / unit)[normal[finite]]
-    assert (
-        off[~normal[finite]].max(initial=0) < 1.2e-38
-    )  # too small for a float32 to have all its digits
+    # What is too small for a float32 has not all its digits.
+    assert off[~normal[finite]].max(initial=0) < 1.2e-38
     assert units.max() < 6
     assert not units.max() < 0.01  # the reference is not what it is compared with
 
@@ -117,13 +112,12 @@ def test_a_sum_runs_along_memory_and_unknown_shapes_are_left_alone():
 def test_outer_products_laid_out_flat_are_read_at_their_places(side):
     """LLVM reads past the end where a loop divides its counter by the length of its vectors."""
     rows = 8
-    flat = program(
-        lambda x, y: relax.op.reshape(
-            relax.op.expand_dims(x, 2) * relax.op.expand_dims(y, 1), (rows, side * side)
-        ),
-        ((rows, side), "float32"),
-        ((rows, side), "float32"),
-    )
+
+    def outer(x, y):
+        pairs = relax.op.expand_dims(x, 2) * relax.op.expand_dims(y, 1)
+        return relax.op.reshape(pairs, (rows, side * side))
+
+    flat = program(outer, *[((rows, side), "float32")] * 2)
     x, y = (np.random.default_rng(s).normal(size=(rows, side)).astype("float32") for s in (0, 1))
     assert np.array_equal(run(flat, OURS, x, y), (x[:, :, None] * y[:, None]).reshape(rows, -1))
 
@@ -184,26 +178,23 @@ def layer(shape, columns, dtype="float32", turned=False, last=lambda found: foun
     return program(of, (shape, dtype)), weight, bias
 
 
-def close(found, exact, length, dtype="float32"):
-    assert found.shape == exact.shape
-    return np.abs(found - exact).max() < rounding(dtype, length, np.abs(exact).max())
+def check_products(mod, exact, *shapes, length, dtype="float32", packed=True):
+    """Against NumPy in float64; a second run has nothing left of the first."""
+    assert ("packed_matmul" in dispatched_to(mod)) == packed
+    run, random = compiled(mod, OURS), np.random.default_rng(1)
+    x, *rest = (random.normal(size=shape).astype(dtype) for shape in shapes)
+    for given in (x, -x):
+        found, wanted = run(given, *rest), exact(given.astype("float64"), *rest)
+        assert found.shape == wanted.shape
+        assert np.abs(found - wanted).max() < rounding(dtype, length, np.abs(wanted).max())
 
 
 def dispatched_to(mod):
     return {str(g.name_hint) for g in blas.dispatch(mod, registers=AVX2).functions}
 
 
-SHAPES = [
-    (14, 32),
-    (1, 14, 48),
-    (3, 14, 48),
-    (8, 128, 64),
-    (2, 3, 4, 16),
-    (7, 40),
-    (197, 24),
-    (2, 5, 3072),
-    (2, 8),
-]
+SHAPES = [(14, 32), (1, 14, 48), (3, 14, 48), (8, 128, 64), (2, 3, 4, 16)]
+SHAPES += [(7, 40), (197, 24), (2, 5, 3072), (2, 8)]
 
 
 @pytest.mark.parametrize(
@@ -213,12 +204,7 @@ SHAPES = [
 )
 def test_products_agree_with_numpy(shape, columns, lanes):
     mod, weight, bias = layer(shape, columns, turned=len(shape) == 3, last=relax.op.nn.relu)
-    assert "packed_matmul" in dispatched_to(mod)
-    run = compiled(mod, OURS)
-    x = np.random.default_rng(1).normal(size=shape).astype("float32")
-    for given in (x, -x):  # a second run finds nothing of the first
-        exact = np.maximum(given.astype("float64") @ weight.astype("float64") + bias, 0)
-        assert close(run(given), exact, shape[-1])
+    check_products(mod, lambda x: np.maximum(x @ weight + bias, 0), shape, length=shape[-1])
 
 
 @pytest.mark.parametrize(
@@ -227,16 +213,13 @@ def test_products_agree_with_numpy(shape, columns, lanes):
 )
 def test_other_products_go_to_pytorch(shape, columns, dtype):
     mod, weight, bias = layer(shape, columns, dtype)
-    assert "packed_matmul" not in dispatched_to(mod)
-    x = np.random.default_rng(1).normal(size=shape).astype(dtype)
-    assert close(compiled(mod, OURS)(x), x @ weight + bias, shape[-1], dtype)
+    about = {"length": shape[-1], "dtype": dtype, "packed": False}
+    check_products(mod, lambda x: x @ weight + bias, shape, **about)
 
 
 def test_without_a_library_the_rest_stays_tvms_and_the_target_says_how_wide_registers_are():
     mod, *_ = layer((14, 32), 48)
-    assert "packed_matmul" in {
-        str(g.name_hint) for g in dispatched(mod, f"llvm {SCHEDULES}").functions
-    }
+    assert "packed_matmul" in str(dispatched(mod, f"llvm {SCHEDULES}"))
     other, *_ = layer((14, 8), 10)
     left = dispatched(other, f"llvm {SCHEDULES}")
     assert "R.matmul" in str(left)
@@ -249,16 +232,16 @@ def test_without_a_library_the_rest_stays_tvms_and_the_target_says_how_wide_regi
 
 def test_what_follows_is_computed_on_each_tile():
     mod, *_ = layer((1, 14, 48), 48, last=relax.op.nn.gelu)
-    seen = {}
+    names = []
 
     @tvm.ir.instrument.pass_instrument
     class Watch:
         def run_after_pass(self, mod, info):
             if info.name == "FuseTIR":
-                seen["names"] = [str(g.name_hint) for g in mod.functions]
+                names.extend(str(g.name_hint) for g in mod.functions)
 
     make(mod, BuildOptions(OURS), [Watch()])
-    assert any("packed_matmul_add" in n and "gelu" in n for n in seen["names"])
+    assert any("packed_matmul_add" in n and "gelu" in n for n in names)
 
 
 def product(shape, weight, turned, dtype="float32"):
@@ -283,12 +266,11 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned, lanes):
     shape, columns = size
     weight = (columns, inner) if turned else (inner, columns)
     mod = product((*shape, inner), weight, turned)
-    assert "packed_matmul" in dispatched_to(mod)
-    run, random = compiled(mod, OURS), np.random.default_rng(1)
-    x, w = (random.normal(size=s).astype("float32") for s in ((*shape, inner), weight))
-    for given in (x, -x):  # a second run finds nothing of the first
-        exact = given.astype("float64") @ (w.T if turned else w).astype("float64") + 1
-        assert close(run(given, w), exact, inner)
+
+    def exact(x, w):
+        return x @ (w.T if turned else w) + 1
+
+    check_products(mod, exact, (*shape, inner), weight, length=inner)
 
 
 @pytest.mark.parametrize(
@@ -298,12 +280,10 @@ def test_few_rows_by_a_weight_that_is_an_argument(size, inner, turned, lanes):
 )
 def test_the_gradient_of_a_weight_from_few_rows(sizes, lanes):
     inner, rows, columns = sizes
-    given = [((inner, extent), "float32") for extent in (rows, columns)]
-    mod = program(lambda x, y: relax.op.matmul(relax.op.permute_dims(x), y), *given)
-    assert "packed_matmul" in dispatched_to(mod)
-    random = np.random.default_rng(1)
-    a, b = (random.normal(size=(inner, e)).astype("float32") for e in (rows, columns))
-    assert close(compiled(mod, OURS)(a, b), a.T.astype("float64") @ b, inner)
+    shapes = (inner, rows), (inner, columns)
+    kinds = [(shape, "float32") for shape in shapes]
+    mod = program(lambda x, y: relax.op.matmul(relax.op.permute_dims(x), y), *kinds)
+    check_products(mod, lambda x, y: x.T @ y, *shapes, length=inner)
 
 
 @pytest.mark.parametrize("turned", [False, True])

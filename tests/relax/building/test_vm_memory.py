@@ -105,29 +105,26 @@ def test_an_elements_kernel_writes_over_what_nobody_else_reads():
     assert own.peak < 3 * p.nbytes  # a, b, and the sum
 
 
-@pytest.mark.parametrize(
-    ("build", "expected"),
-    [
-        # read again
-        (
-            lambda p, g: op.matmul(op.exp(m := op.matmul(p, g)), m),
-            lambda p, g: (p @ g).exp() @ (p @ g),
-        ),
-        # read in another order
-        (
-            lambda p, g: op.matmul(op.add(m := op.matmul(p, g), op.permute_dims(m)), g),
-            lambda p, g: (p @ g + (p @ g).T) @ g,
-        ),
-        # an argument
-        (lambda p, g: op.matmul(op.exp(p), g), lambda p, g: p.exp() @ g),
-        # each element of many
-        (
-            lambda p, g: op.matmul(op.nn.softmax(op.matmul(p, g)), g),
-            lambda p, g: (p @ g).softmax(1) @ g,
-        ),
-    ],
-)
-def test_what_is_needed_elsewhere_is_not_written_over(build, expected):
+ELSEWHERE = {
+    "read again": (
+        lambda p, g: op.matmul(op.exp(m := op.matmul(p, g)), m),
+        lambda p, g: (p @ g).exp() @ (p @ g),
+    ),
+    "read in another order": (
+        lambda p, g: op.matmul(op.add(m := op.matmul(p, g), op.permute_dims(m)), g),
+        lambda p, g: (p @ g + (p @ g).T) @ g,
+    ),
+    "an argument": (lambda p, g: op.matmul(op.exp(p), g), lambda p, g: p.exp() @ g),
+    "each element of many": (
+        lambda p, g: op.matmul(op.nn.softmax(op.matmul(p, g)), g),
+        lambda p, g: (p @ g).softmax(1) @ g,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_needed_elsewhere_is_not_written_over(name):
+    build, expected = ELSEWHERE[name]
     compiled, over = made_of(build, p=(16, 16), g=(16, 16))
     p, g = (torch.randn(2, 16, 16) / 4).unbind()  # or exp makes too much of an error
     assert over == 0

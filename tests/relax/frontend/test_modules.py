@@ -129,14 +129,9 @@ def test_code_in_json_is_refused_and_told(tmp_path):
         text = f'{{"root_index": 0, "nodes": [{{"type": "{name}", "data": {{}}}}]}}'
         with pytest.raises(EngineError, match="has the type"):
             opened(tmp_path, text, "json")
-    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
-    called = relax.Call(relax.ExternFunc("evil"), [x], ty_args=[x.ty])
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        builder.emit_func_output(builder.emit(called))
-    path = tmp_path / "mod.json"
-    path.write_text(tvm.ir.save_json(builder.get()))
-    assert "evil" in read_program(path, ModelSource(""), silent).program.code
+    evil = relax.ExternFunc("evil")
+    mod = program(lambda x: relax.Call(evil, [x], ty_args=[x.ty]), ((2, 4), "float32"))
+    assert "evil" in opened(tmp_path, tvm.ir.save_json(mod), "json").program.code
 
 
 def test_a_file_over_which_tvm_crashes_is_refused(tmp_path):
@@ -161,11 +156,6 @@ def module(*functions):
 
 
 EXTERN = 'R.call_packed("f", x, ty_args=(R.Tensor((2, 4), "float32"),))'
-
-
-def test_what_is_no_module_of_relax_is_refused(tmp_path):
-    with refused(says=" as a Relax module: "):
-        opened(tmp_path, module(function("y = R.matmul(x, x)\n    return y")))
 
 
 PAIR = 'x: R.Tuple(R.Tensor((2,), "float32"))'
@@ -199,8 +189,12 @@ def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
     ],
 )
 def test_code_that_a_text_names_is_told(tmp_path, body, named):
-    program = opened(tmp_path, module(function(body)), "relax").program
-    assert named in program.code
+    assert named in opened(tmp_path, module(function(body)), "relax").program.code
+
+
+def test_what_is_no_module_of_relax_is_refused(tmp_path):
+    with refused(says=" as a Relax module: "):
+        opened(tmp_path, module(function("y = R.matmul(x, x)\n    return y")))
 
 
 def test_an_ill_formed_module_is_shown_and_a_recursion_drawn_once(tmp_path):
@@ -208,7 +202,6 @@ def test_an_ill_formed_module_is_shown_and_a_recursion_drawn_once(tmp_path):
     path.write_text(module(function(f"y = {EXTERN}\n    return y")))  # a pure one has effects
     notes = RelaxSession().load(source_from_file(path), progress=silent).notes
     assert any(n.startswith("TVM says that it is not well-formed: ") for n in notes)
-    path = tmp_path / "mod.relax"
     inner = "cls = Module\n    y = cls.other(x)\n    return y"
     kind = 'x: R.Tensor((2, 4), "float32")) -> R.Tensor((2, 4), "float32"'
     path.write_text(module(function(inner, kind, "other"), function(inner, kind)))

@@ -26,6 +26,7 @@ from relascope.passes.memory_plan import memory_plan, plan_findings
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.search.reduce import Piece, whole
+from relax_modules import program
 
 OVERLAP = (
     "Storage 1 holds two tensors at step 2: the float32[5, 6] that shift (step 2) writes "
@@ -69,16 +70,9 @@ def planned(offset):
 """
 
 
-@I.ir_module
-class Cast:
-    @R.function
-    def main(x: R.Tensor((5, 6), "float32")) -> R.Tensor((5, 6), "float32"):
-        with R.dataflow():
-            scaled = R.multiply(x, R.const(3, "float32"))
-            left = R.match_cast(scaled, R.Tensor((5, 6), "float32"))
-            last = R.subtract(R.exp(R.subtract(left, R.add(x, R.const(7, "float32")))), x)
-            R.output(last)
-        return last
+def by(mod, *names):
+    """A module after some of TVM's passes."""
+    return tvm.transform.Sequential([getattr(relax.transform, n)() for n in names])(mod)
 
 
 def plan_of(mod):
@@ -109,22 +103,21 @@ def test_a_storage_that_is_used_again_while_an_alias_lives_is_a_problem_of_every
 
 
 def test_tvms_plan_is_followed():
-    mod = tvm.transform.Sequential(
-        [
-            relax.transform.LegalizeOps(),
-            relax.transform.ToNonDataflow(),
-            relax.transform.RemovePurityChecking(),
-            relax.transform.CallTIRRewrite(),
-        ]
-    )(Cast)
+    def cast(x):
+        scaled = x * relax.const(3, "float32")
+        left = relax.BlockBuilder.current().match_cast(scaled, x.ty)
+        return relax.op.exp(left - (x + relax.const(7, "float32"))) - x
+
+    mod = program(cast, x=((5, 6), "float32"))
+    mod = by(mod, "LegalizeOps", "ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")
     plan, _ = plan_of(mod)
     assert [b for b, _ in plan.storages] == [120] * 5  # each tensor has its own
-    mod = relax.transform.StaticPlanBlockMemory()(mod)
+    mod = by(mod, "StaticPlanBlockMemory")
     plan, found = plan_of(mod)
     held = [(t.storage, t.write, t.end) for t in plan.tensors]
     assert found == [] and len(plan.storages) == 4
     for then in ("LowerAllocTensor", "KillAfterLastUse", "LowerRuntimeBuiltin", "VMShapeLower"):
-        mod = getattr(relax.transform, then)()(mod)
+        mod = by(mod, then)
         later, found = plan_of(mod)
         assert [(t.storage, t.write, t.end) for t in later.tensors] == held and found == []
         assert later.peak() == plan.peak() == (360, 2)
@@ -195,7 +188,7 @@ def test_they_run_where_somebody_said_so(session, source):
 
 def test_one_in_text_runs_where_somebody_said_so_and_calls_nothing(session, tmp_path):
     path, text = tmp_path / "own.relax", Own.script(show_meta=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text)
     with pytest.raises(EngineError, match=r"as TVMScript: .*call_packed"):
         session.load(source_from_file(path), progress=silent)
     path.write_text("\n".join(x for x in text.splitlines() if "canary" not in x), encoding="utf-8")
@@ -208,9 +201,8 @@ def test_one_in_text_runs_where_somebody_said_so_and_calls_nothing(session, tmp_
 
 
 def test_a_function_that_a_type_is_inferred_by_is_tvms_own(session, tmp_path):
-    text = tvm.ir.save_json(Own).replace('"ir.IRModule"', '"ir.EnvFunc"', 1)
     path = tmp_path / "own.json"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(tvm.ir.save_json(Own).replace('"ir.IRModule"', '"ir.EnvFunc"', 1))
     with pytest.raises(EngineError, match="which is not allowed"):
         session.load(source_from_file(path), progress=silent)
 
@@ -229,12 +221,11 @@ class Branches:
         return R.sin(out)
 
 
-def start(mod, passes=()):
-    mod = relax.transform.Normalize()(mod)
+def start(mod, *passes):
     with tvm.target.Target("llvm"):
-        mod = tvm.transform.Sequential(list(passes))(mod)
-    program = RelaxProgram(mod, {}, ("x", "up"), 1)
-    return Start(program, *to_graph(program), (), ())
+        mod = by(mod, "Normalize", *passes)
+    own = RelaxProgram(mod, {}, ("x", "up"), 1)
+    return Start(own, *to_graph(own), (), ())
 
 
 def cut(begin, *ops, ends=None):
@@ -244,8 +235,8 @@ def cut(begin, *ops, ends=None):
     return extracted(RelaxBackend(), begin, Piece(nodes, outputs)).program
 
 
-def run(program, *arrays):
-    mod = program.mod
+def run(part, *arrays):
+    mod = part.mod
     names = [str(p.name) for p in mod["main"].params]
     made = replay.runner(mod, dict(zip(names, arrays, strict=True)), "llvm", False)
     made()
@@ -276,8 +267,7 @@ def test_what_is_left_of_a_branch_stands_in_its_place_or_is_no_result():
 
 
 def test_a_kernel_that_writes_into_memory_is_cut_with_its_place_or_without_it():
-    names = "LegalizeOps", "RemovePurityChecking", "CallTIRRewrite"
-    begin = start(Branches, [getattr(relax.transform, n)() for n in names])
+    begin = start(Branches, "LegalizeOps", "RemovePurityChecking", "CallTIRRewrite")
     made = cut(begin, "tir_tanh")  # its place is an argument, and what it returns
     (found,) = run(made, *(X.copy() for _ in made.mod["main"].params))
     assert np.allclose(found, np.tanh(X), rtol=ELEMENTWISE)

@@ -20,6 +20,7 @@ from relascope.engine.relax.session import RelaxSession
 from relascope.passes.program import Program
 from relascope.passes.relax.ir.inspection import with_intermediates
 from relascope.passes.relax.ir.rewrite import op_name, rewrite
+from relax_modules import program
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_a_gelu_in_its_tanh_form_is_found(monkeypatch):
 def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
     right = dedup.transpose_dedup
 
-    def fault(program):
+    def fault(whole):
         done = []
 
         def rule(call, maker):
@@ -65,9 +66,9 @@ def test_a_wrong_gradient_is_found_where_the_forward_is_right(monkeypatch):
             done.append(call)
             return relax.op.multiply(maker.emit(call), relax.const(1.01, "float64"))
 
-        program = rewrite(program, rule)
+        whole = rewrite(whole, rule)
         assert done
-        return right(program)
+        return right(whole)
 
     monkeypatch.setattr(dedup, "transpose_dedup", fault)
     check_gradient_is_found(RelaxSession())
@@ -78,14 +79,9 @@ def test_inside_every_counterpart_of_a_right_program_is_near(session):
 
 
 def test_a_program_shows_what_is_inside_a_dataflow_block():
-    builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((2,), "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            inner = builder.emit(relax.op.exp(x))
-            made = builder.emit_output(relax.op.negative(inner))
-        builder.emit_func_output(made)
-    program = with_intermediates(Program(builder.get(), {}, ("x",), 1), "main", [inner, x])
-    assert program.outputs == 2
-    assert isinstance(program.main.ret_ty, tvm.ir.TupleType)
-    assert not any(isinstance(b, relax.DataflowBlock) for b in program.main.body.blocks)
+    mod = program(lambda x: relax.op.negative(relax.op.exp(x)), ((2,), "float32"))
+    (x,), (inner, _) = mod["main"].params, mod["main"].body.blocks[0].bindings
+    made = with_intermediates(Program(mod, {}, ("x0",), 1), "main", [inner.var, x])
+    assert made.outputs == 2
+    assert isinstance(made.main.ret_ty, tvm.ir.TupleType)
+    assert not any(isinstance(b, relax.DataflowBlock) for b in made.main.body.blocks)

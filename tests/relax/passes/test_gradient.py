@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import tvm
 from torch import nn
 from torch.nn import functional as F
 from tvm import relax
@@ -18,6 +17,7 @@ from relascope.core.graph import Kind
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.training.split import split
+from relax_modules import program
 from splitting import *  # noqa: F403
 
 ONLY_FLOAT32 = "F.hardsigmoid"  # whose gradient takes a sixth in float32 in PyTorch itself
@@ -59,9 +59,9 @@ def test_gradients_of_operators_agree_with_autograd(section, dtype):
     ],
 )
 def test_a_form_of_an_operator_without_gradient_is_refused(function, words, size):
-    _, program = trained(Fn(function), torch.randn(size))
+    _, made = trained(Fn(function), torch.randn(size))
     with pytest.raises(EngineError, match=words) as raised:
-        joint(program)
+        joint(made)
     assert raised.value.kind == "pass"
     assert "from aten::" in raised.value.where
 
@@ -75,33 +75,25 @@ def test_steps_out_of_order_are_said_to_be():
 
 
 def test_a_deep_chain_has_a_gradient_without_recursion():
-    count = 1200
-    x = relax.Var("x", relax.TensorType((2,), "float32"))
-    made, value = [], x
-    for i in range(count):
-        variable = relax.DataflowVar(f"y{i}", x.ty)
-        made.append(relax.VarBinding(variable, relax.op.sin(value)))
-        value = variable
-    out = relax.Var("out", x.ty)
-    block = relax.DataflowBlock([*made, relax.VarBinding(out, value)])
-    function = relax.Function([x], relax.SeqExpr([block], out), x.ty, True)
-    mod = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    program = RelaxProgram(relax.transform.Normalize()(mod), {}, ("x",), 1)
-    made = joint(program)
+    def chain(x):
+        for _ in range(1200):
+            x = relax.BlockBuilder.current().emit(relax.op.sin(x))
+        return x
+
+    made = joint(RelaxProgram(program(chain, ((2,), "float32")), {}, ("x0",), 1))
     graph, _ = engine.to_graph(made)
-    assert graph.operators["cos"] == graph.operators["sin"] == count
-    parts = engine.split_by(made, "inputs_only")
-    assert not parts.captures
+    assert graph.operators["cos"] == graph.operators["sin"] == 1200
+    assert not engine.split_by(made, "inputs_only").captures
 
 
 def test_what_is_computed_again_comes_right_before_its_reader_whatever_the_forward_reads():
     """The second product reads the first tanh, but in the forward alone."""
     module = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
-    program = joint(trained(module, torch.randn(3, 4))[1])
-    graph, exprs = to_graph(program)
+    whole = joint(trained(module, torch.randn(3, 4))[1])
+    graph, exprs = to_graph(whole)
     both = Joint(graph)
     ids = [graph.by_id[n.id].edges[0] for n in graph if n.op == "tanh" and n.id in both.forward]
-    parts = split(program, graph, exprs, ids)
+    parts = split(whole, graph, exprs, ids)
     calls = [n.op for n in to_graph(parts.backward, "backward")[0] if n.kind is Kind.CALL]
     first, second = (k for k, op in enumerate(calls) if op == "tanh")
     assert "matmul" in calls[first:second]
