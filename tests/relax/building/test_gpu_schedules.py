@@ -1,9 +1,11 @@
 """Relax on a GPU without tuning: DLight's rules, one after the other."""
 
 import sys
+from functools import partial
 from tempfile import mkdtemp
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import tvm
@@ -94,15 +96,10 @@ def padded():
     return te.create_prim_func([x, y, te.compute((66, 66), border, name="wide")])
 
 
-@pytest.mark.parametrize(
-    ("options", "kernels"),
-    [
-        (CUDA, "DLight's schedules"),
-        (f"{CUDA} -libs=blas", "PyTorch's cuBLAS and cuDNN, DLight's schedules"),
-    ],
-)
-def test_whose_kernels_a_target_takes_is_said(options, kernels):
-    assert target(options).kernels == kernels
+def test_whose_kernels_a_target_takes_is_said():
+    assert target(CUDA).kernels == "DLight's schedules"
+    library = target(f"{CUDA} -libs=blas").kernels
+    assert library == "PyTorch's cuBLAS and cuDNN, DLight's schedules"
 
 
 @derived_object
@@ -121,9 +118,8 @@ class Unmeasured(ms.runner.PyRunner):
 def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, monkeypatch):
     # The instructions of all tensor cores take half a minute to import; this GPU has none.
     monkeypatch.setitem(sys.modules, "tvm.s_tir.tensor_intrin", ModuleType("tensor_intrin"))
-    monkeypatch.setattr(tuning, "POPULATION", 16)
-    monkeypatch.setattr(tuning, "SAMPLED", 8)
-    monkeypatch.setattr(tuning, "GENERATIONS", 1)
+    for name, few in {"POPULATION": 16, "SAMPLED": 8, "GENERATIONS": 1}.items():
+        monkeypatch.setattr(tuning, name, few)
     a, b = (te.placeholder((64, 64), "float32", name) for name in "ab")
     k = te.reduce_axis((0, 64), "k")
     made = {
@@ -145,42 +141,32 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
     assert ("CacheRead" in used) == (what == "product")
 
 
-_PLACES = torch.tensor([3, -1, 0, 3])
-
-
 def _to_rows(data, places, rows):
     return relax.op.grad.take_backward(rows, data, places, 0)
 
 
-def _elements(by):
-    def make(data, places, rows):
-        spread = relax.op.broadcast_to(relax.op.expand_dims(places, 1), [4, 3])
-        return relax.op.scatter_elements(data, spread, rows, 0, by)
-
-    return make
+def _elements(data, places, rows, by):
+    spread = relax.op.broadcast_to(relax.op.expand_dims(places, 1), [4, 3])
+    return relax.op.scatter_elements(data, spread, rows, 0, by)
 
 
 def _nd(data, places, rows):
     return relax.op.scatter_nd(data, relax.op.expand_dims(places, 1), rows, "add")
 
 
-def _put(accumulate):
-    def make(data, places, rows):
-        columns = relax.const([0, 1, 2, 0], "int64")
-        return relax.op.index_put(data, [places, columns], relax.op.sum(rows, [1]), accumulate)
-
-    return make
+def _put(data, places, rows, add):
+    columns = relax.const([0, 1, 2, 0], "int64")
+    return relax.op.index_put(data, [places, columns], relax.op.sum(rows, [1]), add)
 
 
 @pytest.mark.parametrize(
     ("make", "places"),
     [
-        (_to_rows, _PLACES % 5),
-        (_nd, _PLACES % 5),
-        *((_elements(by), _PLACES) for by in ("add", "mul", "max", "min")),
-        (_elements("update"), torch.tensor([4, -3, 0, 3])),
-        (_put(True), _PLACES),
-        (_put(False), torch.tensor([4, -3, 0, 3])),
+        *((make, [3, 4, 0, 3]) for make in (_to_rows, _nd)),
+        *((partial(_elements, by=by), [3, -1, 0, 3]) for by in ("add", "mul", "max", "min")),
+        (partial(_put, add=True), [3, -1, 0, 3]),
+        (partial(_elements, by="update"), [4, -3, 0, 3]),
+        (partial(_put, add=False), [4, -3, 0, 3]),
     ],
 )
 def test_pytorch_scatters_as_tvm_does(make, places):
@@ -188,8 +174,8 @@ def test_pytorch_scatters_as_tvm_does(make, places):
     ours = blas.dispatch(given, on_gpu=True)
     assert "call_dps_packed" in str(ours)
     drawn = torch.Generator().manual_seed(0)
-    values = torch.randn(5, 3, generator=drawn), places, torch.randn(4, 3, generator=drawn)
-    arrays = [v.numpy() for v in values]
+    data, rows = (torch.randn(n, 3, generator=drawn).numpy() for n in (5, 4))
+    arrays = data, np.array(places), rows
     theirs, found = (torch.from_numpy(compiled(m, QUICK)(*arrays)) for m in (given, ours))
     torch.testing.assert_close(found, theirs)
 

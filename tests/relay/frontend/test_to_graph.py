@@ -23,7 +23,7 @@ from relascope.passes.relay.ir.rewrite import post_order
 from relascope.passes.relay.simplify_inference import simplify_inference
 from relay_functions import program_of
 
-F32 = TensorType((2, 3), "float32")
+F32, FLOATS = TensorType((2, 3), "float32"), "Tensor[(2, 3), float32]"
 
 
 def var(name, *shape, dtype="float32"):
@@ -36,6 +36,12 @@ def draw(body, *arguments):
     assert set(expressions) == set(graph.by_id)
     assert Graph.from_json(json.loads(json.dumps(graph.to_json(), allow_nan=False))) == graph
     return graph
+
+
+def of_text(body, given=f"%x: {FLOATS}"):
+    text = f'#[version = "0.0.5"]\ndef @main({given}) {{ {body} }}'
+    main = relay.transform.InferType()(relay.parse(text))["main"]
+    return draw(main.body, *main.params)
 
 
 def only(graph, op):
@@ -77,18 +83,12 @@ def test_a_real_program_is_drawn_whole(layer):
 
 def test_ids_are_of_what_is_computed():
     def make(factor, tail):
-        x, y = var("x"), var("y")
-        doubled = relay.multiply(relay.add(x, y), relay.const(factor, "float32"))
-        return draw(tail(doubled), x, y)
+        return of_text(f"{tail}((%x + %y) * {factor}f)", f"%x: {FLOATS}, %y: {FLOATS}")
 
-    one, same = make(2.0, relay.tanh), make(2.0, relay.tanh)
-    assert one == same
-    other_end = make(2.0, relay.exp)
-    assert {n.id for n in one} ^ {n.id for n in other_end} == {
-        only(one, "tanh").id,
-        only(other_end, "exp").id,
-    }
-    other_constant = make(3.0, relay.tanh)
+    one, other_end, other_constant = make(2, "tanh"), make(2, "exp"), make(3, "tanh")
+    assert one == make(2, "tanh")
+    ends = {only(one, "tanh").id, only(other_end, "exp").id}
+    assert {n.id for n in one} ^ {n.id for n in other_end} == ends
     assert only(one, "add").id == only(other_constant, "add").id
     for op in ("multiply", "tanh"):
         assert only(one, op).id != only(other_constant, op).id
@@ -96,17 +96,7 @@ def test_ids_are_of_what_is_computed():
 
 
 def test_ids_know_attributes_and_argument_order():
-    x = var("x")
-    graph = draw(
-        relay.Tuple(
-            [
-                relay.subtract(x, relay.exp(x)),
-                relay.subtract(relay.exp(x), x),
-                relay.sum(x, axis=0),
-                relay.sum(x, axis=1),
-            ]
-        )
-    )
+    graph = of_text("(%x - exp(%x), exp(%x) - %x, sum(%x, axis=[0]), sum(%x, axis=[1]))")
     subtracts = [n.id for n in graph if n.op == "subtract"]
     assert len({i.partition("#")[0] for i in subtracts}) == 2
     sums = [n for n in graph if n.op == "sum"]
@@ -115,8 +105,7 @@ def test_ids_know_attributes_and_argument_order():
 
 
 def test_equal_nodes_get_numbers_and_bounds_that_are_not_finite_are_words():
-    x = var("x")
-    graph = draw(relay.add(relay.exp(x), relay.exp(x)))
+    graph = of_text("exp(%x) + exp(%x)")
     first, second = (n.id for n in graph if n.op == "exp")
     assert second == f"{first}#2"
     assert only(graph, "add").inputs == (first, second)
@@ -126,22 +115,17 @@ def test_equal_nodes_get_numbers_and_bounds_that_are_not_finite_are_words():
 
 
 def test_results_are_flat_and_may_be_an_input():
-    x = var("x")
-    a, b = relay.exp(x), relay.tanh(x)
-    graph = draw(relay.Tuple([a, relay.Tuple([b, a])]))
+    graph = of_text("%0 = exp(%x); (%0, (tanh(%x), %0))")
     assert [graph.by_id[i].op for i in graph.outputs] == ["exp", "tanh", "exp"]
     assert not [n for n in graph if n.kind is Kind.TUPLE]
-    y = var("y")
-    graph = draw(relay.Tuple([x, relay.exp(x), x]), x, y)
+    graph = of_text("(%x, exp(%x), %x)", f"%x: {FLOATS}, %y: {FLOATS}")
     assert [graph.by_id[i].title for i in graph.outputs] == ["x", "exp", "x"]
     assert [graph.by_id[i].name for i in graph.inputs] == ["x", "y"]
 
 
 def test_a_tuple_that_is_read_is_drawn():
-    x = var("x")
-    parts = relay.split(x, 3, axis=1)
-    pair = relay.Tuple([parts[0], parts[2]])
-    graph = draw(relay.Tuple([relay.concatenate(pair, 1), pair]))
+    pair = "%0 = split(%x, indices_or_sections=3, axis=1); %1 = (%0.0, %0.2);"
+    graph = of_text(f"{pair} (concatenate(%1, axis=1), %1)")
     (drawn,) = [n for n in graph if n.kind is Kind.TUPLE]
     assert only(graph, "concatenate").inputs == (drawn.id,)
     assert len(graph.outputs) == 3
@@ -197,31 +181,17 @@ def test_fused_groups_have_bodies(layer):
 
 
 def test_let_bindings_are_names_and_unread_ones_drawn():
-    x, a, b = var("x"), relay.var("a"), relay.var("b")
-    chain = relay.Let(a, relay.exp(x), relay.Let(b, relay.add(a, a), relay.tanh(b)))
-    straight = relay.tanh(relay.add(shared := relay.exp(x), shared))
-    assert draw(chain, x) == draw(straight, x)
-    x, a = var("x"), relay.var("a")
-    graph = draw(relay.Let(a, relay.exp(x), relay.tanh(x)), x)
+    chain = of_text("let %a = exp(%x); let %b = %a + %a; tanh(%b)")
+    assert chain == of_text("%0 = exp(%x); tanh(%0 + %0)")
+    graph = of_text("let %a = exp(%x); tanh(%x)")
     assert set(graph.operators) == {"exp", "tanh"}
     assert graph.by_id[graph.outputs[0]].op == "tanh"
 
 
 def test_closures_references_and_branches_are_nodes():
-    x, inner = var("x"), var("inner")
-    f, ref = relay.var("f"), relay.var("ref")
-    closure = relay.Function([inner], relay.add(inner, x))
-    flag = var("flag", 1, dtype="bool")
-    body = relay.Let(
-        f,
-        closure,
-        relay.Let(
-            ref,
-            relay.RefCreate(relay.Call(f, [relay.exp(x)])),
-            relay.If(relay.any(flag), relay.RefRead(ref), x),
-        ),
-    )
-    graph = draw(body, x, flag)
+    branches = "if (any(%flag)) { ref_read(%kept) } else { %x }"
+    bound = f"let %f = fn (%inner: {FLOATS}) {{ %inner + %x }}; let %kept = ref(%f(exp(%x)));"
+    graph = of_text(f"{bound} {branches}", f"%x: {FLOATS}, %flag: Tensor[(1), bool]")
     made = next(n for n in graph if n.kind is Kind.FUNCTION)
     assert made.op == "closure"
     assert [graph.by_id[i].name for i in made.inputs] == ["x"]

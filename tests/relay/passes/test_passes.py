@@ -7,16 +7,16 @@ import torch
 import tvm
 from torch import nn
 from tvm import relay
-from tvm.contrib import graph_executor
 
 import small_models  # noqa: F401
 from answers import quiet
 from examples import assert_close
-from gradients import passes
+from gradients import passes, runtime
 from limits import ELEMENTWISE, LIMITS
 from quick import QUICK, combinations
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
+from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import load_model
@@ -37,13 +37,8 @@ LIMIT = {d: forward for d, (forward, _) in LIMITS.items()}
 
 
 def outputs_of(program, inputs):
-    with tvm.transform.PassContext(opt_level=1):
-        library = relay.build(program.mod, QUICK, params=dict(program.params))
-    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
-    for name, value in inputs.items():
-        module.set_input(name, value)
-    module.run()
-    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+    built = runtime.build(program, BuildOptions(QUICK, opt_level=1))
+    return [t.numpy() for t in built.run({n: torch.from_numpy(v) for n, v in inputs.items()})]
 
 
 def draw(*dims):
@@ -74,6 +69,7 @@ def pair(dtype):
     return drawn(dtype, 2, 3, 4), drawn(dtype, 3, 1, factor=7)
 
 
+CAST = "float16", "float64", "float32", "int32"
 FOLDED = {
     "transpose": lambda d: relay.transpose(drawn(d, 2, 3, 4), [1, 0, 2]),
     "transpose of all axes": lambda d: relay.transpose(drawn(d, 2, 3, 4)),
@@ -82,14 +78,9 @@ FOLDED = {
     "squeeze": lambda d: relay.squeeze(relay.expand_dims(drawn(d, 2, 3), 1, 2), axis=[1, 2]),
     "broadcast": lambda d: relay.broadcast_to(drawn(d, 2, 1, 4), (5, 2, 3, 4)),
     "concatenate": lambda d: relay.concatenate([drawn(d, 2, 3), drawn(d, 2, 2)], axis=1),
-    "add": lambda d: relay.add(*pair(d)),
-    "subtract": lambda d: relay.subtract(*pair(d)),
-    "multiply": lambda d: relay.multiply(*pair(d)),
+    **{n: lambda d, n=n: getattr(relay, n)(*pair(d)) for n in ("add", "subtract", "multiply")},
     "negative": lambda d: relay.negative(drawn(d, 2, 3)),
-    "to float16": lambda d: relay.cast(drawn(d, 3, 5), "float16"),
-    "to float64": lambda d: relay.cast(drawn(d, 3, 5), "float64"),
-    "to float32": lambda d: relay.cast(drawn(d, 3, 5), "float32"),
-    "to int32": lambda d: relay.cast(drawn(d, 3, 5), "int32"),
+    **{f"to {t}": lambda d, t=t: relay.cast(drawn(d, 3, 5), t) for t in CAST},
     "NHWC": lambda d: relay.layout_transform(image(d), "NCHW", "NHWC"),
     "HWIO": lambda d: relay.layout_transform(image(d), "OIHW", "HWIO"),
     "blocks": lambda d: relay.layout_transform(image(d), "OIHW", "OIHW2i2o"),
@@ -116,6 +107,11 @@ def test_folding_gives_the_bits_that_tvm_gives(dtype):
         assert ours.data.numpy().tobytes() == tvms.data.numpy().tobytes(), name
 
 
+def every(weight):
+    """The same matrix for each of three products."""
+    return relay.const(np.broadcast_to(weight, (3, *weight.shape)).copy())
+
+
 def same_as_dense(body, inputs):
     """What `linear_to_dense` makes of an expression, whose numbers stay."""
     before = program_of(body)
@@ -128,11 +124,8 @@ def same_as_dense(body, inputs):
 @pytest.mark.parametrize("kind", ["constant", "variable"])
 def test_a_shared_matrix_becomes_dense(transpose_b, kind):
     x, weight = draw(3, 4, 5), draw(6, 5) if transpose_b else draw(5, 6)
-    matrix = relay.const(weight) if kind == "constant" else var("w", *weight.shape)
-    if kind == "constant":
-        right = relay.const(np.broadcast_to(weight, (3, *weight.shape)).copy())
-    else:
-        right = relay.broadcast_to(matrix, (3, *weight.shape))
+    matrix = var("w", *weight.shape)
+    right = every(weight) if kind == "constant" else relay.broadcast_to(matrix, (3, *weight.shape))
     body = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=transpose_b)
     after = same_as_dense(body, {"x": x} if kind == "constant" else {"x": x, "w": weight})
     assert operators(after)["nn.dense"] == 1
@@ -143,14 +136,12 @@ def test_a_batch_of_matrices_and_a_bias_on_another_axis_stay():
     right = relay.const(draw(3, 5, 6))
     before = program_of(relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=False))
     assert linear_to_dense(before) is before
-    right = relay.const(np.broadcast_to(draw(4, 5), (3, 4, 5)).copy())
-    product = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=True)
+    product = relay.nn.batch_matmul(var("x", 3, 4, 5), every(draw(4, 5)), transpose_b=True)
     same_as_dense(relay.nn.bias_add(product, relay.const(draw(4)), axis=1), {"x": draw(3, 4, 5)})
 
 
 def test_the_bias_moves_in_front_of_the_reshape():
-    right = relay.const(np.broadcast_to(draw(6, 5), (3, 6, 5)).copy())
-    product = relay.nn.batch_matmul(var("x", 3, 4, 5), right, transpose_b=True)
+    product = relay.nn.batch_matmul(var("x", 3, 4, 5), every(draw(6, 5)), transpose_b=True)
     body = relay.nn.bias_add(relay.reshape(product, [3, 2, 2, 6]), relay.const(draw(6)), axis=-1)
     after = same_as_dense(body, {"x": draw(3, 4, 5)})
     bias = next(e for e in post_order(after.main) if op_name(e) == "nn.bias_add")
