@@ -212,9 +212,8 @@ def test_a_wish_that_changes_nothing_says_why():
     assert idle() == idle(recompute=["t"]) == {}
     shared = "reshape (v), a view of the same storage, is saved."
     assert idle(save=["h"], recompute=["t"]) == {"h": shared}
-    assert idle(recompute=["h"]) == {
-        "h": "Not saved: the backward uses mean, computed from it, instead."
-    }
+    instead = "Not saved: the backward uses mean, computed from it, instead."
+    assert idle(recompute=["h"]) == {"h": instead}
     assert idle(recompute=["z"]) == {"z": "Not needed: nothing in the backward depends on it."}
     assert idle(save=["t"]) == {"t": "The strategy saves it anyway."}
     given = "It is a view of x, which the backward receives anyway."

@@ -167,20 +167,19 @@ def test_half_precision_is_held_to_the_format_and_the_length_of_its_sums(
 
 def test_what_pytorch_has_not_is_named_and_halves_may_become_wider():
     mod = program(lambda x: _op.matmul(x, x, "float32"), ((16, 16), "float16"))
+    x = np.random.default_rng(3).standard_normal((16, 16)).astype("float16")
+    (found,), wide = ByOperator(mod, {})({"x0": x}), x.astype("float64")
+    assert found.dtype == np.float32
+    assert np.allclose(found, wide @ wide, **close(rounding("float32", 16)))
     assert unknown(mod) == ""
-    given = {"x0": np.random.default_rng(3).standard_normal((16, 16)).astype("float16")}
-    (found,) = ByOperator(mod, {})(given)
-    wide = given["x0"].astype("float64")
-    assert found.dtype == np.float32 and np.allclose(
-        found, wide @ wide, **close(rounding("float32", 16))
-    )
-    eighths = program(_op.nn.relu, ((4,), "float8_e4m3fn"))
-    assert unknown(eighths) == "float8_e4m3fn"
-    assert unknown(program(lambda x: _op.sort(x), ((4,), "float32"))) == "relax.sort"
-    strange = program(lambda x: _op.nn.max_pool2d(x, (2, 2), ceil_mode=True), IMAGE)
-    assert unknown(strange) == "a pooling of this kind"
-    endless = program(lambda x: _op.sum(_op.zeros(relax.ShapeExpr([10**13]), "float32")), IMAGE)
-    assert unknown(endless) == "", "nothing of a module runs to find out"
+    for said, operator, kind in (
+        ("float8_e4m3fn", _op.nn.relu, ((4,), "float8_e4m3fn")),
+        ("relax.sort", _op.sort, ((4,), "float32")),
+        ("a pooling of this kind", partial(_op.nn.max_pool2d, ceil_mode=True), IMAGE),
+        # Nothing of a module runs to find out.
+        ("", lambda x: _op.sum(_op.zeros(relax.ShapeExpr([10**13]), "float32")), IMAGE),
+    ):
+        assert unknown(program(operator, kind)) == said
 
 
 @pytest.mark.parametrize(
@@ -322,9 +321,8 @@ LOOP = f"""{HEAD}
 
 def test_no_side_is_forced_in_a_function_that_calls_itself_and_that_is_said(opened):
     ask, source = opened(LOOP)
-    result = bisect.bisect(
-        ask, "relax", bisect.Question(source, read_pipeline("relax", "FoldConstant"), QUICK)
-    )
+    question = Question(source, read_pipeline("relax", "FoldConstant"), QUICK)
+    result = bisect.bisect(ask, "relax", question)
     assert not result.kind
     assert result.also == ("Not run: the sides of 1 `if` in recursive functions.",)
 
@@ -338,21 +336,14 @@ def test_sizes_that_are_expressions_follow_the_sizes_in_them(session, opened):
     assert [tuple(t.shape) for t in inputs] == [(5, 4), (15, 4)]
 
 
-LECTURES = ROOT / "docs" / "lectures"
-
-
 def test_the_translation_by_hand_computes_what_pytorch_does_or_refuses():
-    lecture = runpy.run_path(str(LECTURES / "frameworks.py"))
-    module, inputs = lecture["model"]()
-    mod = lecture["translate"](module, inputs)
-    given = dict(
-        zip((p.name for p in mod["main"].params), (*inputs, *module.parameters()), strict=True)
-    )
-    run = replay.runner(mod, {n: t.detach().numpy() for n, t in given.items()}, "llvm", False)
-    run()
-    (found,), wanted = run.results(), module(*inputs).detach()
+    lecture = runpy.run_path(str(ROOT / "docs/lectures/frameworks.py"))
+    translate, (module, inputs) = lecture["translate"], lecture["model"]()
+    mod, values = translate(module, inputs), (*inputs, *module.parameters())
+    names = [p.name for p in mod["main"].params]
+    given = {n: t.detach().numpy() for n, t in zip(names, values, strict=True)}
+    (found,), wanted = run_by_tvm(mod, given), module(*inputs).detach()
     assert wanted.abs().max() > 0.1
     torch.testing.assert_close(torch.from_numpy(found), wanted, **close(rounding("float32", 32)))
-    translate = runpy.run_path(str(LECTURES / "frameworks.py"))["translate"]
     with pytest.raises(NotImplementedError, match="no rule for"):
         translate(torch.nn.Sequential(torch.nn.Tanh()), (torch.ones(2, 3),))

@@ -6,10 +6,10 @@ from operator import add
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch.nn import functional as F
 from tvm import relax
 
-from gradients import draw, imported, passes, runtime, to_graph
+from gradients import Fn, draw, imported, passes, runtime, to_graph
 from limits import LIMITS, POINTWISE, close, rounding
 from quick import QUICK, combinations
 from relascope.core.errors import EngineError
@@ -111,23 +111,19 @@ def test_what_nothing_applies_to_stays():
 DTYPES = ["float64", "float32"]
 
 
-class Adapted(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Linear(16, 16)
-        self.a, self.b = nn.Parameter(torch.randn(16, 2)), nn.Parameter(torch.randn(2, 16))
+def adapted():
+    def layer(x, w, a, b, bias):
+        return torch.tanh(x @ (w.t() + a @ b) + bias)
 
-    def forward(self, x):
-        return torch.tanh(x @ (self.w.weight.t() + self.a @ self.b) + self.w.bias)
+    return Fn(layer, (16, 16), (16, 2), (2, 16), (16,))
 
 
-class Parallel(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, width) for width in (4, 4, 6))
+def parallel():
+    def layers(x, *given):
+        pairs = zip(given[:3], given[3:], strict=True)
+        return tuple(F.linear(x, *pair).softmax(-1) for pair in pairs)
 
-    def forward(self, x):
-        return tuple(torch.softmax(layer(x), -1) for layer in self.layers)
+    return Fn(layers, (4, 8), (4, 8), (6, 8), (4,), (4,), (6,))
 
 
 def counted(made, name):
@@ -137,7 +133,7 @@ def counted(made, name):
 @pytest.mark.parametrize(("bound", "dtype"), combinations(["", "bind|"], DTYPES))
 def test_an_adapter_is_taken_apart_for_less_work(bound, dtype):
     torch.manual_seed(0)
-    model, before = imported(Adapted(), torch.randn(2, 16), dtype=dtype)
+    model, before = imported(adapted(), torch.randn(2, 16), dtype=dtype)
     after = passes(before, f"{bound}expand_matmul_of_sum|adjust_matmul_order")
     assert counted(after, "matmul") == 3
     one, other = (sum(flops_of(to_graph(p)[0]).values()) for p in (after, before))
@@ -147,7 +143,7 @@ def test_an_adapter_is_taken_apart_for_less_work(bound, dtype):
 
 def test_joined_weights_are_transposed_as_one():
     torch.manual_seed(0)
-    model, before = imported(Parallel(), torch.randn(3, 8), dtype="float64")
+    model, before = imported(parallel(), torch.randn(3, 8), dtype="float64")
     assert counted(passes(before, "combine_matmul"), "permute_dims") == 3
     after = passes(before, "combine_matmul|reorder_permute_dims_after_concat")
     assert (counted(after, "permute_dims"), counted(after, "matmul")) == (1, 1)
@@ -157,7 +153,7 @@ def test_joined_weights_are_transposed_as_one():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fast_math_is_close_in_float32_and_exact_in_float64(dtype):
     torch.manual_seed(0)
-    model, before = imported(Parallel(), torch.randn(3, 8), dtype=dtype)
+    model, before = imported(parallel(), torch.randn(3, 8), dtype=dtype)
     after = passes(before, "fast_math")
     assert counted(after, "nn.softmax") == 0
     assert counted(after, "call_tir") == 3
@@ -165,14 +161,14 @@ def test_fast_math_is_close_in_float32_and_exact_in_float64(dtype):
 
 
 def test_fast_math_has_no_gradient():
-    _, before = imported(Adapted(), torch.randn(2, 16), training=True)
+    _, before = imported(adapted(), torch.randn(2, 16), training=True)
     with pytest.raises(EngineError, match="gradient"):
         passes(before, "fast_math|root_grad_out|gradient")
 
 
 def test_other_orders_compute_the_same():
     torch.manual_seed(0)
-    model, before = imported(Parallel(), torch.randn(3, 8), dtype="float64")
+    model, before = imported(parallel(), torch.randn(3, 8), dtype="float64")
     kinds, texts = sorted(op_name(v) for _, v in bindings(before.main)), set()
     for order in ("depth-first", "breadth-first"):
         for direction in ("from-inputs", "from-outputs"):
