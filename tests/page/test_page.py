@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock, call
 
@@ -11,7 +12,7 @@ import pytest
 import streamlit as st
 
 import page_session
-from page import INFERENCE, TRAINING, open_tab, press, put, settle, step, training, words
+from page import INFERENCE, open_tab, press, put, says, settle, step, table_with, training, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.passes.catalogue import default_pipeline
@@ -26,9 +27,7 @@ from relascope.viz.rows.timings import history_csv, history_json
 
 
 def test_the_first_look_shows_the_sample_and_its_facts_and_another_can_be_chosen(page):
-    text = words(page)
-    assert "<b>7</b> nodes" in text and "<b>640</b> parameters" in text
-    assert "A note of the import." in text and "TVM 0.0.test" in text
+    says(page, "<b>7</b> nodes", "<b>640</b> parameters", "A note of the import.", "TVM 0.0.test")
     operators = page.dataframe[0].value
     assert list(operators["operator"]) == ["nn.dense", "nn.relu", "transpose"]
     settle(page.sidebar.selectbox(key="keep_model").set_value("mlp").run())
@@ -45,7 +44,7 @@ def test_an_import_that_fails_is_a_sentence_and_the_page_goes_on(page):
     assert (page.session_state["session"], dict(page.query_params)) == before
     settle(page.number_input(key="keep_seed").set_value(0).run())
     assert not page.error
-    assert "<b>7</b> nodes" in words(page)
+    says(page, "<b>7</b> nodes")
 
 
 @pytest.mark.parametrize("tab", ["Graph", "Passes"])
@@ -61,9 +60,8 @@ def test_beside_a_model_that_cannot_be_opened_are_a_submodule_and_the_way_back(p
     settle(page.number_input(key="keep_seed").set_value(page_session.BROKEN_SEED).run())
     assert page.button(key="instead_head").label == "Open head alone"
     press(page, "instead_layers.0")
-    assert not page.error
-    assert "Only <code>layers.0</code>" in words(page)
-    assert page.session_state["session"].model.module == "layers.0"
+    assert not page.error and page.session_state["session"].model.module == "layers.0"
+    says(page, "Only <code>layers.0</code>")
     assert not [b for b in page.button if b.key == "way_back"]
 
 
@@ -71,16 +69,14 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     state, done = {}, Mock()
     monkeypatch.setattr(st, "session_state", state)
     catch_up(done)
-    session = state["step_list_done"][0]
-    deeds = [{"number": 1, "what": "select", "row": 2}]
-    state["step_list"] = {"log": {"session": session, "deeds": deeds}}
-    catch_up(done)
-    catch_up(done)
-    deeds.append({"number": 2, "what": "move", "row": 2, "to": 1})
-    deeds.append({"number": 3, "what": "switch", "row": 3, "enabled": False})
-    catch_up(done)
-    expected = [call(what="select", row=2), call(what="move", row=2, to=1)]
-    assert done.mock_calls == [*expected, call(what="switch", row=3, enabled=False)]
+    what = [{"what": "select", "row": 2}, {"what": "move", "row": 2, "to": 1}]
+    what.append({"what": "switch", "row": 3, "enabled": False})
+    numbered = [{"number": number, **deed} for number, deed in enumerate(what, 1)]
+    log = {"session": state["step_list_done"][0]}
+    for deeds in (numbered[:1], numbered[:1], numbered):
+        state["step_list"] = {"log": {**log, "deeds": deeds}}
+        catch_up(done)
+    assert done.mock_calls == [call(**deed) for deed in what]
     here, taken = sys.modules[catch_up.__module__], Mock()
     pipeline = INFERENCE.upto(1)  # a pipeline pasted meanwhile
     monkeypatch.setattr(here, "current", lambda screen: SimpleNamespace(pipeline=pipeline))
@@ -89,7 +85,7 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
         StepList(None)("switch", row=row, enabled=False)
     assert taken.mock_calls == [call(None, pipeline.switched(1, False), None)]
     # A browser that comes back after the app's end tells what an earlier one has done.
-    state["step_list"] = {"log": {"session": "another", "deeds": [{**deeds[0], "number": 4}]}}
+    state["step_list"] = {"log": {"session": "another", "deeds": [{**what[0], "number": 4}]}}
     catch_up(done)
     assert len(done.mock_calls) == 3
 
@@ -163,23 +159,19 @@ def test_gradient_invites_to_training_and_then_shows_the_cut_of_each_strategy(pa
     assert not page.dataframe
     press(page, "to_training")
     assert page.session_state["keep_mode"] == "Training"
-    text = words(page)
-    assert "<b>2</b> captures" in text and "<b>2.0 KiB</b>" in text
+    says(page, "<b>2</b> captures", "<b>2.0 KiB</b>")
     captures = page.dataframe[0].value
-    assert list(captures["name"]) == ["nn.dense", "nn.relu"]
-    assert list(captures["bytes"]) == [1024, 1024]
+    assert [*captures["name"], *captures["bytes"]] == ["nn.dense", "nn.relu", 1024, 1024]
     settle(page.selectbox(key="keep_strategy").set_value("inputs_only").run())
-    assert "<b>2</b> nodes recomputed" in words(page)
+    says(page, "<b>2</b> nodes recomputed")
     for view in ("Forward", "Backward"):
         settle(page.segmented_control(key="keep_cut_view").set_value(view).run())
         assert not page.error
     settle(page.selectbox(key="keep_strategy").set_value("budget").run())
-    assert "<b>1</b> captures" in words(page)
-    settle(page.slider(key="keep_budget").set_value(0).run())
-    text = words(page)
-    assert "<b>0</b> captures" in text and "<b>0 B</b>" in text
-    settle(page.slider(key="keep_budget").set_value(100).run())
-    assert "<b>2.0 KiB</b>" in words(page)
+    says(page, "<b>1</b> captures")
+    for budget, said in {0: ("<b>0</b> captures", "<b>0 B</b>"), 100: ("<b>2.0 KiB</b>",)}.items():
+        settle(page.slider(key="keep_budget").set_value(budget).run())
+        says(page, *said)
     open_tab(page, "In your code")
     assert any("--strategy budget --budget 100%" in c.value for c in page.code)
 
@@ -190,10 +182,6 @@ def test_training_without_a_gradient_says_so(page):
     for tab in ("Gradient & cut", "Compile & time"):
         open_tab(page, tab)
         assert "no gradient" in page.error[0].value
-
-
-def table_with(page, column):
-    return next(d.value for d in page.dataframe if column in d.value)
 
 
 def test_timings_show_every_row_slow_ones_in_words_and_are_a_history(page):
@@ -211,18 +199,19 @@ def test_timings_show_every_row_slow_ones_in_words_and_are_a_history(page):
     assert {"2 runs (.csv)", "2 runs (.json)"} <= buttons
     past = [p.document for p in page.session_state["history"].values()]
     assert [d["repeats"] for d in past] == [5, 6]
-    lines = history_csv(past).splitlines()
-    assert len(lines) == 5 and lines[0].startswith("when,model,batch")
+    head, *lines = history_csv(past).splitlines()
+    assert len(lines) == 4 and head.startswith("when,model,batch")
     assert json.loads(history_json(past))["runs"] == past
     settle(page.button_group(key="keep_ways").set_value(["library", "layout"]).run())
     press(page, "run")
-    table = page.dataframe[0].value
-    ways = ["relay, cpu", "relay, library", "relay, layout"]
-    assert list(table["what"]) == ["pytorch eager", *ways]
-    assert list(table["of minima"])[1:] == [1.44, 0.67, 0.67]
-    assert list(table["peak memory"])[1] == "4.0 KiB"
-    assert list(table["build"])[1:] == ["500 ms", "250 ms", "250 ms"]
-    assert "library, forward" in words(page)
+    eager, *ours = page.dataframe[0].value.to_dict("records")
+    assert (eager["what"], ours[0]["peak memory"]) == ("pytorch eager", "4.0 KiB")
+    assert [(row["what"], row["of minima"], row["build"]) for row in ours] == [
+        ("relay, cpu", 1.44, "500 ms"),
+        ("relay, library", 0.67, "250 ms"),
+        ("relay, layout", 0.67, "250 ms"),
+    ]
+    says(page, "library, forward")
     settle(page.button_group(key="keep_ways").set_value([]).run())
     training(page)
     press(page, "run")
@@ -236,26 +225,22 @@ def test_each_kernel_has_a_row_under_roofs_that_can_be_measured_again(page):
     assert list(table["kernel"]) == ["dense", "fused_relu_dense", "fused_add"]
     assert list(table["NaN or Inf"]) == [0, 3, 0]
     assert any("fused_relu_dense" in w.value.replace("\\", "") for w in page.warning)
-    assert "A note of the profile." in words(page)
-    assert any("10.0% (0.100 ms) are not in kernels" in c.value for c in page.caption)
+    says(page, "A note of the profile.", "10.0% (0.100 ms) are not in kernels")
     assert list(table["bound by"]) == ["compute", "compute", "unknown"]
     assert table["of peak"][0] == pytest.approx(51.2)
-    assert any("20 MFLOP/s in float32" in c.value for c in page.caption)
-    assert not any("runs at" in c.value for c in page.caption)  # a kernel is quicker than the peaks
+    says(page, "20 MFLOP/s in float32")
+    assert "runs at" not in words(page)  # a kernel is quicker than the peaks
     press(page, "peaks_again")
-    table = table_with(page, "kernel")
-    assert table["of peak"][0] == pytest.approx(25.6)
-    assert any("40 MFLOP/s in float32" in c.value for c in page.caption)
-    assert any("runs at 26% of peak" in c.value for c in page.caption)
+    assert table_with(page, "kernel")["of peak"][0] == pytest.approx(25.6)
+    says(page, "40 MFLOP/s in float32", "runs at 26% of peak")
 
 
 def test_what_could_be_faster_is_listed_and_its_pass_added(page):
     page.session_state["pipeline_relay_inference"] = "cse"
     open_tab(page, "Compile & time")
     press(page, "lint")
-    table = table_with(page, "hazard")
-    assert list(table["hazard"]) == ["Constant work"]
-    assert list(table["removed by"]) == ["bind|fold"]
+    (row,) = table_with(page, "hazard").to_dict("records")
+    assert (row["hazard"], row["removed by"]) == ("Constant work", "bind|fold")
     press(page, "remedy_0")
     assert page.session_state["pipeline_relay_inference"] == "cse|bind|fold"
     press(page, "lint")
@@ -297,13 +282,11 @@ def test_a_target_can_be_typed_and_built_for_without_its_device_or_says_why_not(
         assert page.button(key="run").disabled
 
     typed("llvm  -mtriple=aarch64-linux-gnu")
-    said = words(page)
-    assert "llvm -mtriple=aarch64-linux-gnu: programs built for it cannot be timed here" in said
-    assert "It is elsewhere." in said
+    name = "llvm -mtriple=aarch64-linux-gnu"
+    says(page, f"{name}: programs built for it cannot be timed here", "It is elsewhere.")
     press(page, "compile")
-    assert "<b>8.0 KiB</b> library" in words(page)
-    table = table_with(page, "machine code")
-    assert list(table["machine code"]) == ["2.0 KiB"]
+    says(page, "<b>8.0 KiB</b> library")
+    assert list(table_with(page, "machine code")["machine code"]) == ["2.0 KiB"]
     assert any("fma();" in c.value for c in page.code)
     page.segmented_control(key="code_language").set_value("PTX")
     settle(page.text_input(key="code_search").set_value("FMA").run())
@@ -351,19 +334,19 @@ def test_long_work_survives_a_look_elsewhere_a_cancel_and_the_death_of_its_engin
 
 def test_code_has_the_snippet_and_the_commands_of_this_screen(page):
     training(page)
-    page.session_state["pipeline_relay_training"] = str(TRAINING.switched(11, False))
+    pipeline = default_pipeline("relay", True).switched(11, False)
+    page.session_state["pipeline_relay_training"] = str(pipeline)
     open_tab(page, "In your code")
     snippet, script, commands = (c.value for c in page.code)
     assert 'build("bert_layer", batch=1, tokens=14, training=True)' in snippet
     assert "add_tvm_dispatch(module, inputs)" in snippet
     compile(snippet, "snippet", "exec")
     compile(script, "script", "exec")
-    assert f'\n# run.do("{TRAINING.steps[11].name}")' in script
+    assert f'\n# run.do("{pipeline.steps[11].name}")' in script
     lines = commands.splitlines()
-    made = [line.split()[1] for line in lines]
-    assert made == ["graph", "step", "captures", "check", "time", "compare"]
-    assert "--engine" not in lines[-1]
-    assert str(TRAINING.switched(11, False)) in lines[1]
+    names = "graph step captures check time compare"
+    assert " ".join(line.split()[1] for line in lines) == names
+    assert "--engine" not in lines[-1] and str(pipeline) in lines[1]
 
 
 def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(page):
@@ -373,12 +356,12 @@ def test_a_submodule_is_opened_alone_from_the_table_and_the_whole_comes_back(pag
     assert list(shown["module"]) == ["the whole model", "layers.0", "layers.1"]
     assert list(shown["class"]) == ["Net", "Linear", "ReLU"]
     put(page, keep_module="layers.0")
-    assert "Only <code>layers.0</code> of BERT layer" in words(page)
     assert page.query_params["module"] == "layers.0"
-    assert "What the whole gives it: layers.0, call 1" in words(page)
+    gives = "What the whole gives it: layers.0, call"
+    says(page, "Only <code>layers.0</code> of BERT layer", f"{gives} 1")
     assert page.number_input(key="keep_call").label == "Call of 2"
     settle(page.number_input(key="keep_call").set_value(2).run())
-    assert "What the whole gives it: layers.0, call 2" in words(page)
+    says(page, f"{gives} 2")
     open_tab(page, "In your code")
     snippet, _, commands = (c.value for c in page.code)
     assert 'part = module.get_submodule("layers.0")' in snippet
@@ -458,17 +441,11 @@ def test_a_request_cache_keeps_so_many_answers_and_no_more(cache):
 def test_rows_tell_what_each_step_did():
     pipeline = Pipeline.parse("cse|-fold|fuse")
     failed = EngineError("pass", "It failed.", "fuse", "Switch it off.")
-    records = (
-        StepRecord("cse", True, 1, 2, 3, 10, 0.0004),
-        StepRecord("fold", False, 0, 0, 0, 10, 0.0),
-        StepRecord("fuse", True, 0, 0, 0, 10, 0.1, error=failed),
-    )
+    idle = StepRecord("fold", False, 0, 0, 0, 10, 0.0)
+    wrong = replace(idle, pass_name="fuse", enabled=True, error=failed)
+    records = StepRecord("cse", True, 1, 2, 3, 10, 0.0004), idle, wrong
     first, cse, fold, fuse = step_rows("relay", pipeline, records, 11)
     assert (first.nodes, first.fixed) == (11, True)
     assert (cse.added, cse.removed, cse.changed, cse.nodes) == (2, 3, 1, 10)
-    assert cse.time == "0.4 ms"
-    assert not cse.idle
-    assert not fold.enabled
-    assert fold.time == ""
-    assert fuse.failure == "It failed. Switch it off."
-    assert fuse.looking
+    assert (cse.time, cse.idle, fold.time, fold.enabled) == ("0.4 ms", False, "", False)
+    assert fuse.looking and fuse.failure == "It failed. Switch it off."

@@ -60,6 +60,16 @@ def training(page):
     return settle(page.sidebar.segmented_control(key="keep_mode").set_value("Training").run())
 
 
+def says(page, *texts):
+    """All of these texts are among the page's words."""
+    said = words(page)
+    assert [text for text in texts if text not in said] == [], said
+
+
+def table_with(page, column):
+    return next(d.value for d in page.dataframe if column in d.value)
+
+
 def words(page):
     parts = [m.value for m in (*page.markdown, *page.caption, *page.info, *page.warning)]
     parts += [e.value for e in page.error]

@@ -45,17 +45,17 @@ def test_an_equal_graph_under_other_ids_is_the_same_and_all_of_it_is_sure():
     assert {p.sure for p in found.pairs} == {1.0}
 
 
-@pytest.mark.parametrize(
-    ("edit", "rule"),
-    [
-        (lambda n: replace(n, attrs={"slope": 0.2}), Rule.PLACE),
-        (lambda n: replace(n, op="nn.gelu", attrs={}), Rule.REPLACED),
-        (lambda n: replace(n, outputs=(TensorType((2, 4), "float16"),)), Rule.NEIGHBOURS),
-    ],
-)
-def test_a_changed_node_is_the_one_change(edit, rule):
+CHANGES = {
+    Rule.PLACE: {"attrs": {"slope": 0.2}},
+    Rule.REPLACED: {"op": "nn.gelu", "attrs": {}},
+    Rule.NEIGHBOURS: {"outputs": (TensorType((2, 4), "float16"),)},
+}
+
+
+@pytest.mark.parametrize("rule", CHANGES)
+def test_a_changed_node_is_the_one_change(rule):
     left = layers(3, origins=rule is Rule.PLACE)
-    right = left.with_nodes(edit(n) if n.id == "r1" else n for n in left)
+    right = left.with_nodes(replace(n, **CHANGES[rule]) if n.id == "r1" else n for n in left)
     found = match(left, right)
     assert pairs(found) == {n.id: n.id for n in left}
     (changed,) = found.changed
@@ -87,10 +87,8 @@ def test_other_results_are_a_difference_and_twins_are_told_apart_by_what_they_se
 
 
 def test_a_fused_group_goes_to_what_holds_most_of_it():
-    body = graph_of("f.p=p0; f.1 exp f.p; f.2 log f.1")
-    fused = group("f", "exp+log", "x", body)
-    left = graph_of(["x", fused, "s sqrt f"])
-    small = graph_of("g.p=p0; g.1 exp g.p")
+    body, small = graph_of("f.p=p0; f.1 exp f.p; f.2 log f.1"), graph_of("g.p=p0; g.1 exp g.p")
+    left = graph_of(["x", group("f", "exp+log", "x", body), "s sqrt f"])
     right = graph_of(["x", group("g", "exp", "x", small), "l log g; s sqrt l"])
     found = match(left, right)
     assert pairs(found) == {"x": "x", "f.1": "g.1", "f.2": "l", "f": "g", "s": "s"}
@@ -111,12 +109,9 @@ def test_kernels_counted_otherwise_are_the_same_and_an_idle_group_is_nothing_bet
 
 
 def test_two_irs_are_matched_by_words_that_both_know():
-    left = graph_of(
-        "x; w!; t transpose w @fc <aten::linear axes=[1,0]; d nn.batch_matmul x t @fc <aten::linear"
-    )
-    right = graph_of(
-        "x; w!; p permute_dims w @fc <aten::linear; m matmul x p @fc <aten::linear", ir="relax"
-    )
+    at = "@fc <aten::linear"
+    left = graph_of(f"x; w!; t transpose w {at} axes=[1,0]; d nn.batch_matmul x t {at}")
+    right = graph_of(f"x; w!; p permute_dims w {at}; m matmul x p {at}", ir="relax")
     found = match(left, right)
     assert pairs(found) == {"x": "x", "w": "w", "t": "p", "d": "m"}
     assert all(p.sure < 1 for p in found.pairs)  # without attributes, equal is not the same
@@ -132,29 +127,26 @@ def test_nearly_all_that_was_not_changed_by_hand_is_matched(seed):
         matched = pairs(found)
         right_ones = sum(matched.get(i) == right.truth[i] for i in others)
         assert right_ones >= 0.95 * len(others), make
-        both = [*matched, *found.removed]
-        assert sorted(both) == sorted(n.id for n in flat(left))
-        both = [*matched.values(), *found.added]
-        assert sorted(both) == sorted(n.id for n in flat(right.graph))
+        assert sorted([*matched, *found.removed]) == sorted(n.id for n in flat(left))
+        after = [*matched.values(), *found.added]
+        assert sorted(after) == sorted(n.id for n in flat(right.graph))
         sure = [p for p in found.pairs if p.sure == 1.0 and p.left in right.truth]
         assert all(right.truth[p.left] == p.right for p in sure) or make is nameless
 
 
 def test_a_layer_that_is_dropped_is_all_that_is_removed():
-    left = layers(8)
-    found = match(left, changed_by_hand(layers(8, dropped=[3]), 0, 0).graph)
+    found = match(layers(8), changed_by_hand(layers(8, dropped=[3]), 0, 0).graph)
     assert set(found.removed) == {"w3", "t3", "m3", "r3", "a3"}
     assert not found.added
     assert {p.left for p in found.changed} == {"m4", "a4"}  # they read what was before it
 
 
 def test_work_grows_with_the_length_and_hardly_faster():
-    def effort(count):
-        left = layers(count)
+    def effort(left):
         right = changed_by_hand(left, 10, 0).graph
         return calls_of(lambda: match(left, right))
 
-    assert effort(240) < 4.8 * effort(60)
+    assert effort(layers(240)) < 4.8 * effort(layers(60))
 
 
 @pytest.mark.engine
@@ -199,29 +191,25 @@ def test_an_operator_goes_to_all_that_the_same_one_became_or_to_nothing():
 def test_groups_tell_what_each_operator_became():
     groups = {(g.scope, g.source): g for g in align(LEFT, RIGHT).groups}
     linear = groups["net.fc", "aten::linear"]
-    assert linear.operators[0] == {"nn.batch_matmul": 1, "nn.bias_add": 1, "reshape": 1}
-    assert linear.operators[1] == {"add": 1, "matmul": 1, "permute_dims": 1}
+    operators = "nn.batch_matmul nn.bias_add reshape", "add matmul permute_dims"
+    assert list(linear.operators) == [dict.fromkeys(ops.split(), 1) for ops in operators]
     assert (linear.occurrences, linear.paired) == ((1, 1), 1)
     dropout = groups["net.drop", "aten::dropout"]
     assert (dropout.nodes, dropout.paired) == ((("d",), ()), 0)
 
 
 def views(order):
-    text = "x"
-    for n in order:
-        text += (
-            f"; {n}m matmul x @self.{n} <aten::linear; {n}v reshape {n}m @self <aten::view;"
-            f" {n}t transpose {n}v @self <aten::transpose"
-        )
-    return graph_of(text, " ".join(f"{n}t" for n in order))
+    text = (
+        "; {0}m matmul x @self.{0} <aten::linear; {0}v reshape {0}m @self <aten::view;"
+        " {0}t transpose {0}v @self <aten::transpose"
+    )
+    return graph_of("x" + "".join(map(text.format, order)), " ".join(f"{n}t" for n in order))
 
 
 def test_equal_operators_are_told_apart_by_what_they_read_not_by_their_order():
     both = align(views("qkv"), views("vqk"))
-    for name in "qkv":
-        for part in "mvt":
-            for side in (0, 1):
-                assert both.of_one_origin(side, name + part) == ((name + part,),) * 2
+    for ident in (name + part for name in "qkv" for part in "mvt"):
+        assert both.of_one_origin(0, ident) == both.of_one_origin(1, ident) == ((ident,),) * 2
 
 
 def zeros(ids, ir="relay"):

@@ -14,12 +14,9 @@ def found(before, after):
     rows = origins(before, matched)
     touched = matched.added | matched.removed | matched.changed
     assert sorted(o.id for o in rows) == sorted(touched)
-    return {
-        o.id if o.what == "removed" else named[o.id]: " ".join(
-            [o.what, o.how.name, *o.nodes, *([] if o.sure else ["?"])]
-        )
-        for o in rows
-    }
+    said = (" ".join([o.what, o.how.name, *o.nodes, *(() if o.sure else "?")]) for o in rows)
+    ids = (o.id if o.what == "removed" else named[o.id] for o in rows)
+    return dict(zip(ids, said, strict=True))
 
 
 EXP_LOG = graph_of("f.x; f.1 exp f.x; f.2 log f.1")
@@ -82,8 +79,8 @@ ORIGINS = {
     "operators that become kernels are paired one by one": (
         "x; a add x x; s nn.softmax a; b add s x; t nn.tanh b",
         "x; 1 add1 x x; 2 softmax 1; 3 add2 2 x; 4 tir_tanh 3",
-        {a: f"removed REPLACED {b}" for a, b in zip("asbt", "1234", strict=True)}
-        | {b: f"added REPLACES {a}" for a, b in zip("asbt", "1234", strict=True)},
+        {a: f"removed REPLACED {b}" for a, b in ("a1", "s2", "b3", "t4")}
+        | {b: f"added REPLACES {a}" for a, b in ("a1", "s2", "b3", "t4")},
     ),
     "fusing names what is fused": ("x; a exp x; b log a; c sum b", FUSED, {"f": "added FUSES a b"}),
     "a kernel names the function that it was": (
@@ -132,8 +129,7 @@ def test_what_nothing_reads_is_dead():
 
 
 def test_a_change_says_what_is_different():
-    before = graph_of("x; a exp x; b sum a axis=0")
-    after = graph_of("x; a exp x; 1 sum a axis=1")
+    before, after = (graph_of(f"x; a exp x; {b} sum a axis={n}") for n, b in enumerate("b1"))
     (row,) = origins(before, carry_identity(before, after))
     assert (row.id, row.what, row.detail) == ("b", "changed", "axis: 0 → 1")
 
