@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3742,
+    "bench": 3650,
     "commands": 3374,
     "core": 1351,
     "engine": 41655,
