@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -104,9 +105,8 @@ def rows(single, double):
 def test_float64_tells_rounding_from_a_fault_for_each_kind_of_inputs(size, words, told):
     found = [r for r in rows(*(*size, 0.0)[:2]) if r.dtype in DTYPES[: len(size)]]
     assert words in accuracy.verdict(found)
-    tiny, edges = accuracy.by_inputs(
-        [replace(r, inputs=k) for r in found for k in ("tiny", "edges")]
-    )
+    both = [replace(r, inputs=k) for r in found for k in ("tiny", "edges")]
+    tiny, edges = accuracy.by_inputs(both)
     assert (tiny.inputs, edges.inputs) == ("tiny", "edges")
     assert tiny.row == replace(edges.row, inputs="tiny")
     assert (tiny.verdict, tiny.row.dtype) == told
@@ -183,12 +183,10 @@ def test_the_limit_of_a_program_follows_from_its_format_and_its_sums(
     size = 0.9 * (wanted or 1e-3)
     off = Comparison("output 0", size, size, 1.0, "float32")
     asked = []
-
-    def ask(method, about):
-        asked.append(about.dtype)
-        return {"check": (off,), "load": model}[method]
-
-    judged = accuracy.judged(ask, ModelSource("mlp"), lambda source: source, accuracy.OURS)
+    check = lambda about: asked.append(about.dtype) or (off,)  # noqa: E731
+    judged = accuracy.judged(
+        engine(check=check, load=model), ModelSource("mlp"), lambda source: source, accuracy.OURS
+    )
     assert judged.verdict == ("right" if wanted else "wrong")
     assert ("float64" in asked) == (against == "PyTorch" and wanted is None)
 
@@ -213,9 +211,7 @@ def test_what_was_traced_in_train_mode_has_its_training_stages():
 
 
 def test_a_cancelled_stage_is_no_row():
-    def ask(method, *arguments):
-        raise EngineError("cancelled", "Cancelled.")
-
+    ask = Mock(side_effect=EngineError("cancelled", "Cancelled."))
     (stage,) = accuracy.plan("relay", ModelSource("mlp"), FORWARD, None, dtypes=["float32"])
     with pytest.raises(EngineError):
         accuracy.run(ask, stage, "llvm")

@@ -12,9 +12,9 @@ import faulty_session
 import page_session
 from answers import engine
 from command_line import document
+from graphs import graph_of
 from page import press, settle, step
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import step as stepping
 from relascope.engine.jobs.accuracy import Tolerance
@@ -166,9 +166,6 @@ def test_the_command_line_says_which_pass_is_wrong_and_how_it_knows(asked):
         "(limit 1e-05). Without it: output 0 is right to 2.0e-06 of its scale (limit 1e-05). It is "
         "wrong, not rounded: float64 is over its limit, too, first at nn.relu in layers.1."
     )
-
-
-def test_float64_tells_rounding_from_a_fault(asked):
     data = asked(faulty_session.ROUGH_FOLD)
     assert data["culprit"]["pass"] == "fold" and data["float64"]["passed"]
     assert "It is rounding" in data["verdict"]
@@ -189,13 +186,11 @@ def test_what_is_or_has_to_be_looked_for_in_float64(asked, seed, options, first)
     assert [t["outcome"] for t in data["log"][:2]] == first
 
 
-@pytest.mark.parametrize(
-    ("limits", "culprit"),
-    [("--rtol 0.6", None), ("--atol 0.3", None), ("--rtol 0.4 --atol 0.1", "fold")],
-)
-def test_a_fault_behind_a_permitted_rounding_is_found(asked, limits, culprit):
-    found = asked(faulty_session.WRONG_FOLD, *limits.split())["culprit"]
-    assert (found and found["pass"]) == culprit
+def test_a_fault_behind_a_permitted_rounding_is_found(asked):
+    wrong = faulty_session.WRONG_FOLD
+    assert asked(wrong, "--rtol", "0.6")["culprit"] is None
+    assert asked(wrong, "--atol", "0.3")["culprit"] is None
+    assert asked(wrong, "--rtol", "0.4", "--atol", "0.1")["culprit"]["pass"] == "fold"
 
 
 def test_a_pass_that_ends_the_process_or_raises_is_found_and_the_session_goes_on(asked):
@@ -218,11 +213,7 @@ def test_slow_is_a_ratio_above_the_factor(asked):
     assert pace["bind|-fold|cse|-fuse"] == ("slow", 3.0)
     assert pace["-bind|fold|cse|-fuse"] == ("good", 1.0)
     assert asked(*slow, "3.5")["culprit"] is None
-
-
-def test_slow_in_training_is_forward_and_backward_at_a_cut(asked):
-    slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "1.1"
-    data = asked(*slow, "--training", passes=())
+    data = asked(*slow, "1.1", "--training", passes=())  # forward and backward at a cut
     assert (data["culprit"], data["log"][0]["ratio"]) == (None, 1.0)
     assert all("root_grad_out|gradient" in t["pipeline"] for t in data["log"])
 
@@ -266,17 +257,13 @@ def test_slow_passes_and_those_that_keep_memory_are_kinds(asked):
         assert f"{float(much):g}" in data["verdict"]
 
 
-def open_graph(size="n"):
-    kinds = TensorType((size, 4), "float32"), TensorType((), "bool")
-    nodes = (
-        Node("x", Kind.INPUT, name="x", outputs=kinds[:1]),
-        Node("up", Kind.INPUT, name="up", outputs=kinds[1:]),
-        Node("if", Kind.CALL, "if", inputs=("up", "x", "x"), outputs=kinds[:1]),
-    )
-    return Graph("main", "relax", nodes, ("x", "up"), ("if",))
+def imported(size="n", branches=None):
+    """What came without PyTorch: an `if` over two values of an open size."""
+    graph = graph_of(f"x :{size}x4; up :/bool; if if up x x :{size}x4", ir="relax")
+    return SimpleNamespace(against=IMPORTED, graph=graph, branches=branches or Branches(("up",)))
 
 
-def without_pytorch(graph=None, bad=lambda run: False, unfit=lambda run: False, branches=None):
+def without_pytorch(*about, bad=lambda run: False, unfit=lambda run: False):
     """An engine of a program that came without PyTorch; `bad` says of a run whether `cse` is wrong
     in it, `unfit` whether it cannot be run."""
 
@@ -287,8 +274,7 @@ def without_pytorch(graph=None, bad=lambda run: False, unfit=lambda run: False, 
         error = 1.0 if bad(run) and any(s.enabled for s in request.pipeline) else 1e-9
         return (Comparison("output 0", error, error, 1.0, "float32"),)
 
-    about = {"graph": graph or open_graph(), "branches": branches or Branches(("up",))}
-    return engine(check=check, step=(), load=SimpleNamespace(against=IMPORTED, **about))
+    return engine(check=check, step=(), load=imported(*about))
 
 
 def searched(ask):
@@ -319,8 +305,7 @@ def test_an_import_that_crashes_in_another_way_is_not_to_blame():
             raise EngineError("type", "cse returned a program that is not well-formed", "cse")
         raise EngineError("engine", "A kernel of it cannot be scheduled.", "check")
 
-    info = SimpleNamespace(against=IMPORTED, graph=open_graph(), branches=Branches())
-    result, _ = searched(engine(check=check, load=info))
+    result, _ = searched(engine(check=check, load=imported("n", Branches((), (), 0))))
     assert result.kind == "crash"
     assert result.culprits.suspects == (IMPORT, 0), "between the two nothing can be run"
 
@@ -330,11 +315,11 @@ def test_what_other_runs_do_not_reach_is_said():
     assert "It also ran at n = 5; up = true; n = 5 and up = true;" in said
     assert "The imported program does not run at n = 1 (It does not fit.); " in said
     assert "Not run" not in said
-    _, said = searched(without_pytorch(open_graph("n * 2"), branches=Branches((), ("lv",), 2)))
+    _, said = searched(without_pytorch("n*2", Branches((), ("lv",), 2)))
     ran = "n = 1; n = 5; lv = true (forced); lv = false (forced)"
     left = "the sides of 2 `if` in recursive functions"
     assert f"It also ran at {ran}. Not run: {left}." in said
-    _, said = searched(without_pytorch(open_graph("?"), branches=Branches(computed=tuple("abcd"))))
+    _, said = searched(without_pytorch("?", Branches(computed=tuple("abcd"))))
     assert "Not run: other sizes (?) and 2 more runs of these." in said
 
 
@@ -374,13 +359,13 @@ def find(page, seed):
 @pytest.fixture
 def marked(monkeypatch):
     """Of each time that the list of steps is drawn, the rows that say a failure, by their index."""
-    drawn, real = [], steps_panel.step_list
+    drawn, real = [], steps_panel.rows
 
-    def spy(rows, *args, **options):
-        drawn.append({i: r for i, r in enumerate(rows) if r.failure})
-        return real(rows, *args, **options)
+    def spy(*about):
+        drawn.append({i: r for i, r in enumerate(real(*about)) if r.failure})
+        return real(*about)
 
-    monkeypatch.setattr(steps_panel, "step_list", spy)
+    monkeypatch.setattr(steps_panel, "rows", spy)
     return drawn
 
 
@@ -492,13 +477,15 @@ def test_the_functions_of_a_file_are_passes_and_it_is_run_when_one_is_loaded(own
         ("def mine(program:", "not Python"),
         ("IR = 'onnx'\ndef mine(program): ...", "'onnx'"),
         (None, "cannot be opened"),
+        ("", "no Python file"),  # of a folder
     ],
 )
 def test_a_file_that_has_no_passes_is_told_by_name(own, text, says):
-    if text is None:
-        own.unlink()
-    else:
+    own.unlink()
+    if text:
         own.write_text(text)
+    elif text == "":
+        own.mkdir()
     message = document("passes", "--pass-file", str(own), status=2)["error"]["message"]
     assert says in message and "mine.py" in message
 
@@ -510,8 +497,6 @@ def test_passes_of_a_file_are_listed_and_a_folder_stands_for_the_files_in_it(own
     assert "mine" in listed(own)
     folder = tmp_path / "folder"
     folder.mkdir()
-    error = document("passes", "--pass-file", str(folder), status=2)["error"]
-    assert "no Python file" in error["message"]
     (folder / "_shared.py").write_text("x = 1")
     (folder / "notes.txt").write_text("no Python")
     (folder / "own.py").write_text("def from_a_folder(program): ...")

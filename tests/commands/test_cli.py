@@ -11,14 +11,17 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
 import page_session
 import relascope.commands.main as cli
 from answers import ran
-from command_line import FAKE, document, on_terminal, page_of, run
+from command_line import FAKE, document, on_terminal, run
+from fake_tuning import SLOW_TRIALS, TASKS
 from page_session import NO_PARTITION_SEED, WRONG_SEED
 from place import ROOT
 from relascope.core.graph import Graph
@@ -85,13 +88,8 @@ def test_compare_says_what_each_operator_became_in_both_engines():
     data = document("compare", "mlp")
     assert data["engines"]["relax"] == {"pipeline": "", "nodes": 8, "edges": 7, "error": None}
     linear = next(r for r in data["operators"] if r["source"] == "aten::linear")
-    assert linear == {
-        "source": "aten::linear",
-        "modules": 2,
-        "relay": {"nn.dense": 2},
-        "relax": {"matmul": 2, "permute_dims": 2},
-        "only": None,
-    }
+    of = {"relay": {"nn.dense": 2}, "relax": {"matmul": 2, "permute_dims": 2}}
+    assert linear == {"source": "aten::linear", "modules": 2, **of, "only": None}
     groups = {(r["scope"], r["source"]): r for r in data["groups"]}
     assert groups["layers.0", "aten::t"]["only"] == "relay"
     found = groups["layers.2", "aten::linear"]
@@ -249,11 +247,7 @@ def test_step_says_where_every_node_went_and_shows_the_text():
 
 def test_captures_take_the_gradient_unasked_and_keep_to_a_budget():
     whole = document("captures", "mlp", "--strategy", "keep_all")
-    assert (whole["strategy"], whole["recomputed"], whole["recomputed_flops"]) == (
-        "keep_all",
-        [],
-        0,
-    )
+    assert (whole["recomputed"], whole["recomputed_flops"]) == ([], 0)
     assert whole["bytes"] == sum(c["bytes"] for c in whole["captures"]) == 2 * 8 * 32 * 4
     for capture in whole["captures"]:
         assert {"id", "op", "shape", "dtype", "reason"} <= set(capture) and capture["readers"]
@@ -440,13 +434,9 @@ def test_without_json_there_is_an_aligned_table(command):
     assert len(rules) == {"passes": 2, "graph mlp": 3, "captures mlp": 2}.get(command, 1)
 
 
-def in_shell(reader):
-    command = f"{sys.executable} cli.py models --json {reader}"
-    return ran("bash", "-o", "pipefail", "-c", command, cwd=ROOT)
-
-
 def test_a_process_prints_one_document_and_a_reader_may_have_seen_enough():
-    done = in_shell("")
+    shell, command = ("bash", "-o", "pipefail", "-c"), f"{sys.executable} cli.py models --json"
+    done = ran(*shell, command, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)["models"]
     assert rows == document("models")["models"]
@@ -454,7 +444,7 @@ def test_a_process_prints_one_document_and_a_reader_may_have_seen_enough():
     for row in rows:
         assert row["engines"] == ["relay", "relax"] and row["parameters"] > 0
         assert isinstance(row["training"], bool)
-    done = in_shell("| head -c 10")
+    done = ran(*shell, f"{command} | head -c 10", cwd=ROOT)
     assert (done.stdout, done.returncode) == ('{"models":', 0) and "Traceback" not in done.stderr
 
 
@@ -468,12 +458,11 @@ def test_an_engine_error_is_the_document_and_a_sentence_on_stderr():
 
 
 def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
-    error = document("graph", "no/such.pt", status=1)["error"]
-    assert (error["kind"], error["where"]) == ("file", "no/such.pt")
-    assert "bert_layer" in error["hint"]
     target = str(tmp_path / "no" / "graph.json")
-    error = document("graph", "mlp", "-o", target, status=1)["error"]
-    assert (error["kind"], error["where"]) == ("file", target)
+    for given, where in ((["no/such.pt"], "no/such.pt"), (["mlp", "-o", target], target)):
+        error = document("graph", *given, status=1)["error"]
+        assert (error["kind"], error["where"]) == ("file", where)
+        assert ("bert_layer" in error["hint"]) == (where != target)
 
 
 @pytest.mark.parametrize(
@@ -487,11 +476,6 @@ def test_a_file_that_is_not_there_or_cannot_be_written(tmp_path):
 def test_wrong_usage_is_status_2_and_prints_nothing_on_stdout(args):
     done = run(*args.split())
     assert (done.returncode, done.stdout) == (2, "") and "usage:" in done.stderr
-
-
-def test_without_a_command_the_page_opens():
-    command, _ = page_of()
-    assert command[1:4] == ["-m", "streamlit", "run"]
 
 
 @pytest.mark.parametrize(
@@ -511,7 +495,12 @@ def test_what_went_wrong_inside_is_told_in_words_and_the_log_only_on_request():
         assert ("Traceback" in made.stderr) == logged
 
 
-def test_ctrl_c_stops_the_engine_and_says_so():
+def test_progress_is_one_line_and_ctrl_c_stops_the_engine_and_says_so():
+    process, terminal = on_terminal("graph", "mlp")
+    out, _ = process.communicate(timeout=60)
+    shown = read_all(terminal)
+    assert json.loads(out)["nodes"] == 7  # stdout is left alone
+    assert b"importing" in shown and b"\n" not in shown
     process, terminal = on_terminal("time", "mlp", "--repeats", "777")
     shown = b""
     while b"timing slowly" not in shown:
@@ -523,25 +512,13 @@ def test_ctrl_c_stops_the_engine_and_says_so():
     assert b"Stopped" in shown and b"Traceback" not in shown
 
 
-def test_progress_is_one_line_on_a_terminal_and_leaves_stdout_alone():
-    process, terminal = on_terminal("graph", "mlp")
-    out, _ = process.communicate(timeout=60)
-    shown = read_all(terminal)
-    assert json.loads(out)["nodes"] == 7
-    assert b"importing" in shown and b"\n" not in shown
-
-
 def read_all(terminal):
     shown = b""
-    while True:
-        try:
-            chunk = os.read(terminal, 4096)
-        except OSError:  # how Linux says that nobody can write any more
-            chunk = b""
-        if not chunk:
-            os.close(terminal)
-            return shown
-        shown += chunk
+    with contextlib.suppress(OSError):  # how Linux says that nobody can write any more
+        while chunk := os.read(terminal, 4096):
+            shown += chunk
+    os.close(terminal)
+    return shown
 
 
 def test_the_price_of_work_and_captures_are_measured_on_request():
@@ -605,3 +582,72 @@ def test_pipelines_of_tvms_and_the_place_of_the_viewer_are_said(tmp_path):
     assert run("passes", "tvm:").stdout == "tvm:O3: FoldConstant|FuseOps\n"
     assert document("passes", "tvm:O4", status=2)["error"]["hint"] == "It has O3."
     assert f"Open {tmp_path}/index.html" in run("viewer", "-o", str(tmp_path)).stdout
+
+
+DENSE, FUSED = TASKS
+
+
+def test_tasks_lists_kernels_with_shapes_calls_and_shares(no_records):
+    data = document("tasks", "mlp")
+    assert (data["model"], data["engine"], data["target"]) == ("mlp", "relay", "llvm")
+    rows = {t["key"]: t for t in data["tasks"]}
+    assert list(rows) == [DENSE, FUSED]
+    about = {"key": DENSE, "name": "dense", "shapes": [[8, 32]], "dtypes": ["float32"], "calls": 1}
+    about |= {"flops": 8192.0, "share": None, "before_ms": 0.8, "best_ms": None, "trials": 0}
+    about |= {"uses_record": False, "nodes": ["d0"], "operators": ["nn.dense"]}
+    assert rows[DENSE] | {"share": None} == about
+    assert sum(t["share"] for t in data["tasks"]) == pytest.approx(1.0)
+    text = run("tasks", "mlp").stdout
+    assert re.search(r"dense +8x32: float32 +1 .*88\.9 % .*dense-0a1b", text)
+
+
+def test_tune_measures_keeps_and_goes_on(no_records):
+    data = document("tune", "mlp", "--trials", "3", "--threads", "1")
+    done = [(t["key"], t["trials"], t["failed"]) for t in data["tasks"]]
+    assert done == [(DENSE, 3, 1), (FUSED, 3, 1)]
+    assert not data["cancelled"] and data["run"]
+    assert [c["trial"] for c in data["curve"]] == [1, 2, 3, 1, 2, 3]
+    assert data["curve"][1]["ms"] is None and data["curve"][1]["best_ms"] is not None
+    assert all(t["best_ms"] < t["before_ms"] and t["uses_record"] for t in data["tasks"])
+    first = data["tasks"][0]["best_ms"]
+    data = document("tune", "mlp", "--trials", "2", "--threads", "1", "--tasks", "dense")
+    (row,) = data["tasks"]
+    assert (row["earlier_ms"], row["trials"]) == (first, 2) and row["best_ms"] < first
+    assert [c["trial"] for c in data["curve"]] == [4, 5]
+    rows = document("tasks", "mlp", "--threads", "1")["tasks"]
+    assert {t["key"]: t["trials"] for t in rows} == {DENSE: 5, FUSED: 3}
+    assert document("tasks", "mlp", "--threads", "2")["tasks"][0]["trials"] == 0
+    text = run("tune", "mlp", "--trials", "1", "--threads", "1", "--top", "1").stdout
+    assert "1 trials;" in text and "fused_relu_dense" not in text
+    assert re.search(r"its record +dense-0a1b", text)
+
+
+def test_a_task_that_is_none_is_refused_and_training_takes_a_strategy(no_records):
+    error = document("tune", "mlp", "--tasks", "conv", status=2)["error"]
+    assert error["kind"] == "usage" and "--tasks" in error["where"]
+    data = document("tune", "mlp", "--training", "--strategy", "keep_all", "--trials", "1")
+    assert data["strategy"] == "keep_all"
+
+
+def test_progress_has_the_best_so_far_and_the_time_left(no_records):
+    process, terminal = on_terminal("tune", "mlp", "--trials", str(SLOW_TRIALS))
+    seen, deadline = "", time.monotonic() + 60
+    while not re.search(r"dense: trial \d+ of 777, best 0\.\d+ ms; .* left", seen):
+        assert time.monotonic() < deadline, seen
+        seen += os.read(terminal, 4096).decode()
+    group = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True)
+    engines = [int(p) for p in group.stdout.split()]
+    assert engines
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    os.close(terminal)
+    data = json.loads(out)
+    assert data["cancelled"] and process.returncode == 1
+    dense, fused = data["tasks"]
+    assert (dense["best_ms"] is not None, fused["trials"]) == (True, 0)
+    assert len(data["curve"]) == dense["trials"] >= 1
+    for pid in engines:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    after = document("tune", "mlp", "--trials", "1", "--tasks", DENSE)
+    assert after["curve"][0]["trial"] == dense["trials"] + 1

@@ -26,9 +26,8 @@ def files(tmp_path_factory):
     model, x = torch.nn.Sequential(*layers), torch.randn(2, 4)
     torch.jit.trace(model, x).save(folder / "pair.pt")
     batch = torch.export.Dim("batch", min=2, max=8)
-    torch.export.save(
-        torch.export.export(model, (x,), dynamic_shapes=({0: batch},)), folder / "pair.pt2"
-    )
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+    torch.export.save(program, folder / "pair.pt2")
     (folder / "own.py").write_text(CODE)
     for name, size in (("a", 2), ("b", 2), ("c", 3)):
         np.save(folder / f"{name}.npy", np.full((size, 4), 0.5, "float32"))

@@ -297,7 +297,8 @@ def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):
 def test_the_page_is_started_on_it(path):
     command, environment = page_of("open", os.path.relpath(path), "--port", "8123", "--no-browser")
     assert environment["RELASCOPE_OPEN"] == path
-    assert "8123" in command and "streamlit" in command
+    assert "8123" in command and command[1:4] == ["-m", "streamlit", "run"]
+    assert page_of()[0][1:4] == command[1:4], "without a command, too"
 
 
 def test_what_cannot_be_opened_is_a_sentence(tmp_path, path):

@@ -36,9 +36,7 @@ def longest(graph: Graph) -> dict[str, int]:
 
 
 @pytest.mark.engine
-def test_the_example_of_the_docs_has_five_lines_and_colours_a_picture_with_a_legend(
-    example, tmp_path
-):
+def test_the_docs_example_has_five_lines_and_colours_a_picture_with_a_legend(example, tmp_path):
     assert len(example.read_text().splitlines()) == 5
     plain, coloured = tmp_path / "plain.svg", tmp_path / "coloured.svg"
     found = document(*GIVEN, str(example), "-o", str(coloured), real=True)
@@ -96,14 +94,12 @@ def test_the_line_that_raises_is_named_and_values_are_numbers_and_texts_and_noth
 
 @pytest.mark.engine
 def test_the_command_says_it_and_writes_nothing(example, tmp_path):
-    own, none = tmp_path / "own.py", tmp_path / "none.py"
-    secret = tmp_path / "secret.txt"
+    own, secret, table, page = (tmp_path / n for n in ("own.py", "secret", "n.dot", "page.html"))
     secret.write_text("1")
     own.write_text(WORD + f"{{n.id: open({str(secret)!r}).read() for n in graph}}")
-    table, page = tmp_path / "nodes.dot", tmp_path / "page.html"
     for given, words in (
         ((own, "-o", page), "depth raised PermissionError"),  # by the sandbox
-        ((none,), "none.py cannot be opened: No such file"),
+        ((tmp_path / "none.py",), "none.py cannot be opened: No such file"),
         ((tmp_path,), "cannot be opened: Is a directory"),
         ((example, "-o", table), "A file that ends in .dot cannot show an overlay"),
     ):

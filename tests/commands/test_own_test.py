@@ -9,7 +9,6 @@ from answers import engine, refused
 from command_line import document
 from graphs import chain
 from relascope.core.errors import EngineError
-from relascope.core.graph import Kind
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import bulk
 from relascope.engine.jobs import reduce as reduction
@@ -178,6 +177,7 @@ def test_one_bad_run_of_several_is_bad(tmp_path):
     assert "in 1 of 3 runs" in bisection.verdict("relay", found)
 
 
+THIRD = 'grep -q n3 "$1" && exit 1\nexit 0'
 TRIED = (bisection.Try(Pipeline.parse("cse|fold"), 1, "bad", test=ScriptRun(1, 0.1)),)
 
 
@@ -192,16 +192,11 @@ def narrowed(tmp_path):
     return run
 
 
-def ids():
-    return [n.id for n in GRAPH if n.kind is Kind.CALL]
-
-
 def test_reduction_keeps_what_is_bad_after_the_pass_and_good_before_it(narrowed, tmp_path):
-    _, second, third, *_ = ids()
     # Without the second node the piece is bad before the pass as well.
-    body = f'grep -q {second} "$1" || exit 1\ngrep -q fold "$1" && grep -q {third} "$1" && exit 1'
-    ask, made = narrowed(f"{body}\nexit 0", (1,), "cse|fold", "cse|-fold")
-    assert made.piece.nodes == (second, third)
+    body = 'grep -q n2 "$1" || exit 1\ngrep -q fold "$1" && grep -q n3 "$1" && exit 1\nexit 0'
+    ask, made = narrowed(body, (1,), "cse|fold", "cse|-fold")
+    assert made.piece.nodes == ("n2", "n3")
     assert "bad before" in {t.shown.outcome for t in made.log}
     assert (made.shown.outcome, made.shown.test.status) == ("bad", 1)
     said = reduction.verdict("relay", made)
@@ -213,17 +208,16 @@ def test_reduction_keeps_what_is_bad_after_the_pass_and_good_before_it(narrowed,
 
 
 def test_what_is_not_known_to_be_good_before_is_reduced_without_asking_of_it(narrowed):
-    third = ids()[2]
-    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (IMPORT,), "")
-    assert made.piece.nodes == (third,)
+    _, made = narrowed(THIRD, (IMPORT,), "")
+    assert made.piece.nodes == ("n3",)
     said = reduction.verdict("relay", made)
     assert said.startswith("The imported program: the fault shows with 1 of the 5 nodes (")
-    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (0, 1), "cse|fold")
-    assert made.piece.nodes == (third,)
+    _, made = narrowed(THIRD, (0, 1), "cse|fold")
+    assert made.piece.nodes == ("n3",)
 
 
 def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(narrowed):
-    plain, buildings, third = answers(), [], ids()[2]
+    plain, buildings = answers(), []
 
     def ask(method, source, about, *rest):
         if method == "suspects":
@@ -232,8 +226,8 @@ def test_a_program_whose_run_ends_the_process_is_reduced_on_random_values(narrow
                 raise EngineError("engine", "The relax engine's process was ended by signal 11.")
         return plain(method, source, about, *rest)
 
-    _, made = narrowed(f'grep -q {third} "$1" && exit 1\nexit 0', (IMPORT,), "", ask=ask)
-    assert (made.piece.nodes, made.where.building) == ((third,), False)
+    _, made = narrowed(THIRD, (IMPORT,), "", ask=ask)
+    assert (made.piece.nodes, made.where.building) == (("n3",), False)
     assert set(buildings) == {True, False}
 
 

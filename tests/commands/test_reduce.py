@@ -7,6 +7,7 @@ import random
 import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,6 @@ from command_line import document, run
 from graphs import chain, graph_of
 from page import press, settle
 from relascope.core.errors import EngineError
-from relascope.core.graph import Kind
 from relascope.engine.faults import bundle, replay
 from relascope.engine.jobs import bisect as bisection
 from relascope.engine.jobs import reduce as reduction
@@ -102,17 +102,10 @@ def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
     assert asked[1] == Piece(("c", "d"), ("d",))
 
 
-def chain_of(count):
-    """A chain of so many nodes, and the ids of its calls."""
-    made = chain(count)
-    return made, [n.id for n in made if n.kind is Kind.CALL]
-
-
 def test_two_places_far_apart_are_kept_and_the_rest_goes():
-    one, ids = chain_of(60)
-    fault = {ids[3], ids[50]}
-    found = reduce(one, Oracle(fault))
-    assert set(found.piece.nodes) == fault
+    one = chain(60)
+    found = reduce(one, Oracle({"n4", "n51"}))
+    assert set(found.piece.nodes) == {"n4", "n51"}
     assert len(found.piece.outputs) == len(read_values(one, found.piece)) == 2
     assert calls(one, found.piece) == 2
 
@@ -128,17 +121,15 @@ def test_what_needs_the_whole_stays_whole_and_a_good_one_has_no_piece():
 
 
 def test_the_tries_are_bounded_and_the_smallest_so_far_is_kept():
-    one, ids = chain_of(200)
-    oracle = Oracle({ids[0], ids[70], ids[-1]})
-    found = reduce(one, oracle, most=9)
+    oracle = Oracle({"n1", "n71", "n199"})
+    found = reduce(chain(200), oracle, most=9)
     assert found.tries == len(oracle.asked) == 9 and not found.minimal
     assert oracle.fault <= set(found.piece.nodes)
 
 
 def test_pieces_that_cannot_be_run_are_passed_over():
-    one, ids = chain_of(40)
-    found = reduce(one, Oracle({ids[20]}, dark=lambda piece: 1 < len(piece.nodes) < 5))
-    assert ids[20] in found.piece.nodes and len(found.piece.nodes) <= 5
+    found = reduce(chain(40), Oracle({"n21"}, dark=lambda piece: 1 < len(piece.nodes) < 5))
+    assert "n21" in found.piece.nodes and len(found.piece.nodes) <= 5
 
 
 def test_a_tuple_is_never_cut_off_from_what_reads_it():
@@ -165,8 +156,7 @@ def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
 
 
 def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
-    one, ids = chain_of(20_000)
-    assert reduce(one, Oracle({ids[9_000]})).piece.nodes == (ids[9_000],)
+    assert reduce(chain(20_000), Oracle({"n9000"})).piece.nodes == ("n9000",)
 
 
 def test_differences_are_relative_to_scale_nan_is_infinite_and_rounding_held_against_others():
@@ -190,12 +180,9 @@ def test_differences_are_relative_to_scale_nan_is_infinite_and_rounding_held_aga
 
 def test_the_ratio_of_times_is_a_median_of_runs_in_turns(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(replay.time, "perf_counter", lambda: clock[0])
-
-    def taking(seconds):
-        return lambda: clock.__setitem__(0, clock[0] + seconds)
-
-    assert replay.ratio(taking(0.1), taking(0.3)) == pytest.approx(3.0)
+    monkeypatch.setattr(replay.time, "perf_counter", lambda: sum(clock))
+    slow, slower = partial(clock.append, 0.1), partial(clock.append, 0.3)
+    assert replay.ratio(slow, slower) == pytest.approx(3.0)
 
 
 def test_a_report_brings_the_sources_that_it_imports_and_no_others(tmp_path):
@@ -261,6 +248,10 @@ def test_the_suspects_alone_are_asked_about_on_a_plain_target():
     assert where.limit == 1e-5
     said = reduction.verdict("relay", made)
     assert "the fault shows with 1 of the 4 nodes before it (op_b)" in said
+    found = bisected()
+    given = replace(found, question=replace(found.question, tolerance=Tolerance(0.5, 0.25)))
+    where = reduction.narrow(Answers(wrong), "relay", given).where
+    assert (where.limit, where.absolute) == (0.5, 0.25)
 
 
 def test_what_is_wrong_in_float64_is_narrowed_in_float64():
@@ -273,13 +264,6 @@ def test_what_is_wrong_in_float64_is_narrowed_in_float64():
         assert narrowed(wrong, double=double).source == ModelSource("mlp")
 
 
-def test_a_tolerance_holds_inside_a_pass_too():
-    found = bisected()
-    given = replace(found, question=replace(found.question, tolerance=Tolerance(0.5, 0.25)))
-    where = reduction.narrow(Answers(wrong), "relay", given).where
-    assert (where.limit, where.absolute) == (0.5, 0.25)
-
-
 def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
     def took(bad, good):
         found = bisected("slow")
@@ -287,7 +271,7 @@ def test_slow_is_half_way_to_what_the_whole_takes_but_no_more_than_a_factor():
         log = [bisection.Try(p, 0, "", ratio=r) for p, r in zip(parts, (bad, good), strict=True)]
         return replace(found, culprits=Culprits((1,), *parts), log=tuple(log))
 
-    def slow(where, piece, bare=False):
+    def slow(*about):
         return PieceResult("slow", ratio=9.0)
 
     for bad, good, limit in ((9.0, 1.0, 1.5), (1.69, 1.0, 1.3), (1.02, 1.0, 1.1)):
@@ -300,10 +284,8 @@ def failing(outcome, message, hint=""):
 
 
 def test_a_program_that_relascope_refuses_is_no_fault_of_the_pass():
-    def refused(where, piece, bare=False):
-        return failing("refused", "It is in train mode.", hint="Do this.")
-
-    made = narrowed(refused, "crash")
+    refused = failing("refused", "It is in train mode.", hint="Do this.")
+    made = narrowed(lambda *about: refused, "crash")
     assert (made.piece, made.report, len(made.log)) == (None, None, 1)
     said = reduction.verdict("relay", made)
     assert "relascope refuses this program before it runs the pass" in said
@@ -411,16 +393,14 @@ def test_the_command_line_narrows_and_writes_the_report(asked, tmp_path):
 
 
 def test_bisect_writes_the_report_of_the_whole_module_or_says_why_not(asked, tmp_path):
-    def bisect(seed, out):
-        return asked(seed, command="bisect", out=out)
-
-    data = bisect(faulty_session.WRONG_FOLD, "out")
+    bisect = partial(asked, command="bisect")
+    data = bisect(faulty_session.WRONG_FOLD)
     assert data["report"]["files"] == ["README.md", "lib/x.py", "report.html"]
     whole, command = (tmp_path / "out" / "README.md").read_text().rstrip().split("\n")
     assert len(whole.split()) == 3 + 4  # all nodes of the module
     assert command.startswith("relascope bisect mlp --seed ")
-    assert bisect(0, "none")["report"] is None
-    none = bisect(faulty_session.WHOLE_FOLD, "no")["verdict"]
+    assert bisect(0, out="none")["report"] is None
+    none = bisect(faulty_session.WHOLE_FOLD, out="no")["verdict"]
     assert "There is no report. The fault cannot be" in none
     assert not (tmp_path / "none").exists() and not (tmp_path / "no").exists()
 
@@ -429,8 +409,7 @@ def test_a_crash_a_slow_pass_and_one_that_ends_the_process_are_narrowed(asked):
     data = asked(faulty_session.RAISING_FOLD)
     assert (data["kind"], data["nodes"], data["after"]) == ("crash", 1, "")
     assert data["shown"]["error"]["message"] == "No good."
-    slow = faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2"
-    data = asked(*slow, out="slow")
+    data = asked(faulty_session.SLOW_FOLD, "--kind", "slow", "--factor", "2", out="slow")
     assert (data["kind"], data["shown"]["ratio"]) == ("slow", 3.0)
     data = asked(faulty_session.FATAL_CSE, out="ends")
     assert (data["culprit"]["pass"], data["nodes"]) == ("cse", 1)

@@ -41,15 +41,9 @@ def run(*args: str, real: bool = False, connect: Connect | None = None) -> Compl
 
 def page_of(*args: str) -> tuple[list[str], dict[str, str]]:
     """The command that a command becomes, to serve the page, and its environment."""
-    told: list[Any] = []
-
-    def execve(program: str, command: list[str], environment: dict[str, str]) -> None:
-        told.extend((command, environment))
-        raise SystemExit(0)
-
-    with patch("os.execve", execve):
+    with patch("os.execve", side_effect=SystemExit(0)) as execve:
         assert run(*args).returncode == 0
-    command, environment = told
+    _, command, environment = execve.call_args.args
     return command, environment
 
 

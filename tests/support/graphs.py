@@ -4,8 +4,9 @@ import random
 import re
 from ast import literal_eval
 from collections.abc import Sequence
+from dataclasses import replace
 
-from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 
 _HEAD = re.compile(r"([^=!#]+)([=!#]?)(.*)")
 
@@ -78,154 +79,108 @@ def graph_of(
     return whole
 
 
-class Builder:
-    def __init__(self, name: str = "main") -> None:
-        self.name = name
-        self.nodes: list[Node] = []
-        self.inputs: list[str] = []
-        self.scope = ""
-        self.role = Role.NONE
+class Text:
+    """A graph as text, whose nodes get the ids n0, n1, … in turn."""
 
-    def add(self, kind: Kind, shape=(1, 14, 64), inputs=(), **fields) -> str:
-        node_id = fields.pop("id", None) or f"n{len(self.nodes)}"
-        fields.setdefault("scope", self.scope)
-        fields.setdefault("role", self.role)
-        outputs = (TensorType(tuple(shape), fields.pop("dtype", "float32")),)
-        self.nodes.append(Node(node_id, kind, inputs=tuple(inputs), outputs=outputs, **fields))
-        if kind in (Kind.INPUT, Kind.PARAMETER):
-            self.inputs.append(node_id)
-        return node_id
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
 
-    def call(
-        self, op: str, *inputs: str | Literal, shape=(1, 14, 64), id: str = "", **attrs
-    ) -> str:
-        return self.add(Kind.CALL, shape, inputs, op=op, attrs=attrs, id=id)
+    def add(self, words: str) -> str:
+        """A node whose text goes on with these words; its id."""
+        ident = f"n{len(self.nodes)}"
+        self.nodes.append(ident + words)
+        return ident
 
-    def constant(self, value: float) -> str:
-        attrs = {"digest": str(value), "value": str(value)}
-        return self.add(Kind.CONSTANT, (), attrs=attrs)
+    def graph(self, name: str) -> Graph:
+        return graph_of(";".join(self.nodes), of="1x14x64", name=name)
 
-    def parameter(self, name: str, shape) -> str:
-        return self.add(Kind.PARAMETER, shape, name=name, role=Role.NONE)
+    def linear(self, x: str, scope: str, wide: int = 64, into: int = 64) -> str:
+        at, shape = f"@{scope}", f":1x14x{wide}"
+        weight = self.add(f"!{scope}.weight :{wide}x{into} {at}")
+        bias = self.add(f"!{scope}.bias :{wide} {at}")
+        turned = self.add(f" transpose {weight} :{into}x{wide} {at} axes=[1,0]")
+        product = self.add(f" nn.batch_matmul {x} {turned} {shape} {at} transpose_b=False")
+        return self.add(f" add {product} {bias} {shape} {at}")
 
-    def graph(self, *outputs: str, **fields) -> Graph:
-        graph = Graph(self.name, "relay", tuple(self.nodes), tuple(self.inputs), outputs, **fields)
-        graph.validate()
-        return graph
+    def norm(self, x: str, scope: str) -> str:
+        gamma, beta = (self.add(f"!{scope}.{n} :64 @{scope}") for n in ("weight", "bias"))
+        return self.add(f" nn.layer_norm {x} {gamma} {beta} @{scope} axis=-1 epsilon=1e-12")
 
+    def scaled(self, op: str, x: str, by: float, at: str) -> str:
+        constant = self.add(f"#{by} value='{by}' : {at.split()[0]}")
+        return self.add(f" {op} {x} {constant} {at}")
 
-def _linear(b: Builder, x: str, scope: str, wide: int = 64, into: int = 64) -> str:
-    before, b.scope = b.scope, scope
-    weight = b.parameter(f"{scope}.weight", (wide, into))
-    bias = b.parameter(f"{scope}.bias", (wide,))
-    turned = b.call("transpose", weight, shape=(into, wide), axes=[1, 0])
-    product = b.call("nn.batch_matmul", x, turned, shape=(1, 14, wide), transpose_b=False)
-    out = b.call("add", product, bias, shape=(1, 14, wide))
-    b.scope = before
-    return out
-
-
-def _norm(b: Builder, x: str, scope: str) -> str:
-    before, b.scope = b.scope, scope
-    gamma, beta = (b.parameter(f"{scope}.{n}", (64,)) for n in ("weight", "bias"))
-    out = b.call("nn.layer_norm", x, gamma, beta, axis=-1, epsilon=1e-12)
-    b.scope = before
-    return out
-
-
-def _layer(b: Builder, x: str, mask: str, prefix: str) -> str:
-    heads = {}
-    for name in ("query", "key", "value"):
-        scope = f"{prefix}attention.self.{name}"
-        out = _linear(b, x, scope)
-        b.scope = f"{prefix}attention.self"
-        split = b.call("reshape", out, shape=(1, 14, 4, 16), newshape=[1, 14, 4, 16])
-        heads[name] = b.call("transpose", split, shape=(1, 4, 14, 16), axes=[0, 2, 1, 3])
-    key = b.call("transpose", heads["key"], shape=(1, 4, 16, 14), axes=[0, 1, 3, 2])
-    scores = b.call("nn.batch_matmul", heads["query"], key, shape=(1, 4, 14, 14))
-    scaled = b.call("divide", scores, b.constant(4.0), shape=(1, 4, 14, 14))
-    masked = b.call("add", scaled, mask, shape=(1, 4, 14, 14))
-    soft = b.call("nn.softmax", masked, shape=(1, 4, 14, 14), axis=-1)
-    mixed = b.call("nn.batch_matmul", soft, heads["value"], shape=(1, 4, 14, 16))
-    back = b.call("transpose", mixed, shape=(1, 14, 4, 16), axes=[0, 2, 1, 3])
-    joined = b.call("reshape", back, newshape=[1, 14, 64])
-    dense = _linear(b, joined, f"{prefix}attention.output.dense")
-    b.scope = f"{prefix}attention.output"
-    middle = _norm(b, b.call("add", dense, x), f"{prefix}attention.output.LayerNorm")
-    wide = _linear(b, middle, f"{prefix}intermediate.dense", 256, 64)
-    b.scope = f"{prefix}intermediate.act"
-    shape = (1, 14, 256)
-    inner = b.call("erf", b.call("multiply", wide, b.constant(0.7071), shape=shape), shape=shape)
-    half = b.call("add", inner, b.constant(1.0), shape=shape)
-    gelu = b.call(
-        "multiply", b.call("multiply", wide, half, shape=shape), b.constant(0.5), shape=shape
-    )
-    out = _linear(b, gelu, f"{prefix}output.dense", 64, 256)
-    b.scope = f"{prefix}output"
-    out = _norm(b, b.call("add", out, middle), f"{prefix}output.LayerNorm")
-    b.scope = ""
-    return out
+    def layer(self, x: str, mask: str, prefix: str) -> str:
+        heads, at = [], f"@{prefix}attention.self"
+        for name in ("query", "key", "value"):
+            out = self.linear(x, f"{at[1:]}.{name}")
+            split = self.add(f" reshape {out} :1x14x4x16 {at} newshape=[1,14,4,16]")
+            heads.append(self.add(f" transpose {split} :1x4x14x16 {at} axes=[0,2,1,3]"))
+        query, key, value = heads
+        key, square = self.add(f" transpose {key} :1x4x16x14 {at} axes=[0,1,3,2]"), ":1x4x14x14"
+        scores = self.add(f" nn.batch_matmul {query} {key} {square} {at}")
+        masked = self.add(
+            f" add {self.scaled('divide', scores, 4.0, f'{at} {square}')} {mask} {square} {at}"
+        )
+        soft = self.add(f" nn.softmax {masked} {square} {at} axis=-1")
+        mixed = self.add(f" nn.batch_matmul {soft} {value} :1x4x14x16 {at}")
+        back = self.add(f" transpose {mixed} :1x14x4x16 {at} axes=[0,2,1,3]")
+        joined = self.add(f" reshape {back} {at} newshape=[1,14,64]")
+        at = f"{prefix}attention.output"
+        dense = self.linear(joined, f"{at}.dense")
+        middle = self.norm(self.add(f" add {dense} {x} @{at}"), f"{at}.LayerNorm")
+        wide = self.linear(middle, f"{prefix}intermediate.dense", 256, 64)
+        at = f"@{prefix}intermediate.act :1x14x256"
+        inner = self.add(f" erf {self.scaled('multiply', wide, 0.7071, at)} {at}")
+        half = self.scaled("add", inner, 1.0, at)
+        gelu = self.scaled("multiply", self.add(f" multiply {wide} {half} {at}"), 0.5, at)
+        out, at = self.linear(gelu, f"{prefix}output.dense", 64, 256), f"{prefix}output"
+        return self.norm(self.add(f" add {out} {middle} @{at}"), f"{at}.LayerNorm")
 
 
 def transformer(layers: int = 1) -> Graph:
     """BERT's encoder with made-up sizes: about 60 nodes a layer, module paths as PyTorch's."""
-    b = Builder()
-    x = b.add(Kind.INPUT, name="hidden_states")
-    mask = b.add(Kind.INPUT, (1, 1, 1, 14), name="attention_mask")
+    text = Text()
+    x, mask = text.add("=hidden_states"), text.add("=attention_mask :1x1x1x14")
     for i in range(layers):
-        x = _layer(b, x, mask, "" if layers == 1 else f"encoder.layer.{i}.")
-    return b.graph(x)
+        x = text.layer(x, mask, "" if layers == 1 else f"encoder.layer.{i}.")
+    return text.graph("main")
 
 
 def joint(layers: int = 1) -> Graph:
     """A transformer with a backward of about twice its calls, which reads forward values."""
     forward = transformer(layers)
-    b = Builder("joint")
-    b.inputs = list(forward.inputs)
     calls = [n for n in forward.nodes if n.kind is Kind.CALL]
     saved = {n.id for n in calls if n.op not in ("transpose", "reshape")}
-    for node in forward.nodes:
-        role = Role.CAPTURED if node.id in saved else Role.FORWARD
-        fields = {f: getattr(node, f) for f in ("op", "name", "attrs", "inputs", "scope")}
-        b.nodes.append(Node(node.id, node.kind, outputs=node.outputs, role=role, **fields))
-    b.role = Role.BACKWARD
-    grad = b.add(Kind.INPUT, name="grad_out", id="grad_out", role=Role.NONE)
+    roles = {n.id: Role.CAPTURED if n.id in saved else Role.FORWARD for n in forward.nodes}
+    nodes = [replace(n, role=roles[n.id], source="") for n in forward.nodes]
+    nodes += nodes_of("grad_out", of="1x14x64")
     for node in reversed(calls):
-        b.scope = node.scope
-        shape = node.outputs[0].shape
-        near = node.id if node.id in saved else node.edges[0]
-        grad = b.call("multiply", grad, near, shape=shape, id=f"g1.{node.id}")
-        grad = b.call("sum", grad, shape=shape, id=f"g2.{node.id}")
-    return b.graph(*forward.outputs, grad, forward_outputs=1)
+        about = {"outputs": node.outputs, "scope": node.scope, "role": Role.BACKWARD}
+        near, ident = node.id if node.id in saved else node.edges[0], f"g1.{node.id}"
+        nodes.append(Node(ident, Kind.CALL, "multiply", inputs=(nodes[-1].id, near), **about))
+        nodes.append(Node(f"g2.{node.id}", Kind.CALL, "sum", inputs=(ident,), **about))
+    return graph_of(nodes, forward.outputs[0], gradients=nodes[-1].id, name="joint")
 
 
 def random_graph(seed: int, nodes: int = 120, scopes: int = 6) -> Graph:
     """Any connected or unconnected graph: groups may well feed and be fed by one node."""
-    draw = random.Random(seed)
+    draw, text = random.Random(seed), Text()
     paths = [""] + [
         ".".join(f"m{draw.randrange(3)}" for _ in range(draw.randint(1, 3))) for _ in range(scopes)
     ]
-    b = Builder(f"random{seed}")
     for i in range(nodes):
-        b.scope = draw.choice(paths)
-        reach = (
-            [b.nodes[draw.randrange(max(0, i - 30), i)].id for _ in range(draw.randint(0, 3))]
-            if i
-            else []
-        )
-        if reach:
-            b.call(draw.choice(["add", "nn.dense", "reshape", "nn.conv2d"]), *reach)
-        else:
-            b.add(Kind.INPUT, name=f"x{i}")
-    return b.graph(b.nodes[-1].id)
+        scope = draw.choice(paths)
+        count = draw.randint(0, 3) if i else 0
+        reach = [f"n{draw.randrange(max(0, i - 30), i)}" for _ in range(count)]
+        op = draw.choice(["add", "nn.dense", "reshape", "nn.conv2d"]) if reach else ""
+        text.add(f"{'' if reach else f'=x{i}'} {op} {' '.join(reach)} @{scope}")
+    return text.graph(f"random{seed}")
 
 
 def chain(nodes: int) -> Graph:
-    b = Builder("chain")
-    last = b.add(Kind.INPUT, name="x")
-    for _ in range(nodes - 1):
-        last = b.call("nn.relu", last)
-    return b.graph(last)
+    calls = (f"; n{i} nn.relu n{i - 1}" for i in range(1, nodes))
+    return graph_of("n0=x" + "".join(calls), of="1x14x64", name="chain")
 
 
 def fused() -> Graph:
@@ -263,11 +218,9 @@ def scaled(
 
 def kernels() -> Graph:
     """Two calls of kernels, and an operator with the name of one."""
-    b = Builder("kernels")
-    first = b.call("scaled", b.add(Kind.INPUT, name="x"), id="first", call="call_tir")
-    second = b.call("other", first, id="second", writes=[1])
+    calls = "first scaled n0 call='call_tir'; second other first writes=[1]; operator scaled second"
     texts = {"scaled": SCALED, "other": "@T.prim_func\ndef other():\n    pass\n"}
-    return b.graph(b.call("scaled", second, id="operator"), kernels=texts)
+    return replace(graph_of(f"n0=x; {calls}", of="1x14x64", name="kernels"), kernels=texts)
 
 
 GRAPHS = {

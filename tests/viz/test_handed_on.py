@@ -16,7 +16,7 @@ import pytest
 
 from answers import refused
 from crafted.recorded import HOSTILE, recorded
-from graphs import Builder, chain, drawn_boxes, fused, joint, random_graph, transformer
+from graphs import chain, drawn_boxes, fused, graph_of, joint, random_graph, transformer
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.viz.drawing import palette
@@ -383,16 +383,19 @@ def test_labels_have_constants_shapes_on_demand_and_what_is_fused_in_order():
         assert said in to_dot(fused())
 
 
+KIND = (TensorType((2, 4), "float32"),)
+
+
 def test_names_are_text_whatever_they_hold():
-    b = Builder('na"me')
-    x = b.add(Kind.INPUT, name='a"b\\n{c}<d>', id="x:1")
-    dot = to_dot(b.graph(b.call("nn.relu", x, attr='q"\\')))
+    x = Node("x:1", Kind.INPUT, name='a"b\\n{c}<d>', outputs=KIND)
+    relu = Node("n1", Kind.CALL, "nn.relu", "", {"attr": 'q"\\'}, ("x:1",), KIND)
+    dot = to_dot(graph_of([x, relu], name='na"me'))
     assert "{c}" not in _outside(dot)
     assert len(_nodes(dot)) == 2 and "n0 -> n1" in dot
-    b = Builder("<b>")
-    b.scope = "<img src=x onerror=alert(1)>"
-    b.call("nn.relu", b.add(Kind.INPUT, name="<i>x</i>", id="<u>"))
-    dot = to_dot(b.graph("<u>"))
+    about = {"outputs": KIND, "scope": "<img src=x onerror=alert(1)>"}
+    nodes = [Node("<u>", Kind.INPUT, name="<i>x</i>", **about)]
+    nodes.append(Node("n1", Kind.CALL, "nn.relu", inputs=("<u>",), **about))
+    dot = to_dot(graph_of(nodes, "<u>", name="<b>"))
     assert 'label="<i>x</i>' in dot and 'label="<img src=x onerror=alert(1)>' in dot
     assert not re.search(r"=<|^digraph <", dot, re.M)
 

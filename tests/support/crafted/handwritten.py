@@ -6,7 +6,6 @@ which nothing may read. Each is opened by a command of its own: `FILE` and `OUT`
 file's path and for that of what is exported."""
 
 import json
-import pickle
 from functools import partial, reduce
 from itertools import pairwise
 
@@ -45,16 +44,11 @@ _METHODS = {
     "a path of 100,000 names": "(self) -> int:\n    return self" + ".a" * 100_000,
     "5,000 indices": "(self, x: Tensor) -> Tensor:\n    return x" + "[0]" * 5000,
 }
-_DEFINED = {
-    "15 MiB of code": "def f(x: Tensor) -> Tensor:\n" + "  y = x\n" * 1_900_000 + "  return x"
-}
+_LONG_CODE = b"def f(x: Tensor) -> Tensor:\n" + b"  y = x\n" * 1_900_000 + b"  return x\n"
 _EVAL = b"\x80\x02c__torch__.__builtins__\neval\nX\1\0\0\x001\x85R."
 _PT = {
     **{n: {"*.py": hostile._method(f"  def f{t}\n")} for n, t in _METHODS.items()},
-    **{
-        n: {"*.py": lambda c, t=t: f"{t}\n".encode() + c if b"class Small" in c else c}
-        for n, t in _DEFINED.items()
-    },
+    "15 MiB of code": {"*.py": lambda c: _LONG_CODE + c if b"class Small" in c else c},
     **{n: {"*.py": change} for n, change in hostile.TAKING.items()},
     "members above": {"../../mark": b"x", "extra/../../mark": b"x"},
     "a builtin for a class": {"data.pkl": _EVAL},
@@ -244,39 +238,36 @@ _RECORDINGS = {
 # Sessions, saved inputs, passes ---------------------------------------------------------------
 
 
-def _steps(count):
-    """A pipeline whose steps are all asked for."""
-
-    def change(data):
-        found = {**json.loads(data), "pipeline": "|".join(["cse"] * count)}
-        graphs = {str(i): {} for i in range(-1, count)}
-        return json.dumps({**found, "results": {"steps": [], "graphs": graphs}}).encode()
-
-    return {"session.json": change}
-
-
 _ROWS = [{"name": SCRIPT, "max_abs": 1e308, "max_rel": "nan", "dtype": SCRIPT}] * 19_000
 
 
-def _session(path, value):
-    """A session that has found nothing yet, and what is to be changed of it."""
+def _session(**fields):
+    """A session that has found nothing yet, and what is to be changed of it: "a__b" is b of a."""
 
     def change(data):
-        found, (*around, last) = {**json.loads(data), "results": {}}, path.split(".")
-        reduce(dict.__getitem__, around, found)[last] = value
+        found = {**json.loads(data), "results": {}}
+        for path, value in fields.items():
+            *around, last = path.split("__")
+            reduce(dict.__getitem__, around, found)[last] = value
         return json.dumps(found).encode()
 
     return {"session.json": change}
 
 
+def _steps(count):
+    """A pipeline whose steps are all asked for."""
+    graphs = {str(i): {} for i in range(-1, count)}
+    return _session(pipeline="|".join(["cse"] * count), results={"steps": [], "graphs": graphs})
+
+
 _SESSIONS = {
     "200 steps": _steps(200),
     "4,000 steps": _steps(4000),
-    "a script for a name": _session("model.name", f"{SCRIPT}.pt"),
-    "19,000 rows": _session("results", {"steps": [], "errors": {"comparisons": _ROWS}}),
-    "the canary for saved inputs": _session("model.tensors", ["../../canary"]),
-    "a command for a target": _session("build.target", "llvm -mcpu=$(touch MARK)"),
-    "9,000 modules": _session("model.module", "a." * 9000),
+    "a script for a name": _session(model__name=f"{SCRIPT}.pt"),
+    "19,000 rows": _session(results={"steps": [], "errors": {"comparisons": _ROWS}}),
+    "the canary for saved inputs": _session(model__tensors=["../../canary"]),
+    "a command for a target": _session(build__target="llvm -mcpu=$(touch MARK)"),
+    "9,000 modules": _session(model__module="a." * 9000),
 }
 _ARRAY = partial(hostile._array, b"<f4", b"2, 4", then=lambda mark: bytes(32))
 _HEADER = b'{"x":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}'
@@ -289,7 +280,7 @@ _INPUTS = {
     ("a size that is called", ".npy"): lambda mark: _ARRAY(".npy", mark).replace(
         b"(2, 4)", b"open('mark', 'w')"
     ),
-    ("a pickle", ".pt"): lambda mark: pickle.dumps(hostile._At(f"open({mark!r}, 'w')"), protocol=2),
+    ("a pickle", ".pt"): hostile._makes,
     ("no JSON that is read", ".json"): lambda mark: b'{"x": ' + b"[" * 100_000,
     ("fewer bytes than it says", ".safetensors"): lambda mark: (
         len(_HEADER).to_bytes(8, "little") + _HEADER
@@ -352,7 +343,7 @@ def honest(suffix, command):
     if suffix == ".rsc":
         return _recording
     if suffix == ".zip":
-        change = _session("results", {})
+        change = _session()
         return lambda folder: hostile.changed(".zip", "", parts=change, folder="")
     kind = hostile if suffix in (".pt", ".pt2", ".onnx") else hostile_programs
     return lambda folder: kind.honest(suffix)

@@ -4,6 +4,7 @@ Run as a script by any Python that has a torch, of any version from 1.13 on, it 
 folder: by torch.jit.trace and torch.jit.script (`.pt`), by torch.export (`.pt2`), and by that with
 a dynamic batch. None may be refused by the checks of files."""
 
+import linecache
 import math
 import sys
 import warnings
@@ -24,20 +25,27 @@ VARIANTS = ("trace.pt", "script.pt", "export.pt2", "dynamic.pt2")
 
 
 class Model(nn.Module):
-    def __init__(self):
+    """Of parts by their names: modules, parameters, tensors that become buffers, constants."""
+
+    def __init__(self, parts):
         super().__init__()
-        self.make()
+        for name, part in parts.items():
+            if type(part) is torch.Tensor:
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
 
 
-def case(*inputs, dynamic=True, **named):
-    """Enters a module's class, or its forward(), with a function for each input; the first axis of
-    all inputs is the batch that `dynamic` leaves open."""
+def case(*inputs, dynamic=True, parts=dict, **named):
+    """Enters a module's class, or its forward() and what gives its parts, with a function for each
+    input; the first axis of all inputs is the batch that `dynamic` leaves open."""
 
     def enter(made):
         if not isinstance(made, type):
             name, made.__name__ = made.__name__, "forward"
             made.__code__ = made.__code__.replace(co_name="forward")  # which traces name lines by
-            made = type(name, (nn.Module,), {"forward": made, "__module__": __name__})
+            own = {"__init__": lambda self: Model.__init__(self, parts()), "forward": made}
+            made = type(name, (Model,), {**own, "__module__": __name__})
         CASES[made.__name__] = made, inputs, named, dynamic
         return made
 
@@ -59,38 +67,37 @@ SEQUENCE = normal(4, 6, 8)
 # Infinities, NaN, limits.
 
 
-class Answer(Model):
-    def make(self):
+class Answer(nn.Module):
+    def __init__(self):
+        super().__init__()
         self.fc = nn.Linear(4, 4)
 
     def forward(self, found, given):
         return self.fc(found) + given
 
 
-@case(normal(2, 4))
-class ModulesCalledSelf(Model):
+@case(
+    normal(2, 4),
+    parts=lambda: {"self": nn.Linear(4, 4), "output": Answer(), "dropout": nn.Dropout()},
+)
+def ModulesCalledSelf(self, x):
     """As BERT's attention names its parts; and one that is called twice, as T5 has it."""
-
-    def make(self):
-        self.self, self.output = nn.Linear(4, 4), Answer()
-        self.dropout = nn.Dropout()
-
-    def forward(self, x):
-        return self.dropout(self.output(self.self(self.dropout(x)), x))
+    return self.dropout(self.output(self.self(self.dropout(x)), x))
 
 
-@case(SEQUENCE)
-class CausalAttention(Model):
-    def make(self):
-        self.qkv = nn.Linear(8, 24)
-        self.out = nn.Linear(8, 8)
-        self.register_buffer("mask", torch.tril(torch.ones(6, 6)))
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, dim=-1)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(8)
-        scores = scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]] == 0, float("-inf"))
-        return self.out(F.softmax(scores, dim=-1) @ v)
+@case(
+    SEQUENCE,
+    parts=lambda: {
+        "qkv": nn.Linear(8, 24),
+        "out": nn.Linear(8, 8),
+        "mask": torch.ones(6, 6).tril(),
+    },
+)
+def CausalAttention(self, x):
+    q, k, v = self.qkv(x).chunk(3, dim=-1)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(8)
+    scores = scores.masked_fill(self.mask[: x.shape[1], : x.shape[1]] == 0, float("-inf"))
+    return self.out(F.softmax(scores, dim=-1) @ v)
 
 
 @case(SEQUENCE)
@@ -176,39 +183,27 @@ def _register():
     )
 
 
-@case(X)
-def ReturnsNamedTuple(self, x):
-    return Scores(x.softmax(-1), x * 2)
+WRITTEN = {
+    "ReturnsNamedTuple": "Scores(x.softmax(-1), x * 2)",
+    "ReturnsTyped": "Typed(x.square().mean(), x + 1)",
+    "ReturnsDict": '{"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x + 1]}}',
+    "ReturnsOddKeys": '{"val/loss (%)": x.mean(), "größe": x + 1, "a.b": x * 2, "it\'s": x * 3}',
+    "ReturnsNumberedKeys": "{1: x.mean(), 2: x + 1}",
+    "ReturnsNone": "x * 2, None, x",
+    "ReturnsNumbers": "x * 2, 3, 0.5, True",
+}
+"""Of each what its forward() returns of `x`, as torch.jit.script has to read it somewhere."""
 
 
-@case(X)
-def ReturnsTyped(self, x):
-    return Typed(x.square().mean(), x + 1)
+def _written(name, text):
+    source, file, found = f"def {name}(self, x):\n    return {text}\n", f"<{name}>", {}
+    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    exec(compile(source, file, "exec"), globals(), found)
+    return found[name]
 
 
-@case(X)
-def ReturnsDict(self, x):
-    return {"loss": x.mean(), "logits": x, "aux": {"a": x.sin(), "b": [x.cos(), x.tan()]}}
-
-
-@case(X)
-def ReturnsOddKeys(self, x):
-    return {"val/loss (%)": x.mean(), "größe": x + 1, "a.b": x * 2, "it's": x * 3}
-
-
-@case(X)
-def ReturnsNumberedKeys(self, x):
-    return {1: x.mean(), 2: x + 1}
-
-
-@case(X)
-def ReturnsNone(self, x):
-    return x * 2, None, x
-
-
-@case(X)
-def ReturnsNumbers(self, x):
-    return x * 2, 3, 0.5, True
+for _name, _text in WRITTEN.items():
+    case(X)(_written(_name, _text))
 
 
 @case(X)
@@ -225,13 +220,12 @@ def TakesKeyword(self, x, *, mask=None):
     return x * mask if mask is not None else x
 
 
-@case(batch=lambda: {"ids": torch.randint(0, 20, (4, 6)), "mask": torch.ones(4, 6)})
-class TakesNamedDict(Model):
-    def make(self):
-        self.words = nn.Embedding(20, 8, padding_idx=0)
-
-    def forward(self, batch):
-        return (self.words(batch["ids"]) * batch["mask"][..., None]).sum(1)
+@case(
+    batch=lambda: {"ids": torch.randint(0, 20, (4, 6)), "mask": torch.ones(4, 6)},
+    parts=lambda: {"words": nn.Embedding(20, 8, padding_idx=0)},
+)
+def TakesNamedDict(self, batch):
+    return (self.words(batch["ids"]) * batch["mask"][..., None]).sum(1)
 
 
 @case(lambda: {"image": torch.randn(4, 8), "text": [torch.randn(4, 8), torch.randn(4, 8)]})
@@ -271,8 +265,9 @@ class TakesInput(nn.Module):
 
 
 @case(SEQUENCE)
-class Rotary(Model):
-    def make(self):
+class Rotary(nn.Module):
+    def __init__(self):
+        super().__init__()
         at = torch.outer(torch.arange(6.0), 10000 ** (-torch.arange(0, 4, 2) / 4))
         self.register_buffer("cis", torch.polar(torch.ones_like(at), at), persistent=False)
 
@@ -281,13 +276,9 @@ class Rotary(Model):
         return torch.view_as_real(pairs * self.cis).flatten(2)
 
 
-@case(SEQUENCE)
-class Spectral(Model):
-    def make(self):
-        self.weight = nn.Parameter(torch.randn(4, 8, dtype=torch.cfloat))
-
-    def forward(self, x):
-        return torch.fft.irfft(torch.fft.rfft(x, dim=1) * self.weight, n=6, dim=1) * (1 + 0j).real
+@case(SEQUENCE, parts=lambda: {"weight": nn.Parameter(torch.randn(4, 8, dtype=torch.cfloat))})
+def Spectral(self, x):
+    return torch.fft.irfft(torch.fft.rfft(x, dim=1) * self.weight, n=6, dim=1) * (1 + 0j).real
 
 
 @case(normal(4, 8, dtype=torch.complex64))
@@ -295,29 +286,29 @@ def Complex(self, z):
     return (z * (0.5 - 2j)).abs(), torch.angle(z), z.conj().real
 
 
-@case(normal(4, 1, 8), dynamic=False)
-class StaticCache(Model):
-    def make(self):
-        self.register_buffer("cache", torch.zeros(4, 10, 8))
-        self.register_buffer("at", torch.tensor(0))
+@case(
+    normal(4, 1, 8),
+    dynamic=False,
+    parts=lambda: {"cache": torch.zeros(4, 10, 8), "at": torch.tensor(0)},
+)
+def StaticCache(self, x):
+    self.cache[:, 2:3] = x
+    self.at += 1
+    return self.cache.sum(1) + self.at
 
-    def forward(self, x):
-        self.cache[:, 2:3] = x
-        self.at += 1
-        return self.cache.sum(1) + self.at
 
-
-@case(X)
-class Lists(Model):
-    def make(self):
-        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
-        self.heads = nn.ModuleDict({"cls": nn.Linear(8, 2), "a b/c-d": nn.Linear(8, 3)})
-        self.scales = nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(3)])
-
-    def forward(self, x):
-        for layer, scale in zip(self.layers, self.scales):  # noqa: B905
-            x = x + layer(x) * scale
-        return {name: head(x) for name, head in self.heads.items()}
+@case(
+    X,
+    parts=lambda: {
+        "layers": nn.ModuleList(nn.Linear(8, 8) for _ in range(3)),
+        "heads": nn.ModuleDict({"cls": nn.Linear(8, 2), "a b/c-d": nn.Linear(8, 3)}),
+        "scales": nn.ParameterList([nn.Parameter(torch.ones(8)) for _ in range(3)]),
+    },
+)
+def Lists(self, x):
+    for layer, scale in zip(self.layers, self.scales):  # noqa: B905
+        x = x + layer(x) * scale
+    return {name: head(x) for name, head in self.heads.items()}
 
 
 @case(X)
@@ -326,13 +317,9 @@ def Functions(self, x):
     return low + torch.div(x, 3, rounding_mode="floor") + F.pad(x, (0, 0), "constant", -1e38)
 
 
-@case(normal(4, 8, dtype=torch.bfloat16))
-class Brain(Model):
-    def make(self):
-        self.fc = nn.Linear(8, 8).to(torch.bfloat16)
-
-    def forward(self, x):
-        return F.layer_norm(self.fc(x).float(), (8,)).to(torch.bfloat16)
+@case(normal(4, 8, dtype=torch.bfloat16), parts=lambda: {"fc": nn.Linear(8, 8).bfloat16()})
+def Brain(self, x):
+    return F.layer_norm(self.fc(x).float(), (8,)).to(torch.bfloat16)
 
 
 @case(normal(4, 8, dtype=torch.float64))
@@ -346,37 +333,36 @@ def Bytes(self, x, y):
     return z.float().div(255.0), (x >> 2) | 1, y.bool(), z.to(torch.complex64).abs()
 
 
-@case(X)
-class Parametrised(Model):
-    def make(self):
-        self.fc = nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))
-        self.low = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval()
-
-    def forward(self, x):
-        return self.low(self.fc(x))
-
-
-@case(X)
-class LowRank(Model):
-    def make(self):
-        self.base = nn.Linear(8, 8).requires_grad_(False)
-        self.a, self.b = nn.Parameter(torch.randn(8, 2)), nn.Parameter(torch.zeros(2, 8))
-
-    def forward(self, x):
-        with torch.no_grad():
-            base = self.base(x)
-        return base + x @ self.a @ self.b * 0.5
+@case(
+    X,
+    parts=lambda: {
+        "fc": nn.utils.parametrizations.orthogonal(nn.Linear(8, 8)),
+        "low": nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval(),
+    },
+)
+def Parametrised(self, x):
+    return self.low(self.fc(x))
 
 
-@case(X)
-class MixedPrecision(Model):
-    def make(self):
-        self.fc = nn.Linear(8, 8)
+@case(
+    X,
+    parts=lambda: {
+        "base": nn.Linear(8, 8).requires_grad_(False),
+        "a": nn.Parameter(torch.randn(8, 2)),
+        "b": nn.Parameter(torch.zeros(2, 8)),
+    },
+)
+def LowRank(self, x):
+    with torch.no_grad():
+        base = self.base(x)
+    return base + x @ self.a @ self.b * 0.5
 
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = self.fc(x)
-        return y.float() + 1
+
+@case(X, parts=lambda: {"fc": nn.Linear(8, 8)})
+def MixedPrecision(self, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = self.fc(x)
+    return y.float() + 1
 
 
 @case(SEQUENCE)
@@ -398,28 +384,23 @@ def Branches(self, x):
     return torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
 
 
-@case(X)
-class Scripted(Model):
+@case(X, parts=lambda: {"fc": nn.Linear(8, 8), "times": 3})
+def Scripted(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """With what only torch.jit.script keeps."""
-
-    def make(self):
-        self.fc = nn.Linear(8, 8)
-        self.times: int = 3
-
-    def forward(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        if x.dim() != 2:
-            raise ValueError(f"expected two dimensions, got {x.dim()}: 'x' or \"y\"?")
-        assert x.size(1) == 8, "eight features"
-        for _ in range(self.times):
-            x = torch.relu(self.fc(x))
-        if bias is not None:
-            x = x + bias
-        return x
+    if x.dim() != 2:
+        raise ValueError(f"expected two dimensions, got {x.dim()}: 'x' or \"y\"?")
+    assert x.size(1) == 8, "eight features"
+    for _ in range(self.times):
+        x = torch.relu(self.fc(x))
+    if bias is not None:
+        x = x + bias
+    return x
 
 
 @case(X)
-class ScriptedNames(Model):
-    def make(self):
+class ScriptedNames(nn.Module):
+    def __init__(self):
+        super().__init__()
         self.names: list[str] = ["a", "b c", 'it\'s "d"']
         self.table: dict[str, int] = {"x": 1, "y": 2}
 
@@ -446,15 +427,11 @@ class Straight(torch.autograd.Function):
         return gradient
 
 
-@case(X)
-class Checkpointed(Model):
-    def make(self):
-        self.fc = nn.Linear(8, 8)
+@case(X, parts=lambda: {"fc": nn.Linear(8, 8)})
+def Checkpointed(self, x):
+    from torch.utils.checkpoint import checkpoint
 
-    def forward(self, x):
-        from torch.utils.checkpoint import checkpoint
-
-        return checkpoint(self.fc, x, use_reentrant=False)
+    return checkpoint(self.fc, x, use_reentrant=False)
 
 
 UNSCRIPTED = {

@@ -115,17 +115,6 @@ def changed(kind, mark, parts, folder="archive"):
     return packed(made, folder=folder)
 
 
-def _saved(value):
-    data = io.BytesIO()
-    torch.save(value, data)
-    return data.getvalue()
-
-
-def _evil(text):
-    """A pickle that runs code, whose text has the mark's real length."""
-    return lambda mark: pickle.dumps(_At(text.replace(MARK, mark)), protocol=2)
-
-
 class _At:
     def __init__(self, text):
         self.text = text
@@ -134,7 +123,9 @@ class _At:
         return exec, (self.text,)
 
 
-_MAKES = _evil(f"open({MARK!r}, 'w').close()")
+def _makes(mark):
+    """A pickle that runs code, whose text has the mark's real length."""
+    return pickle.dumps(_At(f"open({mark!r}, 'w').close()"), protocol=2)
 
 
 def _line(text):
@@ -243,7 +234,6 @@ _PT = {
     "large sizes": _swapped(_INPUTS, b"K\x02K\x04t", b"J\xff\xff\xff\x7fJ\xff\xff\xff\x7ft"),
     "inputs of nothing": {"traced_inputs.pkl": b"\x80\x02}X\x07\0\0\0forward]Nas."},
 }
-_PICKLED = ("data.pkl", "constants.pkl", "traced_inputs.pkl", "*.debug_pkl")
 
 
 def _edited(find, put):
@@ -289,8 +279,8 @@ def _spec_text(text):
     return {_JSON: lambda d: re.sub(rb'"in_spec": "(\\.|[^"\\])*"', lambda _: made, d, count=1)}
 
 
-def _leaf(kind, context):
-    return {"type": kind, "context": json.dumps(context), "children_spec": []}
+def _leaf(kind, context, *children):
+    return {"type": kind, "context": json.dumps(context), "children_spec": children}
 
 
 _RUN = "__import__('os').system('touch MARK')"
@@ -360,14 +350,12 @@ _PT2 = {
     "spec: factory": _spec(_leaf("collections.defaultdict", _FACTORY)),
     "spec: enumeration": _spec(_leaf("builtins.dict", [_ENUM])),
     "spec: class": _spec(_leaf("os.system", None)),
-    "spec: class with inputs": _spec(
-        {**_leaf("os.system", "touch MARK"), "children_spec": [_NONE]}
-    ),
+    "spec: class with inputs": _spec(_leaf("os.system", "touch MARK", _NONE)),
     "spec: class of torch": _spec(_leaf("torch.storage.UntypedStorage", [1 << 40])),
     "spec: type": _spec(_leaf(["os", "system"], None)),
     "spec: keys": _spec(_leaf("builtins.dict", ["a", "b"])),
     "spec: version": _edited('"in_spec": "[1,', '"in_spec": "[2,'),
-    "spec: 100,000 leaves": _spec({**_leaf("os.system", None), "children_spec": [_NONE] * 100_000}),
+    "spec: 100,000 leaves": _spec(_leaf("os.system", None, *[_NONE] * 100_000)),
     "name of a node: no letter": _swapped(_JSON, b'"name": "x"', '"name": "x²"'.encode()),
     "name of a node: a word of Python": _swapped(_JSON, b'"name": "x"', b'"name": "lambda"'),
     "spec: deep": _spec_text("[" * 100_000),
@@ -395,62 +383,46 @@ _PT2 = {
     ),
     "weight elsewhere": _swapped(_WEIGHTS, b'"weight_0"', b'"../../../etc/passwd"'),
 }
-_PT2_PICKLED = {
-    "weight as a pickle": (_WEIGHTS, "data/weights/weight_0"),
-    "constant as a pickle": (_CONSTANTS, "data/constants/tensor_0"),
-    "opaque": (_CONSTANTS, "data/constants/opaque_obj_0"),
-    "custom": (_CONSTANTS, "data/constants/custom_obj_0"),
-    "sample inputs": (None, "data/sample_inputs/model.pt"),
-    "weights of old": (None, "data/weights/model.pt"),
-    "constants of old": (None, "data/constants/model.pt"),
+_OLD = ("data.pkl", "constants.pkl", "traced_inputs.pkl", "*.debug_pkl")
+_PICKLED = {
+    ".pt": {f"in {member}": (None, member) for member in _OLD},
+    ".pt2": {
+        "weight as a pickle": (_WEIGHTS, "data/weights/weight_0"),
+        "constant as a pickle": (_CONSTANTS, "data/constants/tensor_0"),
+        "opaque": (_CONSTANTS, "data/constants/opaque_obj_0"),
+        "custom": (_CONSTANTS, "data/constants/custom_obj_0"),
+        "sample inputs": (None, "data/sample_inputs/model.pt"),
+        "weights of old": (None, "data/weights/model.pt"),
+        "constants of old": (None, "data/constants/model.pt"),
+    },
 }
 """Members that are pickles, and the configuration, if any, that says so."""
 
 
-def _pickled(config, member, mark):
+def _pickled(kind, config, member, mark):
     says = {config: (_CONFIG % Path(member).name).encode()} if config else {}
-    return changed(".pt2", mark, parts={**says, member: _MAKES(mark)})
+    return changed(kind, mark, parts={**says, member: _makes(mark)})
 
 
 def _bomb(kind, member, mark):
-    parts, folder = members(honest(kind)), "" if kind == ".zip" else "archive/"
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            if name != member:
-                archive.writestr(f"{folder}{name}", content)
-        with archive.open(f"{folder}{member}", "w") as file:
-            for _ in range(BOMB >> 20):
-                file.write(bytes(1 << 20))
-    return data.getvalue()
+    parts = {**members(honest(kind)), member: bytes(BOMB)}
+    return packed(parts, zipfile.ZIP_DEFLATED, "" if kind == ".zip" else "archive")
 
 
-def _all(data, at, old, new):
+def _all(data, at, new):
     """Change a field of each entry of the directory, `at` bytes behind its signature."""
-    made, found = bytearray(data), 0
+    made = bytearray(data)
     for match in re.finditer(rb"PK\x01\x02", data):
         place = match.start() + at
-        if old is None or data[place : place + len(new)] == old:
-            made[place : place + len(new)] = new
-            found += 1
-    assert found
+        made[place : place + len(new)] = new
+    assert made != data
     return bytes(made)
-
-
-def _many(kind):
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name in ("version", *map(str, range(100_500))):
-            archive.writestr(f"archive/{name}", b"3\n")
-    return data.getvalue()
 
 
 def _overlapping(kind):
     """A directory that lists the same bytes under many names."""
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, content in members(honest(kind)).items():
-            archive.writestr(f"archive/{name}", content)
+    data = io.BytesIO(packed(members(honest(kind))))
+    with zipfile.ZipFile(data, "a") as archive:
         archive.writestr("archive/extra/0", bytes(1 << 20))
         one = archive.filelist[-1]
         for index in range(1, 500):
@@ -466,25 +438,27 @@ _ARCHIVES = {
     "text": lambda kind: b"hello",
     "torn": lambda kind: honest(kind)[: len(honest(kind)) // 2],
     "with a head": lambda kind: b"#!/bin/sh\n" + honest(kind),
-    "encrypted": lambda kind: _all(honest(kind), 8, None, b"\x01\x00"),
+    "encrypted": lambda kind: _all(honest(kind), 8, b"\x01\x00"),
     "names in another code": lambda kind: honest(kind).replace(b"byteorder", b"byteord\xffr"),
-    "sizes larger": lambda kind: _all(honest(kind), 24, None, struct.pack("<I", 0x7FFFFFFF)),
-    "sizes beyond": lambda kind: _all(honest(kind), 20, None, b"\xff" * 8),
-    "sizes smaller": lambda kind: _all(honest(kind), 24, None, struct.pack("<I", 1)),
-    "packed in a way": lambda kind: _all(honest(kind), 10, None, b"\x0c\x00"),
-    "elsewhere": lambda kind: _all(honest(kind), 42, None, struct.pack("<I", 0x7FFFFFF0)),
+    "sizes larger": lambda kind: _all(honest(kind), 24, struct.pack("<I", 0x7FFFFFFF)),
+    "sizes beyond": lambda kind: _all(honest(kind), 20, b"\xff" * 8),
+    "sizes smaller": lambda kind: _all(honest(kind), 24, struct.pack("<I", 1)),
+    "packed in a way": lambda kind: _all(honest(kind), 10, b"\x0c\x00"),
+    "elsewhere": lambda kind: _all(honest(kind), 42, struct.pack("<I", 0x7FFFFFF0)),
     "twice": lambda kind: packed(
         {**members(honest(kind)), "DATA.PKL": b"", "Models/model.json": b""}
     ),
     "a folder alone": lambda kind: packed({"": b""}),
-    "many members": _many,
+    "many members": lambda kind: packed(
+        dict.fromkeys(("version", *map(str, range(100_500))), b"3\n")
+    ),
     "overlapping": _overlapping,
-    "saved tensors": lambda kind: _saved({"a": torch.ones(2)}),
+    "saved tensors": lambda kind: saved(".tensors", {"a": torch.ones(2)}),
     "tarred": lambda kind: b"PK\x03\x04" + bytes(1000),
 }
 
 
-def _array(descr, shape, kind, mark, then=_MAKES):
+def _array(descr, shape, kind, mark, then=_makes):
     head = b"\x93NUMPY\x01\0v\0{'descr': '%s', 'fortran_order': False, 'shape': (%s), }"
     data = (head % (descr, shape)).ljust(127) + b"\n" + then(mark)
     return data if kind == ".npy" else packed({"x.npy": data}, zipfile.ZIP_DEFLATED, "")
@@ -492,19 +466,15 @@ def _array(descr, shape, kind, mark, then=_MAKES):
 
 def crafted():
     """Each hostile file: (name, suffix, a function from the mark's path to its bytes)."""
-    found = []
-    for name, parts in _PT.items():
-        found.append((name, ".pt", partial(changed, ".pt", parts=parts)))
-    for name, parts in _PT2.items():
-        found.append((name, ".pt2", partial(changed, ".pt2", parts=parts)))
-    for slot in _PICKLED:
-        make = lambda mark, s=slot: changed(".pt", mark, parts={s: _MAKES(mark)})  # noqa: E731
-        found.append((f"pickle in {slot}", ".pt", make))
-    for name, about in _PT2_PICKLED.items():
-        found.append((f"pickle: {name}", ".pt2", partial(_pickled, *about)))
+    found = [
+        (name, kind, partial(changed, kind, parts=parts))
+        for kind, table in ((".pt", _PT), (".pt2", _PT2))
+        for name, parts in table.items()
+    ]
+    for kind, table in _PICKLED.items():
+        found += [(f"pickle: {n}", kind, partial(_pickled, kind, *a)) for n, a in table.items()]
     for kind in (".pt", ".pt2"):
-        for name, build in _ARCHIVES.items():
-            found.append((name, kind, lambda mark, b=build, k=kind: b(k)))
+        found += [(n, kind, lambda mark, b=b, k=kind: b(k)) for n, b in _ARCHIVES.items()]
     for member, kind in (("data.pkl", ".pt"), ("data/0", ".pt"), (_JSON, ".pt2")):
         found.append((f"bomb in {member}", kind, partial(_bomb, kind, member)))
     return found

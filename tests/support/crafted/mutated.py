@@ -8,14 +8,8 @@ from functools import partial
 import hostile
 from handwritten import GRAPH, RELAY, REPLAY, SAVED, honest
 
-_PROGRAMS = {
-    ".relay": RELAY,
-    ".relay.json": RELAY,
-    ".relay.tar": RELAY,
-    ".py": GRAPH,
-    ".relax.json": GRAPH,
-    ".relax.tar": GRAPH,
-}
+_PROGRAMS = dict.fromkeys((".relay", ".relay.json", ".relay.tar"), RELAY)
+_PROGRAMS |= dict.fromkeys((".py", ".relax.json", ".relax.tar"), GRAPH)
 _COMMANDS = {".pt": GRAPH, ".pt2": GRAPH, ".onnx": GRAPH, ".zip": REPLAY, **_PROGRAMS}
 _COMMANDS |= dict.fromkeys((".npy", ".npz", ".safetensors"), SAVED)
 
@@ -45,9 +39,8 @@ def _mutated(seed, kind, folder):
         return rng.choice((_bytes, _number, _words))(rng, data)
     parts = hostile.members(data)
     # Tensors take most of a file; what is read as more than numbers is what is worth changing.
-    names = [
-        n for n in parts if not re.search(r"/\d+$|weight_|serialization_id|^model$", n)
-    ] * 9 + [*parts]
+    dull = re.compile(r"/\d+$|weight_|serialization_id|^model$")
+    names = [n for n in parts if not dull.search(n)] * 9 + [*parts]
     for _ in range(rng.choice((1, 1, 2, 4))):
         name = rng.choice(names)
         change = rng.choice((_bytes, _bytes, _number, _words, _words))
@@ -57,9 +50,8 @@ def _mutated(seed, kind, folder):
         parts.pop(rng.choice([*parts]))
     if rng.random() < 0.05:
         parts[rng.choice([*parts]) + rng.choice(("", "x", "/0"))] = rng.randbytes(rng.randrange(99))
-    return hostile.packed(
-        parts, rng.choice((0, 0, 8)), "" if kind in (".zip", ".npz") else "archive"
-    )
+    folder = "" if kind in (".zip", ".npz") else "archive"
+    return hostile.packed(parts, rng.choice((0, 0, 8)), folder)
 
 
 def _bytes(rng, data):

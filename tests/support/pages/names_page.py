@@ -2,9 +2,8 @@
 
 import streamlit as st
 
-from graphs import Builder
 from pages.hostile_names import HOSTILE
-from relascope.core.graph import Kind
+from relascope.core.graph import Graph, Kind, Node, TensorType
 from relascope.viz.component.views import define, graph_view
 from relascope.viz.panels.shell.frame import plain_text
 
@@ -13,8 +12,12 @@ LONG = "".join(HOSTILE) * 40
 for i, name in enumerate(HOSTILE):
     with st.container(key=f"said{i}"):
         st.caption(plain_text(name))
-b = Builder(HOSTILE[0])
-b.scope = f"{HOSTILE[0]}.{LONG}"
-b.add(Kind.INPUT, name=LONG, id=HOSTILE[0])
+node = Node(
+    HOSTILE[0],
+    Kind.INPUT,
+    name=LONG,
+    outputs=(TensorType((8,), "float32"),),
+    scope=f"{HOSTILE[0]}.{LONG}",
+)
 define()
-graph_view(b.graph(HOSTILE[0]), key="view")
+graph_view(Graph(HOSTILE[0], "relay", (node,), (node.id,), (node.id,)), key="view")

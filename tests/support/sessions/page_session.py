@@ -97,7 +97,7 @@ class PageSession(FakeTuning):
             Target("llvm -libs=mkl", "the CPU of the test, with a library", True),
             Target("cuda", "a GPU", False, "this machine has no GPU"),
         )
-        return EngineInfo("relay", "0.0.test", "nowhere", targets)
+        return EngineInfo(self.ir, "0.0.test", "nowhere", targets)
 
     def pipelines(self, target="", *, progress):
         return TvmPipelines({"O3": "FoldConstant|FuseOps"})
@@ -244,19 +244,15 @@ class PageSession(FakeTuning):
             quick = 0.66, 0.6, 0.7, 0.66, 1e-5, 512, (0.6, 0.66, 0.7)
             built = {"ratio_of_minima": 1.44, "build_seconds": 0.5, "target": request.target}
             built |= {"ratio_q1": 1.32, "ratio_q3": 1.32}
-            rows += [
-                TimeRow("pytorch eager", phase, *eager),
-                TimeRow("relay, cpu", phase, *ours, capture_bytes=2048, **built),
-            ]
-            built = {"ratio_of_minima": 0.67, "build_seconds": 0.25}
-            rows += [
-                TimeRow(f"relay, {v.name}", phase, *quick, target=v.request.target, **built)
-                for v in variants
-            ]
-            rows += [
-                TimeRow(name, phase, 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65)
-                for name in baselines
-            ]
+            rows.append(TimeRow("pytorch eager", phase, *eager))
+            rows.append(TimeRow("relay, cpu", phase, *ours, capture_bytes=2048, **built))
+            for v in variants:
+                built = {"build_seconds": 0.25, "target": v.request.target}
+                rows.append(
+                    TimeRow(f"relay, {v.name}", phase, *quick, ratio_of_minima=0.67, **built)
+                )
+            other = 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65
+            rows += [TimeRow(name, phase, *other) for name in baselines]
         where = "a test machine", request.target, request.threads or 2
         comparisons = self.check(request, progress=progress)
         notes = ("Another program keeps the machine busy.",)
@@ -300,18 +296,14 @@ class RelaxPageSession(PageSession):
 
     ir = "relax"
 
-    def describe(self, *, progress):
-        return replace(super().describe(progress=progress), ir="relax")
-
     def load(self, source, judged=False, *, progress):
         self._import(source)
         return replace(super().load(source, progress=progress), graph=relax_graph())
 
     def _import(self, source):
         if source.seed == RELAX_SEED:
-            raise EngineError(
-                "operator", "Relax knows no operator aten::frobnicate.", "layers.1", "Use Relay."
-            )
+            said = "Relax knows no operator aten::frobnicate.", "layers.1", "Use Relay."
+            raise EngineError("operator", *said)
 
     def _graph(self, source, pipeline, index):
         self._import(source)
