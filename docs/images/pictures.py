@@ -65,7 +65,9 @@ def held(page: "Page") -> None:
     _settle(page)
     _tab(page, "Gradient & cut")
     _train(page)
-    page.get_by_role("heading", name="Bytes held over one step").scroll_into_view_if_needed()
+    _settle(page)
+    heading = page.get_by_role("heading", name="Bytes held over one step")
+    heading.evaluate("e => e.scrollIntoView({block: 'center'})")
 
 
 def time(page: "Page") -> None:
