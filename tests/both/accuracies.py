@@ -5,28 +5,18 @@ from dataclasses import replace
 from answers import asking, quiet
 from limits import LIMITS
 from quick import QUICK
-from relascope import samples
 from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
-from relascope.passes.cuts.cut import STRATEGIES
 
 MLP = ModelSource("mlp")
-OFFERED = tuple(name for name in samples.SAMPLES if not name.startswith("small_"))
 
 
-def table(session, source, strategies=("min_cut",), dtypes=accuracy.DTYPES, stages=None):
+def table(session, source, dtypes=accuracy.DTYPES, stages=None):
     """The rows of a model by (stage, dtype); with `stages`, only of those stages' runs."""
-    plan = accuracy.plan(
-        session.ir,
-        source,
-        default_pipeline(session.ir, False),
-        default_pipeline(session.ir, True),
-        strategies,
-        None,
-        dtypes,
-    )
+    pipelines = (default_pipeline(session.ir, training) for training in (False, True))
+    plan = accuracy.plan(session.ir, source, *pipelines, ("min_cut",), None, dtypes)
     rows = [
         row
         for stage in plan
@@ -55,15 +45,6 @@ def check_every_stage(session, name, dtypes):
     assert accuracy.verdict(list(rows.values())).startswith("Every stage agrees with PyTorch: ")
 
 
-def check_every_strategy(session, name):
-    """Outputs and gradients of a sample, split at each strategy's captures."""
-    for strategy in STRATEGIES:
-        rows = table(session, ModelSource(name), (strategy,), ("float64",), ("cut and split",))
-        row = rows["split", "float64"]
-        assert row.failure is None and row.passed, (strategy, row)
-        assert row.compared > 1
-
-
 def check_gelu_is_found(session):
     """With an importer that writes gelu in its tanh form."""
     row = table(session, MLP, dtypes=("float64",), stages=("forward",))["forward", "float64"]
@@ -90,10 +71,8 @@ def check_gradient_is_found(session):
 
 def check_inside(session):
     """The errors inside a right program, and its joint graph."""
-    source, pipeline = (
-        replace(MLP, training=True, dtype="float64"),
-        default_pipeline(session.ir, True),
-    )
+    source = replace(MLP, training=True, dtype="float64")
+    pipeline = default_pipeline(session.ir, True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
     request = BuildRequest(source, pipeline, QUICK)
     found = session.inside(request, progress=quiet)

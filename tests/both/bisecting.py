@@ -30,7 +30,7 @@ from relascope.engine.protocol.source import INPUTS, source_from_file
 from relascope.passes import catalogue
 from relascope.passes.catalogue import default_pipeline, read_pipeline, user, with_tvms
 from relascope.passes.pipeline import Pipeline, Step
-from traces import Fn, save
+from traces import Fn, Parts, save
 
 # Those of an inference pipeline.
 FAULTS = ("gelu_tanh", "in_float16", "weight_transposed", "residual_dropped", "softmax_axis")
@@ -48,16 +48,10 @@ class Case:
     training: str
 
 
-class Small(nn.Module):
-    """A square layer, gelu, layer norm and a residual: (3, 8) to (3, 8)."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.LayerNorm(8)
-        self.fc = nn.Linear(8, 8)
-
-    def forward(self, x):
-        return x + nn.functional.gelu(self.fc(self.norm(x)))
+def residual():
+    """A layer norm, a square layer and gelu, with a residual: (3, 8) to (3, 8)."""
+    parts = {"norm": nn.LayerNorm(8), "fc": nn.Linear(8, 8)}
+    return Parts(lambda m, x: x + nn.functional.gelu(m.fc(m.norm(x))), **parts)
 
 
 def tiny():
@@ -75,7 +69,7 @@ def wide():
     return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
 
 
-def small(folder, make=Small, **options):
+def small(folder, make=residual, **options):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module, x = make(), torch.randn(32, 256) if make is wide else torch.randn(3, 8)
@@ -83,7 +77,7 @@ def small(folder, make=Small, **options):
 
 
 def model_of(fault):
-    return {"softmax_axis": attention, "slow": wide}.get(fault, Small)
+    return {"softmax_axis": attention, "slow": wide}.get(fault, residual)
 
 
 def offer(monkeypatch, file):
@@ -215,19 +209,14 @@ def test_values_that_are_too_large_to_hand_to_a_test_are_refused(session, tmp_pa
         session.written(small(tmp_path), Pipeline(), progress=silent)
 
 
-class Integers(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))
-
-    def forward(self, ids, places, free, x):
-        return self.table(ids) + self.rows[places], free * 3 - 1, x.transpose(0, 1).reshape(-1)
-
-
 def test_integers_and_views_of_every_kind_are_computed_as_pytorch_does(session, tmp_path):
+    def looked_up(m, ids, places, free, x):
+        return m.table(ids) + m.rows[places], free * 3 - 1, x.transpose(0, 1).reshape(-1)
+
     torch.manual_seed(0)
+    module = Parts(looked_up, table=nn.Embedding(10, 4), rows=nn.Parameter(torch.randn(6, 4)))
     given = (*(torch.randint(0, n, (4, 6)) for n in (10, 6, 5)), torch.randn(4, 6))
-    plain = source_from_file(save(Integers(), given, tmp_path / "integers.pt"), dtype="float64")
+    plain = source_from_file(save(module, given, tmp_path / "integers.pt"), dtype="float64")
     for kind in INPUTS:
         source = replace(plain, values=kind)
         for one in session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent):
@@ -250,9 +239,8 @@ def test_what_a_pass_itself_takes_is_found_and_narrowed(case, session, tmp_path)
     assert "The longest pass, step 2, sleeps, took " in ran
     made = reduce.narrow(asking(session), case.ir, memory, most=4)
     assert made.shown.outcome == "memory"
-    assert " MiB on " in made.report.title and "MiB of memory stay" in (
-        made.report.files["README.md"].decode()
-    )
+    assert " MiB on " in made.report.title
+    assert b"MiB of memory stay" in made.report.files["README.md"]
     assert "MiB stay" in reduce.verdict(case.ir, made)
     nothing = bisection.verdict(case.ir, search(session, source, pipeline))
     assert "most memory stayed after step 2, leaks: " in nothing

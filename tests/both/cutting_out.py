@@ -22,19 +22,14 @@ from relascope.engine.pytorch.model import Opened
 from relascope.engine.server.session import PipelineSession
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples.weights import stir
-from traces import Fn, save
+from traces import Fn, Parts, save
 
 PATH = "encoder.layer.1"
 
 
-class ByHand(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, hidden: torch.Tensor, mask: torch.Tensor) -> Any:
-        made = self.layer(hidden, mask)
-        return made[0] if isinstance(made, tuple) else made
+def first(m: Any, hidden: torch.Tensor, mask: torch.Tensor) -> Any:
+    made = m.layer(hidden, mask)
+    return made[0] if isinstance(made, tuple) else made
 
 
 def small_bert() -> Opened:
@@ -65,11 +60,12 @@ def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand() -> None:
         opened.module(*opened.inputs)
     hook.remove()
     tensors = tuple(v.clone() for v in seen[0] if isinstance(v, torch.Tensor))
-    by_hand = Opened(ByHand(layer).eval(), ("hidden_states", "attention_mask"), tensors)
+    by_hand = Parts(first, layer=layer).eval()
 
     backend, answers = load_engine(ENGINE), []
     whole = ModelSource("bert")
-    for source, given in ((replace(whole, module=PATH), opened), (whole, by_hand)):
+    alone = Opened(by_hand, ("hidden_states", "attention_mask"), tensors)
+    for source, given in ((replace(whole, module=PATH), opened), (whole, alone)):
         session = PipelineSession(backend)
         session.programs._opened.get(whole, lambda given=given: given)  # type: ignore[misc]
         info = session.load(source, progress=quiet)
@@ -82,23 +78,18 @@ def test_a_submodules_check_is_that_of_the_module_cut_out_by_hand() -> None:
     assert output.max_rel < OUTPUT
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.unread = nn.Linear(4, 4), nn.Linear(4, 4)
-        self.dropout = nn.Dropout()
-        self.register_buffer("shift", torch.ones(4))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.dropout(self.linear(x)).contiguous()
-        x.add_(self.shift)
-        x[:, :2] = x[:, 2:]
-        return torch.logaddexp(x, x).view(x.size(0), 2, 2)
+def changed(m: Any, x: torch.Tensor) -> torch.Tensor:
+    x = m.dropout(m.linear(x)).contiguous()
+    x.add_(m.shift)
+    x[:, :2] = x[:, 2:]
+    return torch.logaddexp(x, x).view(x.size(0), 2, 2)
 
 
 def test_what_an_import_did_is_listed_with_its_nodes() -> None:
     session = PipelineSession(load_engine(ENGINE))
-    opened = Opened(Net().eval(), ("x",), (torch.randn(2, 4),))
+    layers = {"linear": nn.Linear(4, 4), "unread": nn.Linear(4, 4), "dropout": nn.Dropout()}
+    module = Parts(changed, **layers, shift=torch.ones(4))
+    opened = Opened(module.eval(), ("x",), (torch.randn(2, 4),))
     session.programs._opened.get(ModelSource("mlp"), lambda: opened)
     info = session.load(ModelSource("mlp"), progress=quiet)
     found = {(c.kind, c.operator): c for c in info.changes}

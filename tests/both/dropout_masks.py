@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from limits import GRADIENT, close
 from quick import ENGINE, QUICK
@@ -48,10 +49,7 @@ def test_the_kernel_draws_the_numbers_of_pytorchs_generator(kernel, before):
 
 def test_masks_are_those_of_dropout(kernel):
     shapes = [(3, 5), (64, 1000), (7,), (8, 100, 50), (32769,)]
-    masks = [
-        Mask(name=str(i), rate=0.1 * (i + 1), shape=s, dtype="float32")
-        for i, s in enumerate(shapes)
-    ]
+    masks = [Mask(str(i), 0.1 * (i + 1), s, "float32") for i, s in enumerate(shapes)]
     assert (DRAWING.kernel() is not None) == mersenne_twister.agrees(kernel)
     torch.manual_seed(5)
     torch.set_default_dtype(torch.float64)  # which is the caller's, and says nothing of masks
@@ -92,9 +90,8 @@ def test_masks_drawn_again_are_those_of_the_forward():
     """In two calls before one backward, between draws of PyTorch's own, and in a second backward;
     39,000 numbers are drawn by the kernel, and 9,600 by PyTorch."""
     torch.manual_seed(0)
-    own = torch.nn.Sequential(
-        torch.nn.Linear(8, 65), torch.nn.Dropout(0.4), torch.nn.Tanh(), torch.nn.Linear(65, 16)
-    ).append(torch.nn.Dropout(0.1))
+    layers = nn.Linear(8, 65), nn.Dropout(0.4), nn.Tanh(), nn.Linear(65, 16), nn.Dropout(0.1)
+    own = nn.Sequential(*layers)
     x, net = torch.randn(600, 8), deepcopy(own)
     about = {"captures": "budget", "budget": 12_000, "verify": False}
     add_tvm_dispatch(net, (x,), engine=ENGINE, target=QUICK, **about)

@@ -51,9 +51,8 @@ def together(cases):
 def forwards_agree(cases, target=None, limit=ELEMENTWISE):
     function, inputs = together(cases)
     live, values = program(function, inputs, target)
-    ours, theirs = (
-        dict(zip(cases, r, strict=True)) for r in (live.forward(values), function(*inputs))
-    )
+    results = live.forward(values), function(*inputs)
+    ours, theirs = (dict(zip(cases, r, strict=True)) for r in results)
     torch.testing.assert_close(ours, theirs, equal_nan=True, **close(limit))
     return live, values
 
@@ -77,10 +76,8 @@ def gradients_agree_of(cases, target=QUICK):
     torch.testing.assert_close(outputs, tuple(outs), equal_nan=True, **close(ELEMENTWISE))
     owners = iter(name for name, (_, *given) in cases.items() for _ in given)
     owners = {name: (next(owners), name) for name in values}
-    ours, theirs = (
-        {owners[n]: found[n] for n in leaves},
-        {owners[n]: x.grad for n, x in leaves.items()},
-    )
+    ours = {owners[n]: found[n] for n in leaves}
+    theirs = {owners[n]: leaf.grad for n, leaf in leaves.items()}
     torch.testing.assert_close(ours, theirs, equal_nan=True, **close(ELEMENTWISE))
 
 
@@ -135,14 +132,8 @@ def test_nan_and_infinity_are_kept(length, target):
     forwards_agree({name: (f, STRANGE[:length]) for name, f in KEEPING.items()}, target)
 
 
-PLACED = torch.tensor(
-    [
-        [1, torch.nan, torch.inf, torch.nan],
-        [torch.inf, -torch.inf, 2, 3],
-        [-torch.inf] * 4,
-        [5, 1, 5, 0],
-    ]
-)
+OF_ROWS = [1, torch.nan, torch.inf, torch.nan], [torch.inf, -torch.inf, 2, 3], [-torch.inf] * 4
+PLACED = torch.tensor([*OF_ROWS, [5, 1, 5, 0]])
 PLACES = {  # of the first NaN, where there is one
     "argmax": (lambda x: x.argmax(1), PLACED),
     "argmin": (lambda x: x.argmin(1), PLACED),
@@ -177,6 +168,7 @@ QUOTIENTS = {
     "by 0": lambda x, y: x / 0 + x * 0.0,
 }
 SEEN = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]]).bool()  # a row sees no key
+HIDDEN = torch.where(SEEN, drawn(3, 4), -torch.inf)
 HEADS = tuple(drawn(2, 2, rows, 4) for rows in (3, 4, 4))
 
 
@@ -185,7 +177,7 @@ def repeated(function):
     return lambda x: reduce(lambda y, _: function(y), range(9), x)
 
 
-WHOLE = torch.tensor([7, -7, 5, 0])
+WHOLE, ORDERS = torch.tensor([7, -7, 5, 0]), torch.tensor([[0, 1, 2], [2, 0, 1]])
 AT_EDGES = {
     **PLACES,
     **{name: (f, NUMBERS, DIVISORS) for name, f in QUOTIENTS.items()},
@@ -201,11 +193,7 @@ AT_EDGES = {
     "cummax of bools": (lambda x: torch.cummax(x > 0, 0)[1], drawn(7, 3)),
     "cummin of bools": (lambda x: torch.cummin(x > 0, 0)[1], drawn(7, 3)),
     "cummax": (lambda x: torch.cummax(x, 0)[1], STRANGE),
-    "keys hidden by numbers": (
-        F.scaled_dot_product_attention,
-        *HEADS,
-        torch.where(SEEN, drawn(3, 4), -torch.inf),
-    ),
+    "keys hidden by numbers": (F.scaled_dot_product_attention, *HEADS, HIDDEN),
     "a number like itself": (lambda x: torch.where(x == x, x, 2.0), STRANGE),
     "no remainder": (lambda x, y, z: x - torch.trunc(y / z) * z, drawn(5), drawn(5) * 9, drawn(5)),
     "cdist": (lambda x: torch.cdist(x, x.flip(0), 0.0), STRANGE.reshape(5, 2)),
@@ -214,11 +202,7 @@ AT_EDGES = {
     "logcumsumexp": (lambda x: x.logcumsumexp(0), torch.tensor([1e4, 2, 1e4])),
     "logit": (torch.logit, drawn(5).sigmoid()),
     "lgamma": (torch.lgamma, torch.tensor([True, False])),
-    "scatter": (
-        lambda x, i: x.scatter(-1, i, x * 2).scatter_add(-1, i, x),
-        drawn(2, 3),
-        torch.tensor([[0, 1, 2], [2, 0, 1]]),
-    ),
+    "scatter": (lambda x, i: x.scatter(-1, i, x * 2).scatter_add(-1, i, x), drawn(2, 3), ORDERS),
     "searchsorted": (torch.searchsorted, torch.tensor([3.0, 1, 2, 5, -1]), STRANGE),
     "safe softmax": (lambda x: torch.ops.aten._safe_softmax(x, 0), STRANGE),
 }
@@ -296,49 +280,41 @@ def of_layer_norm(x):
     return made + mean
 
 
+def of_norm_and_statistics(x):
+    return sum(t.sum() for t in torch.native_layer_norm(x, (3,), None, None, 0.5))
+
+
 NAN, INF = float("nan"), float("inf")
-WEIGHT = torch.tensor([1.0, INF, 2.0])
-NOT_THERE = torch.tensor([0, 2, -100])
+LABELS_THAT_ARE_NOT = torch.tensor([0, 2, -100]), torch.tensor([1.0, INF, 2.0])
 TAKEN = torch.tensor([32, 33, 51, 49, 30, 8, 80, 23]).reshape(1, 2, 1, 2, 2)
+ROWS, SIGNS = drawn(4, 3), torch.tensor([1, 0, -INF])
+TURNED = spoiled(1, 3, 4, 4), drawn(3, 3, 3, 3)
 GRADIENTS_AT_EDGES = {
-    "root of nothing": lambda x: (x * torch.tensor([1, 0, -torch.inf])).sqrt(),
-    "native_layer_norm": lambda x: sum(
-        t.sum() for t in torch.native_layer_norm(x, (3,), None, None, 0.5)
+    "root of nothing": (lambda x: (x * SIGNS).sqrt(), ROWS),
+    "native_layer_norm": (of_norm_and_statistics, ROWS),
+    "safe softmax": (lambda x: torch.ops.aten._safe_softmax(x.where(x > x[:, :1], -INF), 1), ROWS),
+    "truncated": (lambda x: x + torch.div(x, x.relu(), rounding_mode="trunc"), ROWS),
+    "hidden keys": (F.scaled_dot_product_attention, *HEADS, SEEN),
+    "the mean of a layer norm": (of_layer_norm, drawn(4, 6)),
+    "a label that is not there may weigh without limit": (
+        lambda x: F.cross_entropy(x, *LABELS_THAT_ARE_NOT, reduction="sum"),
+        drawn(3, 3),
     ),
-    "safe softmax": lambda x: torch.ops.aten._safe_softmax(x.where(x > x[:, :1], -torch.inf), 1),
-    "truncated": lambda x: x + torch.div(x, x.relu(), rounding_mode="trunc"),
+    "permutation of no axes": (lambda x: x.permute(()) * 2.0, torch.tensor(3.0)),
+    "blocks on a diagonal": (torch.block_diag, drawn(2, 3), drawn(4), drawn(1, 2)),
+    "cummin": (lambda x: torch.cummin(x, 0)[0], ROWS),
+    "what a max pool took": (
+        lambda x: F.max_unpool3d(x, TAKEN, 3, 2, output_size=(3, 6, 5)),
+        drawn(1, 2, 1, 2, 2),
+    ),
+    "padded in a circle": (lambda x: F.pad(x, (0, 2, 0, 1), mode="circular"), drawn(1, 2, 5, 4)),
+    # Of infinite data, the gradient of the weight.
+    "transposed": (lambda x, w: F.conv_transpose2d(x, w, None, 2, 2, 1), *TURNED),
 }
 
 
 def test_gradients_at_edges():
-    cases = {name: (f, drawn(4, 3)) for name, f in GRADIENTS_AT_EDGES.items()}
-    gradients_agree_of(
-        cases
-        | {
-            "hidden keys": (F.scaled_dot_product_attention, *HEADS, SEEN),
-            "the mean of a layer norm": (of_layer_norm, drawn(4, 6)),
-            "a label that is not there may weigh without limit": (
-                lambda x: F.cross_entropy(x, NOT_THERE, WEIGHT, reduction="sum"),
-                drawn(3, 3),
-            ),
-            "permutation of no axes": (lambda x: x.permute(()) * 2.0, torch.tensor(3.0)),
-            "blocks on a diagonal": (torch.block_diag, drawn(2, 3), drawn(4), drawn(1, 2)),
-            "cummin": (lambda x: torch.cummin(x, 0)[0], drawn(4, 3)),
-            "what a max pool took": (
-                lambda x: F.max_unpool3d(x, TAKEN, 3, 2, output_size=(3, 6, 5)),
-                drawn(1, 2, 1, 2, 2),
-            ),
-            "padding in a circle": (
-                lambda x: F.pad(x, (0, 2, 0, 1), mode="circular"),
-                drawn(1, 2, 5, 4),
-            ),
-            "the weight of a transposed convolution of infinite data": (
-                lambda x, w: F.conv_transpose2d(x, w, None, 2, 2, 1),
-                spoiled(1, 3, 4, 4),
-                drawn(3, 3, 3, 3),
-            ),
-        }
-    )
+    gradients_agree_of(GRADIENTS_AT_EDGES)
 
 
 STEEP = {
@@ -351,11 +327,7 @@ STEEP = {
         [-9.0, -1.0, -1e-6, 2.0],
     ),
     "erfc": (torch.erfc, [NAN, 1.0]),
-    "likelihood": (
-        lambda x, v: F.gaussian_nll_loss(x, 2 * x, v),
-        [1.0, 2.0, 3.0],
-        [NAN, 1e-9, 2.0],
-    ),
+    "likelihood": (lambda x, v: F.gaussian_nll_loss(x, 2 * x, v), [1.0, 2, 3], [NAN, 1e-9, 2]),
     "logsigmoid": (lambda x, y: y * F.logsigmoid(x), [1.0, -1.0], [INF, -INF]),
     "logsumexp": (lambda x: x.logsumexp(1), [[INF, 1.0], [2.0, 3.0]]),
     "norm": (lambda x: torch.linalg.vector_norm(x, 2, 1), [[0.0, 0.0], [1.0, 2.0]]),

@@ -20,7 +20,7 @@ from relascope.engine.pytorch.model import model_from_module
 from relascope.passes.catalogue import default_pipeline, info
 from relascope.passes.cuts.cut import cut
 from relascope.viz.rows.tables import cut_document
-from traces import Fn
+from traces import Fn, Parts
 
 
 class Many(nn.Module):
@@ -72,47 +72,10 @@ def operators():
     return table
 
 
-class Branches(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(6, 6)
-        self.first, self.second, self.none = nn.Dropout(0.2), nn.Dropout(0.7), nn.Dropout(0.0)
-
-    def forward(self, x):
-        late = self.first(self.fc(x))
-        early = self.second(torch.tanh(self.fc(x)))
-        return self.none(early) - late
-
-
-class Several(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(3, 3)
-
-    def forward(self, x, count):
-        return self.fc(x), count + 1, (x * 2, torch.tanh(x))
-
-
-class Statistics(nn.Module):
-    """A batch norm whose running mean something else reads, too, before or after it moves."""
-
-    def __init__(self, before):
-        super().__init__()
-        self.norm, self.before = nn.BatchNorm1d(3), before
-
-    def forward(self, x):
-        mean = self.norm.running_mean * 2 if self.before else 0
-        return self.norm(x) + (mean if self.before else self.norm.running_mean)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.fc, self.drop = nn.Linear(4, 4), nn.Dropout(0.3)
-
-    def forward(self, x):
-        return torch.sigmoid(self.drop(torch.softmax(self.fc(x), -1)))
+def small_net():
+    torch.manual_seed(0)
+    parts = {"fc": nn.Linear(4, 4), "drop": nn.Dropout(0.3)}
+    return Parts(lambda m, x: torch.sigmoid(m.drop(torch.softmax(m.fc(x), -1))), **parts)
 
 
 def _named(place, name):

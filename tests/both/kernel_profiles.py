@@ -65,12 +65,9 @@ def check_node(kernel, ident, values):
     assert math.prod(output.shape) == value.numel(), kernel.name
     # Values far apart (attention masks) cancel in the mean.
     room = GRADIENT * float(value.double().abs().max()) + ELEMENTWISE
-    for ours, theirs in (
-        (output.minimum, value.min()),
-        (output.maximum, value.max()),
-        (output.mean, value.double().mean()),
-    ):
-        assert abs(ours - float(theirs)) <= room, kernel.name
+    theirs = value.min(), value.max(), value.double().mean()
+    for one, other in zip((output.minimum, output.maximum, output.mean), theirs, strict=True):
+        assert abs(one - float(other)) <= room, kernel.name
 
 
 def check_fusion(session, source, pipeline):

@@ -15,26 +15,16 @@ from traces import Fn, save
 ATTENTION = ModelSource("bert_self_attention", tokens=6)
 TRAINED = ModelSource("mlp", training=True)
 TRAINING = default_pipeline(ENGINE, True)
-EXAMPLES = {
+EXAMPLES = {"fold": "constants", "drop_zeros": "no_ops", "drop_ones": "no_ops", "dce": "dead"}
+EXAMPLES |= {
     "relay": {
-        "fold": "constants",
         "combine_dense": "parallel",
         "combine_conv2d": "parallel",
         "fold_scale_axis": "scales",
         "fold_explicit_padding": "paddings",
-        "drop_zeros": "no_ops",
-        "drop_ones": "no_ops",
         "drop_identities": "no_ops",
-        "dce": "dead",
     },
-    "relax": {
-        "fold": "constants",
-        "combine_matmul": "parallel",
-        "transpose_dedup": "transposes",
-        "drop_zeros": "no_ops",
-        "drop_ones": "no_ops",
-        "dce": "dead",
-    },
+    "relax": {"combine_matmul": "parallel", "transpose_dedup": "transposes"},
 }[ENGINE]
 
 

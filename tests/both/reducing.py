@@ -1,8 +1,7 @@
 """The tests of narrowing that both engines share: planted faults come down to a few operators.
 
-A file that imports them defines `case`, what is the engine's own. One report is run in a process of
-its own, which finds nothing of relascope but what lies in the report; the others run in this one.
-"""
+A file that imports them defines `case`. One report is run in a process of its own, which finds
+nothing of relascope but what lies in the report; the others run in this one."""
 
 import contextlib
 import io
@@ -17,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+import bisecting
 from answers import asking, ran
 from bisecting import Case, faults, model_of, search, slow_pipeline, small  # noqa: F401
 from quick import ENGINE, rare
@@ -25,15 +25,8 @@ from relascope.engine.jobs import reduce
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.passes.pipeline import Pipeline
 
-# How many operators may be left.
-MOST = {
-    "gelu_tanh": 1,
-    "in_float16": 1,
-    "weight_transposed": 1,
-    "residual_dropped": 1,
-    "softmax_axis": 1,
-    "eps_outside": 2,
-}
+MOST = {**dict.fromkeys(bisecting.FAULTS, 1), "eps_outside": 2}
+"""How many operators may be left of each fault."""
 
 
 def written(report, folder):

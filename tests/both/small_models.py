@@ -24,13 +24,8 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
 def _bert(batch: int, tokens: int) -> Made:
-    config = BertConfig(
-        hidden_size=WIDTH,
-        num_attention_heads=HEADS,
-        intermediate_size=2 * WIDTH,
-        attn_implementation="eager",
-    )
-    module = BertLayer(config)
+    sizes = {"hidden_size": WIDTH, "num_attention_heads": HEADS, "intermediate_size": 2 * WIDTH}
+    module = BertLayer(BertConfig(**sizes, attn_implementation="eager"))
     stir(module)
     for parameter in module.parameters():
         if parameter.dim() == 2:
@@ -57,16 +52,12 @@ def _llama(batch: int, tokens: int) -> Made:
         return llama_block.make(batch, tokens)
 
 
-_SAMPLES = (
-    ("small_bert", "bert_layer", _bert),
-    ("small_gpt2", "gpt2_block", _gpt2),
-    ("small_llama", "llama_block", _llama),
-)
+_SAMPLES = {"bert_layer": _bert, "gpt2_block": _gpt2, "llama_block": _llama}
 
-for _name, _like, _make in _SAMPLES:
+for _like, _make in _SAMPLES.items():
+    _name = f"small_{_like.partition('_')[0]}"
     _module = ModuleType(f"{samples.__name__}.{_name}")
     _module.make = _make
     sys.modules[_module.__name__] = _module
-    samples.SAMPLES[_name] = replace(
-        samples.SAMPLES[_like], name=_name, title=_name, default_tokens=6
-    )
+    _about = {"name": _name, "title": _name, "default_tokens": 6}
+    samples.SAMPLES[_name] = replace(samples.SAMPLES[_like], **_about)

@@ -15,6 +15,7 @@ from relascope.engine.protocol.times import BASELINES
 from relascope.engine.pytorch.baselines import compile as compiled
 from relascope.engine.pytorch.baselines.compile import CannotCompile, error_of, first_run
 from relascope.engine.pytorch.model import model_from_module
+from traces import Parts
 
 
 def model_of(module, training=False, dtype="float32"):
@@ -42,26 +43,20 @@ def test_it_computes_what_eager_does(name):
     assert error_of(wrong, lambda x: model.module(x)) > 1e-3
 
 
-class Filter(nn.Module):
+def filtered(m, x, z):
     """A complex input, parameter, buffer and output."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(5, dtype=torch.complex64))
-        self.register_buffer("shift", torch.randn(5, dtype=torch.complex64))
-
-    def forward(self, x, z):
-        spectrum = torch.fft.rfft(x) * self.weight + z * self.shift
-        return spectrum, torch.fft.irfft(spectrum, n=8)
+    spectrum = torch.fft.rfft(x) * m.weight + z * m.shift
+    return spectrum, torch.fft.irfft(spectrum, n=8)
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", BASELINES)
 def test_complex_tensors_are_pairs_for_every_contender(name, training):
     torch.manual_seed(0)
-    inputs = torch.randn(4, 8), torch.randn(4, 5, dtype=torch.complex64)
-    source = ModelSource("module", training=training)
-    model = model_from_module(Filter().train(training), ("x", "z"), inputs, source, quiet)
+    weight, shift, z = (torch.randn(*s, 5, dtype=torch.complex64) for s in ((), (), (4,)))
+    module = Parts(filtered, weight=nn.Parameter(weight), shift=shift).train(training)
+    source, inputs = ModelSource("module", training=training), (torch.randn(4, 8), z)
+    model = model_from_module(module, ("x", "z"), inputs, source, quiet)
     if training and name not in compiled._TOLD:
         with pytest.raises(CannotCompile, match="no gradient"):
             compiled.compiled(model, name)
@@ -91,9 +86,7 @@ def test_what_cannot_be_compiled_is_told_in_words():
 
 
 def test_onnx_runtime_keeps_no_files_for_telemetry(tmp_path):
-    code = (
-        "from relascope.engine.pytorch.baselines import onnx_runtime as o; assert o.is_installed()"
-    )
+    code = "from relascope.engine.pytorch.baselines.onnx_runtime import *; assert is_installed()"
     env = {**os.environ, "HOME": str(tmp_path)}
     env.pop("XDG_CACHE_HOME", None)
     subprocess.run([sys.executable, "-c", code], env=env, check=True)

@@ -72,20 +72,15 @@ def test_every_node_that_comes_or_goes_says_from_where_and_to_where(steps):
     assert sure > 0.85 * total
 
 
+BOTH = {"cse": Fate.MERGED, "fold": Fate.FOLDED}
 KINDS = {
-    "relay": {
-        "cse": {Fate.MERGED},
-        "fold": {Fate.FOLDED},
-        "graph_normal_form": {Fate.DEAD},
-        "transpose_dedup": {Fate.LEFT_OUT},
-        "decompose_layer_norm": {Fate.REPLACED},
+    "relay": BOTH
+    | {
+        "graph_normal_form": Fate.DEAD,
+        "transpose_dedup": Fate.LEFT_OUT,
+        "decompose_layer_norm": Fate.REPLACED,
     },
-    "relax": {
-        "cse": {Fate.MERGED},
-        "fold": {Fate.FOLDED},
-        "decompose_gelu": {Fate.REPLACED},
-        "combine_matmul": {Fate.REPLACED},
-    },
+    "relax": BOTH | {"decompose_gelu": Fate.REPLACED, "combine_matmul": Fate.REPLACED},
 }
 
 
@@ -95,7 +90,7 @@ def test_passes_are_told_apart_by_where_their_nodes_go(steps):
     for name, before, matched in found:
         if name in KINDS[ir] and matched.removed:
             rows = [o for o in origins(before, matched) if o.what == "removed"]
-            assert {o.how for o in rows} == KINDS[ir][name], name
+            assert {o.how for o in rows} == {KINDS[ir][name]}, name
             assert all(o.sure for o in rows), name
             seen.add(name)
     assert seen == set(KINDS[ir])

@@ -6,19 +6,17 @@ import torch
 from quick import rare
 from relascope.engine.pytorch.baselines.saved import eager_bytes, torch_saved
 from relascope.samples import build
+from traces import Fn, Parts
 
 X = torch.ones(8, 4)
 
 
-class Two(torch.nn.Module):
-    def __init__(self, drop=0.0):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 4)
-        self.drop = torch.nn.Dropout(drop)
+def two(drop=0.0):
+    def product(m, x):
+        t = torch.tanh(m.linear(x))
+        return m.drop(t.view(2, 16) * t.reshape(2, 16))
 
-    def forward(self, x):
-        t = torch.tanh(self.linear(x))
-        return self.drop(t.view(2, 16) * t.reshape(2, 16))
+    return Parts(product, linear=torch.nn.Linear(4, 4), drop=torch.nn.Dropout(drop))
 
 
 def _min_cut(module, inputs):
@@ -27,13 +25,13 @@ def _min_cut(module, inputs):
 
 def test_views_of_one_storage_count_once_and_masks_with_what_is_held():
     # autograd saves t for tanh, and two views of t for the product
-    assert eager_bytes(Two(), [X]) == 8 * 4 * 4
-    assert _min_cut(Two(), [X]) == 8 * 4 * 4
-    program = torch.export.unflatten(torch.export.export(Two(), (X,)))
+    assert eager_bytes(two(), [X]) == 8 * 4 * 4
+    assert _min_cut(two(), [X]) == 8 * 4 * 4
+    program = torch.export.unflatten(torch.export.export(two(), (X,)))
     assert _min_cut(program, [X]) == 8 * 4 * 4
     torch.manual_seed(0)
-    assert eager_bytes(Two(0.5), [X]) == 8 * 4 * 4 + 2 * 16 * 4  # in float32
-    assert _min_cut(Two(0.5), [X]) == 8 * 4 * 4 + 2 * 16  # a byte each
+    assert eager_bytes(two(0.5), [X]) == 8 * 4 * 4 + 2 * 16 * 4  # in float32
+    assert _min_cut(two(0.5), [X]) == 8 * 4 * 4 + 2 * 16  # a byte each
 
 
 def test_a_bert_layer_keeps_what_its_operators_save():
@@ -111,13 +109,9 @@ def test_a_mask_that_the_backward_draws_anew_is_another(backend):
 
 
 def test_what_the_partitioner_does_not_take_is_said():
-    found = torch_saved(torch.jit.trace(Two(), X), [X])
+    found = torch_saved(torch.jit.trace(two(), X), [X])
     assert found.cuts == () and "TorchScript" in found.note
     assert found.eager_bytes == 8 * 4 * 4
-
-    class Printing(torch.nn.Module):
-        def forward(self, x):
-            return x * float(x.sum())  # its value is asked for: no graph of it
-
-    found = torch_saved(Printing(), [X])
+    valued = Fn(lambda x: x * float(x.sum()))  # its value is asked for: no graph of it
+    found = torch_saved(valued, [X])
     assert found.within(1.0) is None and "cannot handle this module" in found.note

@@ -209,9 +209,8 @@ def test_sampling_has_pytorchs_values_and_gradients(image, mode, padding, aligne
             made = function(*leaves, mode, padding, aligned)
             weights = torch.linspace(-1, 1, made.numel()).reshape(made.shape)
             slopes = torch.autograd.grad(made, leaves, weights, allow_unused=True)
-            slopes = [
-                torch.zeros_like(a) if s is None else s for a, s in zip(leaves, slopes, strict=True)
-            ]
+            pairs = zip(leaves, slopes, strict=True)
+            slopes = [torch.zeros_like(a) if s is None else s for a, s in pairs]
             found.append((made.detach(), *slopes))
         for ours, theirs in zip(found[1], found[0], strict=True):
             torch.testing.assert_close(ours, theirs, equal_nan=True, **close(GRADIENT))
@@ -235,6 +234,5 @@ def test_the_gradient_of_sinc_keeps_its_digits_near_0():
     x = torch.tensor([1e-6, -1e-6, 0.0], dtype=torch.float64, requires_grad=True)
     made = compositions()[aten.sinc.default]
     found = torch.autograd.grad(made(x).sum(), x)[0]
-    torch.testing.assert_close(
-        found, -(math.pi**2) * x.detach() / 3, rtol=math.pi**2 * 1e-12, atol=0
-    )
+    exact = -(math.pi**2) * x.detach() / 3
+    torch.testing.assert_close(found, exact, rtol=math.pi**2 * 1e-12, atol=0)

@@ -280,6 +280,10 @@ def test_a_library_that_is_not_here_or_is_for_another_torch_is_told(libraries):
 
 WHISPER = "d_model=16&encoder_layers=1&decoder_layers=1&encoder_attention_heads=2"
 WHISPER += "&decoder_attention_heads=2&encoder_ffn_dim=24&decoder_ffn_dim=24&vocab_size=60000"
+WHISPER += "&max_source_positions=20"
+SPECTRA = "max_length=64&num_mel_bins=32"
+PATCHES = "context_length=16&patch_length=4&num_input_channels=3&d_model=8"
+TEXT = {"input_ids": (1, 14), "attention_mask": (1, 14)}
 CLIP = "&".join(f"{p}_config.{s}" for p in ("text", "vision") for s in TINY.split("&"))
 T5 = "d_model=16&d_kv=8&d_ff=24&num_layers=1&num_heads=2&vocab_size=40"
 HEARD = "conv_dim=[8,8]&conv_stride=[5,4]&conv_kernel=[10,8]&num_feat_extract_layers=2"
@@ -292,26 +296,14 @@ HEARD += "&num_conv_pos_embeddings=8&num_conv_pos_embedding_groups=2"
         (f"vit?{TINY}&image_size=32", {"pixel_values": (2, 3, 32, 32)}),
         (f"videomae?{TINY}&image_size=32&num_frames=4", {"pixel_values": (2, 4, 3, 32, 32)}),
         (f"wav2vec2?{TINY}&{HEARD}", {"input_values": (2, 8000)}),
-        (
-            f"audio-spectrogram-transformer?{TINY}&max_length=64&num_mel_bins=32",
-            {"input_values": (2, 64, 32)},
-        ),
-        (
-            f"whisper?{WHISPER}&max_source_positions=20",
-            {"input_features": (1, 80, 40), "decoder_input_ids": (1, 14)},
-        ),
+        (f"audio-spectrogram-transformer?{TINY}&{SPECTRA}", {"input_values": (2, 64, 32)}),
+        (f"whisper?{WHISPER}", {"input_features": (1, 80, 40), "decoder_input_ids": (1, 14)}),
         (
             f"clip?{CLIP}&vision_config.image_size=32&vision_config.patch_size=16",
-            {"input_ids": (1, 14), "attention_mask": (1, 14), "pixel_values": (1, 3, 32, 32)},
+            TEXT | {"pixel_values": (1, 3, 32, 32)},
         ),
-        (
-            f"t5?{T5}",
-            {"input_ids": (1, 14), "attention_mask": (1, 14), "decoder_input_ids": (1, 14)},
-        ),
-        (
-            "patchtsmixer?context_length=16&patch_length=4&num_input_channels=3&d_model=8",
-            {"past_values": (2, 16, 3)},
-        ),
+        (f"t5?{T5}", TEXT | {"decoder_input_ids": (1, 14)}),
+        (f"patchtsmixer?{PATCHES}", {"past_values": (2, 16, 3)}),
     ],
 )
 def test_inputs_are_of_the_configurations_sizes(model, shapes):

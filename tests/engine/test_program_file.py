@@ -1,6 +1,8 @@
-"""Files of TVM's programs, taken apart without any TVM: archives, parameters, what is none."""
+"""Files of TVM's programs without any TVM: archives, parameters, JSON, scripts."""
 
+import ast
 import json
+import struct
 import tarfile
 
 import numpy as np
@@ -10,6 +12,8 @@ from answers import refused
 from relascope.core.graph import TensorType
 from relascope.engine.files import program_file, tvm_json
 from relascope.engine.files.program_file import check_params, not_read, taken_apart
+from relascope.engine.files.script import check_script
+from relascope.engine.files.tvm_arrays import read_array, read_params
 
 RELAY = '#[version = "0.0.5"]\ndef @main(%x: int64) { %x }'
 LIBRARY = b"\x7fELF\x02\x01\x01" + bytes(57)
@@ -130,3 +134,189 @@ def test_what_tvm_says_is_told_without_its_code(said, told):
     message = not_read("mod.json", "Relay", said).message
     assert message.startswith("TVM cannot read mod.json as a Relay module: ")
     assert told in message and "Error" not in message
+
+
+ARRAY, LIST = 0xDD5E40F096B4A13F, 0xF7E58D4F05049CB7
+VALUES = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def array(values=VALUES, code=2, bits=32, magic=ARRAY, rank=None, size=None):
+    data = values.tobytes()
+    about = magic, 0, 1, 0, values.ndim if rank is None else rank, code, bits, 1
+    head = struct.pack("<QQiiiBBH", *about) + struct.pack(f"<{values.ndim}q", *values.shape)
+    return head + struct.pack("<q", len(data) if size is None else size) + data
+
+
+def params(*arrays, names=("a", "b"), magic=LIST, count=None, again=None):
+    count = len(arrays) if count is None else count
+    listed = [n if isinstance(n, bytes) else n.encode() for n in names[: len(arrays)]]
+    named = b"".join(struct.pack("<Q", len(n)) + n for n in listed)
+    again = struct.pack("<Q", count if again is None else again)
+    return struct.pack("<QQQ", magic, 0, count) + named + again + b"".join(arrays)
+
+
+def test_what_was_written_is_read():
+    flags = np.array([0, 1, 2], np.uint8)  # as C has them, any number but 0 is true
+    found = read_params(params(array(), array(flags, 1, 1)), "w.params")
+    assert np.array_equal(found["a"], VALUES)
+    assert found["b"].tolist() == [False, True, True]
+    with pytest.raises(ValueError, match="more bytes follow"):
+        read_array(array() + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (params(array())[:-1], "it ends too early"),
+        (params(magic=1), "does not begin like TVM parameters"),
+        (params(count=10**9), "more than 100,000 arrays"),
+        (params(array(), again=3), "not have as many arrays as names"),
+        (params(array(), array(), names=("a", "a")), "the same name twice"),
+        (params(array(), names=(b"\xff",)), "a name is not UTF-8"),
+        (params(array(magic=1)), "does not begin like a TVM array"),
+        (params(array(code=4)), "an unsupported dtype (code 4, 32 bits)"),
+        (params(array(rank=99)), "has 99 dimensions"),
+        (params(array(size=2**62)), "does not match its shape"),
+    ],
+)
+def test_what_is_wrong_is_said(data, why):
+    with refused(match="^w.params cannot be read: ", says=why):
+        read_params(data, "w.params")
+
+
+KNOWN = {"R.Tensor", "R.add", "R.const", "R.match_cast", "I.module_attrs", "R.function"}
+
+PLAIN = """
+from tvm.script import ir as I
+
+metadata = tvm.ir.load_json("[1]")
+n = TypeVar("n")
+
+@I.ir_module
+class Module:
+    I.module_attrs({"a": 1, "b": [-2.5, True, None]})
+
+    @R.function(private=True)
+    def other(x: R.Tensor((2, n * 2), "float32")) -> R.Tensor((2, 4), "float32"):
+        pass
+        return x
+
+    @R.function
+    def main(x: R.Tensor((2, 4), dtype="float32")):
+        with R.dataflow():
+            y: R.Tensor((2, 4), dtype="float32") = R.add(x, metadata["ir.Constant"][0])
+            z, w = cls.other(y), (x, y)[0]
+            R.add(z, w)
+        return z
+"""
+
+
+def checked(text):
+    return check_script(text, lambda path: ".".join(path) in KNOWN, "model.py")
+
+
+def test_a_module_is_written_anew_without_its_imports_and_a_function_is_one():
+    script = checked(PLAIN)
+    assert "import" not in script.text
+    assert script.metadata == "[1]"
+    head = "n = TypeVar('n')\n@I.ir_module\nclass Module:"
+    assert script.text.startswith(head)
+    assert checked(script.text).text == script.text
+    assert checked(f'"""A module."""\n{PLAIN}').text == checked(PLAIN).text
+    assert checked("@R.function\ndef main(x):\n    return x").metadata == ""
+
+
+def function(body, given="x", head="@R.function"):
+    return f"{head}\ndef main({given}):\n    {body}"
+
+
+def kernel(body):
+    return module(f"@T.prim_func\n    def k(x):\n        {body}")
+
+
+def module(body="pass", head="@I.ir_module", name="class Module"):
+    return f"{head}\n{name}:\n    {body}"
+
+
+def test_the_hint_is_not_to_write_it_as_it_was_written():
+    with refused(match="that a file may use", hint="before it was compiled") as caught:
+        checked(function("return R.call_tir(x)"))
+    assert "show_meta" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("open('x')", "is neither a function nor a module"),
+        ("", "holds 0 modules and functions"),
+        (module() + "\n" + module(), "holds 2 modules and functions"),
+        (module(name="class Module(Base)"), "has a base class"),
+        (module("x = 1"), "is not a function"),
+        (module(head="@I.ir_module(x)"), "has an argument that is not allowed"),
+        (module(head="@I.ir_module(check_well_formed=f())"), "has an argument that is not"),
+        (module(head="@evil"), "is not a decorator"),
+        ("class Module:\n    pass", "does not have I.ir_module as its only"),
+        (kernel("import os"), "is a statement that is not allowed"),
+        (kernel("T.evaluate(T.call_extern('int32', 'system'))"), "is not a Relax operator or type"),
+        (kernel("T.macro(x)"), "is not a Relax operator or type"),
+        (kernel("y = (1, 2)"), "is not an assignment that"),
+        (kernel("y = 'a'"), "is not an assignment that"),
+        (kernel("for i in x: pass"), "is a statement that is not allowed"),
+        (kernel("for i in range(__import__('os').getpid()): pass"), "is not a Relax operator"),
+        (kernel("with open('f'): pass"), "is not a variable"),
+        (kernel("x[0] = x.__class__"), "is not a Relax operator or type"),
+        (kernel("x[0] = [1] * 9 << 9"), "computes with something other than"),
+        ("n = R.add = TypeVar('n')\n", "is neither a function nor a module"),
+        ("R.x = metadata = tvm.ir.load_json('[]')\n", "is neither a function nor a module"),
+        ("metadata = run('[]')\n", "is not metadata as TVM writes it"),
+        ("metadata = tvm.ir.load_json(x)\n", "is not metadata as TVM writes it"),
+        (function("return x", "x, *more"), "has arguments that are not allowed"),
+        (function("return x", "x=1"), "has arguments that are not allowed"),
+        (function("return x", "R"), "is a reserved name"),
+        (function("return x", "__x"), "is not a variable name"),
+        (function("import os"), "is a statement that is not allowed"),
+        (function("for i in x: pass"), "is a statement that is not allowed"),
+        (function("with open('f'): pass"), "is not a dataflow block"),
+        (function("with R.dataflow(open('f')): pass"), "is not a dataflow block"),
+        (function("with R.dataflow() as y: pass"), "is not a dataflow block"),
+        (kernel("for x[0] in range(3): pass"), "is not a variable"),
+        (kernel("x[0], y = x"), "is not a variable"),
+        (function("x.y = x"), "is not a variable"),
+        (function("if x:\n        y = x\n    return x"), "is a statement that is not allowed"),
+        (
+            function("if f():\n        y = x\n    else:\n        y = x\n    return x"),
+            "is not a var",
+        ),
+        (function("if x:\n        import os\n    else:\n        y = x"), "is a statement that is"),
+        (function("return y"), "is not a variable"),
+        (function("return f(x)(x)"), "calls something other than an operator"),
+        (function("return R.add(**x)"), "has arguments that are not allowed"),
+        (function("return R.add(x, _a=x)"), "has arguments that are not allowed"),
+        (function("return R.evil(x)"), "is not a Relax operator or type"),
+        (function("return x.__class__"), "is not a Relax operator or type"),
+        (function("return [x for x in x]"), "is an expression that is not allowed"),
+        (function("return 'a' * 1000000000"), "computes with something other than"),
+        (function("return [x] * 1000000000"), "computes with something other than"),
+        (function("return {**x}"), "has an item without a key"),
+        (function("return 1 << 9"), "is an expression that is not allowed"),
+        (function(f"return {1 << 64}"), "is a number of more than 64 bits"),
+        (function("return 1j"), "is not a number"),
+        (function("return '__import__'"), "is a text, but not a dtype"),
+        (function("return '9**9'"), "is a text, but not a dtype"),
+        (function(f"return {'-' * 70}x"), "is nested too deeply"),
+        (function(f"return {'(' * 300}x{')' * 300}"), "too"),
+        ("def :", "line 1: invalid syntax"),
+        ("\0", "null bytes"),
+    ],
+)
+def test_what_is_no_plain_computation_is_refused_with_its_line(text, why):
+    with refused("file", "^Cannot read model.py as TVMScript: ", says=why):
+        checked(text)
+
+
+def test_parameters_of_types_are_refused_as_python_3_12_reads_them(monkeypatch):
+    tree = ast.parse(function("return x"))
+    tree.body[0].type_params = [ast.Name("T")]  # `def main[T: run()](x)`, whose bound TVM would see
+    with monkeypatch.context() as patched, refused("file", "has type parameters"):
+        patched.setattr(ast, "parse", lambda text: tree)
+        checked("")

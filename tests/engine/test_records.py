@@ -25,9 +25,8 @@ def test_what_was_added_is_read_in_order_and_by_task(tmp_path):
     place = tmp_path / "deep" / "folder"
     records.add(place, records.CURVE, [trial(1, 0.5), trial(2, None)])
     records.add(place, records.CURVE, [trial(1, 0.1, "u", "s"), trial(3, 0.25)])
-    records.add(
-        place, records.UNTUNED, [Untuned("t", "r", 0, 0.75), Untuned("t", "r", 3, 0.375, 0.25)]
-    )
+    untuned = [Untuned("t", "r", 0, 0.75), Untuned("t", "r", 3, 0.375, 0.25)]
+    records.add(place, records.UNTUNED, untuned)
     book = records.read(place)
     assert [t.trial for t in book.of("t")] == [1, 2, 3]
     assert [t.task for t in book.in_run("s")] == ["u"]
@@ -113,45 +112,41 @@ def test_the_folder_is_that_of_what_makes_kernels_differ(monkeypatch, tmp_path):
     assert records.root() == tmp_path / "cache" / "relascope" / "records"
 
 
+def started(code, folder):
+    command = [sys.executable, "-c", f"import sys, time\nfrom pathlib import Path\n{code}", folder]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
 def test_two_processes_do_not_tune_in_one_folder_and_a_killed_one_does_not_block(tmp_path):
     code = (
-        "import sys, time\nfrom pathlib import Path\n"
         "from relascope.engine.protocol import records\n"
         "with records.locked(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout.readline() == "held\n"
-        with refused(says="Another process"), records.locked(tmp_path):
-            pass
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with started(code, tmp_path) as process:
+        try:
+            assert process.stdout.readline() == "held\n"
+            with refused(says="Another process"), records.locked(tmp_path):
+                pass
+        finally:
+            process.kill()
     with records.locked(tmp_path):
         pass
 
 
 def test_lines_are_on_disk_when_a_process_is_killed_in_the_middle(tmp_path):
     code = (
-        "import sys\nfrom pathlib import Path\nfrom relascope.engine.protocol import records\n"
-        "from relascope.engine.protocol.records import Trial\n"
+        "from relascope.engine.protocol import records\n"
         "for n in range(1, 10**6):\n"
-        "    lines = [Trial('t', 'r', 4 * n + k, 1.0, 1.0, 0.0, 'c' * 200) for k in range(4)]\n"
+        "    about = 1.0, 1.0, 0.0, 'c' * 200\n"
+        "    lines = [records.Trial('t', 'r', 4 * n + k, *about) for k in range(4)]\n"
         "    records.add(Path(sys.argv[1]), records.CURVE, lines)\n    print(n, flush=True)"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    for _ in range(20):
-        process.stdout.readline()
-    time.sleep(0.05)
-    process.kill()
-    printed = 20 + len([x for x in process.stdout.read().split("\n")[:-1] if x])
-    process.wait()
-    process.stdout.close()
+    with started(code, tmp_path) as process:
+        for _ in range(20):
+            process.stdout.readline()
+        time.sleep(0.05)
+        process.kill()
+        printed = 20 + len([x for x in process.stdout.read().split("\n")[:-1] if x])
     assert len(records.read(tmp_path).trials) >= 4 * printed
 
 

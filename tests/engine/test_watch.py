@@ -15,6 +15,7 @@ from relascope.engine.pytorch import watch
 from relascope.engine.pytorch.attention import attention
 from relascope.engine.pytorch.draws import COMPOSED
 from relascope.engine.pytorch.model import model_from_module
+from traces import Parts
 
 WHOLE = F.scaled_dot_product_attention
 
@@ -85,16 +86,6 @@ def test_a_bounded_variance_has_the_same_loss_and_gradient(full, reduction, var)
         torch.testing.assert_close(mine, theirs, **close(GRADIENT))
 
 
-class Reading(nn.Module):
-    def __init__(self, run):
-        super().__init__()
-        self.run, self.scale = run, nn.Parameter(torch.ones(3))
-        self.register_buffer("mean", torch.ones(3))
-
-    def forward(self, x):
-        return self.run(self, x)
-
-
 def filled(x, fill):
     made = torch.zeros(3)
     fill(made, x[0])
@@ -124,7 +115,8 @@ FIXED = {
 
 
 def read(run):
-    module, source = nn.Sequential(Reading(run)), ModelSource("own")
+    reading = Parts(run, scale=nn.Parameter(torch.ones(3)), mean=torch.ones(3))
+    module, source = nn.Sequential(reading), ModelSource("own")
     return model_from_module(module, ("x",), (torch.rand(2, 3),), source, silent)
 
 

@@ -17,6 +17,23 @@ class Fn(nn.Module):
         return self.function(*inputs, *self.weights)
 
 
+class Parts(nn.Module):
+    """A function of the module itself and of its inputs, with submodules, parameters and buffers by
+    their names."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            if type(part) is torch.Tensor:
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
 class Block(nn.Module):
     """A residual block with a buffer that its forward reads."""
 

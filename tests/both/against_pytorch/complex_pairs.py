@@ -46,28 +46,18 @@ def turned(x, angles):
 def around(x):
     """What stands around a transform."""
     z = torch.fft.rfft(x, n=8, norm="forward")
-    parts = (
-        (z.conj() * (1 + 2j) - x[:, :5]).imag,
-        (z * z / 3 + 1).real.sum(-1),
-        (2 - z.mean(0)).real,
-    )
+    less, squares = (z.conj() * (1 + 2j) - x[:, :5]).imag, (z * z / 3 + 1).real.sum(-1)
     moved = torch.cat([z.flip(1), torch.fft.fftshift(z, 1)], 1)[:, 2:7].reshape(-1)
     whole = torch.where(torch.arange(5) > 2, z, z.exp()).masked_fill(torch.arange(5) == 0, 4.0)
-    return *parts, z.abs(), torch.view_as_real(moved), whole.real + whole.imag
+    parts = z.abs(), torch.view_as_real(moved), whole.real + whole.imag
+    return less, squares, (2 - z.mean(0)).real, *parts
 
 
 def inverse(x):
     z = torch.fft.fftn(x, dim=(0, 2))
-    parts = (
-        torch.fft.ifft(z, dim=2).imag,
-        torch.fft.hfft(z, n=9, dim=0),
-        torch.fft.irfft(z, n=7, dim=1),
-    )
-    return (
-        *parts,
-        torch.view_as_real(torch.fft.ihfft(x, dim=1).resolve_conj()),
-        torch.fft.irfft(x, n=10),
-    )
+    halves = torch.fft.hfft(z, n=9, dim=0), torch.fft.irfft(z, n=7, dim=1)
+    back = torch.view_as_real(torch.fft.ihfft(x, dim=1).resolve_conj())
+    return torch.fft.ifft(z, dim=2).imag, *halves, back, torch.fft.irfft(x, n=10)
 
 
 def alone(function, index):

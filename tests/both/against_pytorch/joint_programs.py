@@ -2,27 +2,18 @@
 
 import pytest
 import torch
+from torch import nn
 
 import small_models  # noqa: F401
 from answers import quiet, refused
-from gradients import (
-    Fn,
-    Several,
-    bert_layer,
-    compare,
-    import_model,
-    joint,
-    passes,
-    step,
-    to_graph,
-    trained,
-)
+from gradients import Fn, bert_layer, compare, import_model, joint, passes, step, to_graph, trained
 from image_parts import PARTS, norms, part
 from limits import LIMITS, close
 from quick import rare
 from relascope.core.graph import Kind
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.pytorch.model import load_model, model_from_module
+from traces import Parts
 
 
 def sample_in_train_mode_agrees(sample, dtype):
@@ -42,15 +33,11 @@ def traced(module, image, dtype="float32"):
     return model, import_model(model, quiet)
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("small_gpt2", "float32"),
-        ("small_llama", "float64"),
-        rare("gpt2_block", "float32"),
-        rare("llama_block", "float64"),
-    ],
-)
+SMALL = [("small_gpt2", "float32"), ("small_llama", "float64")]
+LARGE = [rare("gpt2_block", "float32"), rare("llama_block", "float64")]
+
+
+@pytest.mark.parametrize(("name", "dtype"), SMALL + LARGE)
 def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
     source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
     model = load_model(source, quiet)
@@ -81,7 +68,8 @@ def test_gradients_and_running_statistics_agree(name, dtype):
 
 
 def test_outputs_have_a_grad_out_each_where_they_are_floating():
-    model, program = trained(Several(), torch.randn(2, 3), torch.tensor([4, 5]))
+    several = Parts(lambda m, x, n: (m.fc(x), n + 1, (x * 2, torch.tanh(x))), fc=nn.Linear(3, 3))
+    model, program = trained(several, torch.randn(2, 3), torch.tensor([4, 5]))
     rooted = passes(program, "root_grad_out")
     assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
     made = joint(program)

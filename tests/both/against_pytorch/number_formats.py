@@ -17,7 +17,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model, model_from_module
 from relascope.engine.pytorch.trace_to_fx import trace_to_fx
-from traces import save
+from traces import Parts, save
 
 HALVES = (torch.bfloat16, torch.float16)
 LENGTH = 2**4
@@ -26,61 +26,50 @@ both sides round each operator's result, and only sums differ before."""
 AXES = ("block", "net"), HALVES, (True, False), (".pt", ".pt2")
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table, self.norm = nn.Embedding(20, 16), nn.LayerNorm(16)
-        self.heads, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
-        self.wide, self.narrow = nn.Linear(16, 32), nn.Linear(32, 16)
-
-    def forward(self, places):
-        x = self.table(places)
-        heads = self.heads(self.norm(x)).reshape(2, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
+def block():
+    def run(m, places):
+        x = m.table(places)
+        heads = m.heads(m.norm(x)).reshape(2, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
         seen = F.scaled_dot_product_attention(*heads.unbind(0)).transpose(1, 2)
-        x = x + self.out(seen.reshape(2, 5, 16))
-        return x + self.narrow(F.gelu(self.wide(self.norm(x))))
+        x = x + m.out(seen.reshape(2, 5, 16))
+        return x + m.narrow(F.gelu(m.wide(m.norm(x))))
+
+    sizes = {"heads": (16, 48), "out": (16, 16), "wide": (16, 32), "narrow": (32, 16)}
+    layers = {name: nn.Linear(*size) for name, size in sizes.items()}
+    return Parts(run, table=nn.Embedding(20, 16), norm=nn.LayerNorm(16), **layers)
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8)
-        self.cell, self.head = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 4)
+def net():
+    def run(m, x):
+        x = F.avg_pool2d(F.silu(m.norm(m.conv(x))), 2)
+        rows, _ = m.cell(x.mean(2).transpose(1, 2))
+        return F.log_softmax(m.head(rows[:, -1]), -1)
 
-    def forward(self, x):
-        x = F.avg_pool2d(F.silu(self.norm(self.conv(x))), 2)
-        rows, _ = self.cell(x.mean(2).transpose(1, 2))
-        return F.log_softmax(self.head(rows[:, -1]), -1)
+    parts = {"conv": nn.Conv2d(3, 8, 3, bias=False), "norm": nn.BatchNorm2d(8)}
+    return Parts(run, **parts, cell=nn.LSTM(8, 6, batch_first=True), head=nn.Linear(6, 4))
 
 
-class Autocast(nn.Module):
-    def __init__(self, inner, dtype):
-        super().__init__()
-        self.inner, self.dtype = inner, dtype
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=self.dtype):
-            y = self.inner(x)
+def autocast(inner, dtype):
+    def run(m, x):
+        with torch.autocast("cpu", dtype=dtype):
+            y = m.inner(x)
             with torch.autocast("cpu", enabled=False):
                 return y, y.float().square().sum()
+
+    return Parts(run, inner=inner)
 
 
 INT8 = {
     "mlp": lambda: (nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (3, 8)),
     "encoder": lambda: (nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), (2, 5, 8)),
-    "recurrent": lambda: (Recurrent(), (2, 2, 6)),
+    "recurrent": lambda: (recurrent(), (2, 2, 6)),
 }
 STEPS = 127
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.both = nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True)
-        self.one, self.head = nn.GRU(10, 4), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.head(self.one(self.both(x)[0])[0])
+def recurrent():
+    parts = {"both": nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True), "one": nn.GRU(10, 4)}
+    return Parts(lambda m, x: m.head(m.one(m.both(x)[0])[0]), **parts, head=nn.Linear(4, 3))
 
 
 class Steps(torch.fx.Interpreter):
@@ -124,14 +113,13 @@ def test_dynamic_int8(kind, ending, tmp_path, monkeypatch):
 
 def case(kind, dtype, whole):
     torch.manual_seed(0)
-    module, x = (
-        (Block(), torch.randint(0, 20, (2, 5)))
-        if kind == "block"
-        else (Net(), torch.randn(4, 3, 8, 8))
-    )
+    if kind == "block":
+        module, x = block(), torch.randint(0, 20, (2, 5))
+    else:
+        module, x = net(), torch.randn(4, 3, 8, 8)
     if whole:
         return module.to(dtype), x if kind == "block" else x.to(dtype)
-    return Autocast(module, dtype), x
+    return autocast(module, dtype), x
 
 
 def saved(module, x, path):

@@ -6,7 +6,7 @@ from torch import nn
 
 import gradients as engine
 from answers import refused
-from gradients import Net, bert_layer, compare, joint, passes, total, trained, values_of
+from gradients import bert_layer, compare, joint, passes, small_net, total, trained, values_of
 from quick import QUICK, first_in_relay, rare
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
@@ -15,7 +15,7 @@ from relascope.passes.cuts.cut import STRATEGIES, Joint, cut
 
 @pytest.fixture(scope="module")
 def net():
-    model, program = trained(Net().double(), torch.randn(3, 4).double(), dtype="float64")
+    model, program = trained(small_net().double(), torch.randn(3, 4).double(), dtype="float64")
     return model, joint(program)
 
 
@@ -60,7 +60,7 @@ def test_arguments_and_results_stand_in_order_and_halves_add_up(net):
 
 @pytest.mark.parametrize("strategy", first_in_relay(["min_cut", "keep_all", "inputs_only"]))
 def test_masks_in_bits_are_the_same_masks(strategy):
-    model, program = trained(Net().double(), torch.randn(3, 3, 4).double(), dtype="float64")
+    model, program = trained(small_net().double(), torch.randn(3, 3, 4).double(), dtype="float64")
     whole = joint(program)
     bits = passes(whole, "masks_as_bits")
     (mask,), (before,) = bits.masks, whole.masks

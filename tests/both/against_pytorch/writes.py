@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 
 from answers import quiet, refused
 from edge_values import backward, live_of
@@ -12,7 +11,7 @@ from limits import ELEMENTWISE, close
 from quick import ENGINE
 from relascope.engine.protocol.source import source_from_file, with_tensors
 from relascope.engine.pytorch.model import load_model
-from traces import save
+from traces import Parts, save
 
 # Bodies of functions of y, which is computed and has 4 rows of 6, and of a buffer alike.
 BODIES = """
@@ -47,20 +46,15 @@ def _written(line):
 *WRITES, COPIED = map(_written, BODIES.strip().splitlines())
 
 
-class Written(nn.Module):
+def together(functions):
     """All functions, each of an input and a buffer of its own: a build costs more than a write."""
 
-    def __init__(self, functions):
-        super().__init__()
-        self.functions = functions
-        for function in functions:
-            table = torch.arange(24.0).reshape(4, 6)
-            self.register_buffer(f"table_{function.__name__}", table)
-
-    def forward(self, *inputs):
-        tables = self.buffers()
-        made = [f(x * 1.5, t) for f, x, t in zip(self.functions, inputs, tables, strict=True)]
+    def run(m, *inputs):
+        made = [f(x * 1.5, t) for f, x, t in zip(functions, inputs, m.buffers(), strict=True)]
         return tuple(r for rs in made for r in (rs if isinstance(rs, tuple) else (rs,)))
+
+    tables = {f"table_{f.__name__}": torch.arange(24.0).reshape(4, 6) for f in functions}
+    return Parts(run, **tables)
 
 
 def opened(module, inputs, path):
@@ -72,7 +66,7 @@ def opened(module, inputs, path):
 
 def test_a_write_through_what_may_be_a_copy_is_refused(tmp_path):
     """A file does not say whether memory lets `flatten` be a view; a program does."""
-    module, inputs = Written([COPIED]), (torch.randn(4, 6),)
+    module, inputs = together([COPIED]), (torch.randn(4, 6),)
     with refused(match="aten::fill_ changes a tensor in place"):
         opened(module, inputs, tmp_path / "written.pt")
 
@@ -86,7 +80,7 @@ FEW += [pytest.param(*a, marks=pytest.mark.exhaustive) for a in ALL if a not in 
 @pytest.mark.parametrize(("ending", "functions"), FEW)
 def test_writes_into_parts_are_as_in_pytorch(ending, functions, tmp_path):
     torch.manual_seed(0)
-    module, inputs = Written(functions), tuple(torch.randn(len(functions), 4, 6))
+    module, inputs = together(functions), tuple(torch.randn(len(functions), 4, 6))
     model, live = opened(module, inputs, tmp_path / f"written{ending}")
     for name, buffer in model.buffers.items():  # which tracing has changed already
         module.get_buffer(name).copy_(buffer)

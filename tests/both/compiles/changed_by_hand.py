@@ -120,9 +120,5 @@ def _edited(graph: Graph, plan: dict[str, str], names: dict[str, str]) -> Graph:
         body = None if node.body is None else _edited(node.body, plan, names)
         made = replace(node, id=names[node.id], op=op, attrs=attrs, inputs=tuple(inputs), body=body)
         nodes.append(made)
-    return replace(
-        graph,
-        nodes=tuple(nodes),
-        inputs=tuple(map(of, graph.inputs)),
-        outputs=tuple(map(of, graph.outputs)),
-    )
+    ends = {"inputs": tuple(map(of, graph.inputs)), "outputs": tuple(map(of, graph.outputs))}
+    return replace(graph, nodes=tuple(nodes), **ends)

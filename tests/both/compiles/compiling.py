@@ -20,9 +20,8 @@ MLP = ModelSource("mlp")
 
 
 def compiled(session, target, folder=""):
-    return session.compile(
-        BuildRequest(MLP, default_pipeline(session.ir, False), target), folder, progress=quiet
-    )
+    request = BuildRequest(MLP, default_pipeline(session.ir, False), target)
+    return session.compile(request, folder, progress=quiet)
 
 
 def text(found, language):

@@ -15,6 +15,7 @@ import pytest
 import tvm
 
 import relascope
+from answers import ran
 from quick import ENGINE
 from relascope import Record, recording
 from relascope.core.errors import EngineError
@@ -64,11 +65,8 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
         inner(mod)
     found = read(path)
     assert found.whole and found.about["tvm"] == str(tvm.__version__)
-    assert [(p.name, p.depth, p.opt_level) for p in found.passes] == [
-        ("outer", 0, 0),
-        ("inner", 1, 2),
-        ("inner", 0, 2),
-    ]
+    passes = [(p.name, p.depth, p.opt_level) for p in found.passes]
+    assert passes == [("outer", 0, 0), ("inner", 1, 2), ("inner", 0, 2)]
     first, second, _ = found.passes
     assert first.seconds >= second.seconds >= 0.05
     assert 0 <= first.own_seconds < 0.05
@@ -98,10 +96,8 @@ def test_a_live_module_its_function_and_its_recording_are_shown(mod, tmp_path):
 
 def test_a_pass_that_fails_has_its_message_and_all_before_it(mod, tmp_path):
     path = tmp_path / "run.rsc"
-    with (
-        pytest.raises(Exception, match="no axis 7 here"),
-        tvm.transform.PassContext(instruments=[Record(path)]),
-    ):
+    context = tvm.transform.PassContext(instruments=[Record(path)])
+    with pytest.raises(Exception, match="no axis 7 here"), context:
         breaks(inner(mod))
     one, last = read(path).passes
     assert one.failure is None and one.touched == ("other",)
@@ -268,11 +264,9 @@ def test_a_build_is_recorded_down_to_its_kernels_code(session, mlp, tmp_path):
     with recording(tmp_path / "run.rsc", "graphs"):
         session.backend.build(mlp, None, "llvm -opt-level=0")
     found = read(tmp_path / "run.rsc")
-    wanted = {
-        "relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"},
-        "relax": {"LegalizeOps", "tirx.MakePackedAPI"},
-    }
-    assert wanted[ENGINE] <= {p.name for p in found.passes}
+    of_relax = {"LegalizeOps", "tirx.MakePackedAPI"}
+    wanted = {"relay": {"FuseOps", "LowerTE", "tir.MakePackedAPI"}}.get(ENGINE, of_relax)
+    assert wanted <= {p.name for p in found.passes}
     code = found.kernels[-1]
     made = found.passes[code.run]
     assert (made.kind, made.name, code.language) == ("codegen", "target.build.llvm", "llvm")
@@ -309,10 +303,8 @@ def test_levels_are_named_and_nothing_but_python_is_needed_until_it_records(tmp_
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-BOOT = {
-    "relay": "from relascope.engine.relay.tvm.boot import boot\nboot()\n",  # of this checkout
-    "relax": "",
-}
+BOOT = "from relascope.engine.relay.tvm.boot import boot\nboot()\n" if ENGINE == "relay" else ""
+"""Of this checkout."""
 
 SCRIPT = """
 import sys, time
@@ -338,7 +330,7 @@ if len(sys.argv) > 2:
 
 def started(folder, *arguments, options=()):
     """A script that was not changed, as `relascope record` starts it, with this process's TVM."""
-    (folder / "compile.py").write_text(BOOT[ENGINE] + SCRIPT)
+    (folder / "compile.py").write_text(BOOT + SCRIPT)
     command = [sys.executable, "-m", "relascope", "record", "-o", folder / "run.rsc", *options]
     return subprocess.Popen(
         [*command, "--", sys.executable, folder / "compile.py", *arguments],
@@ -360,41 +352,26 @@ def test_a_script_is_recorded_without_a_change(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_what_a_script_starts_is_recorded_beside_it(tmp_path):
-    script = tmp_path / "all.py"
-    script.write_text(
-        "import subprocess, sys\n"
-        "for _ in range(2):\n    subprocess.run([sys.executable, *sys.argv[1:]], check=True)\n"
-    )
-    child = tmp_path / "compile.py"
-    child.write_text(BOOT[ENGINE] + SCRIPT)
-    command = [sys.executable, "-m", "relascope", "record", "--json", "-o", tmp_path / "run.rsc"]
-    done = subprocess.run(
-        [*command, "--level", "names", "--", sys.executable, script, child, "0"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+def test_what_a_script_starts_is_recorded_beside_it_and_variables_alone_record_it(tmp_path):
+    script, child, path = (tmp_path / name for name in ("all.py", "compile.py", "run.rsc"))
+    run = "subprocess.run([sys.executable, *sys.argv[1:]], check=True)"
+    script.write_text(f"import subprocess, sys\nfor _ in range(2):\n    {run}\n")
+    child.write_text(BOOT + SCRIPT)
+    record = sys.executable, "-m", "relascope", "record"
+    about = "--json", "--level", "names", "-o", path, "--"
+    done = ran(*record, *about, sys.executable, script, child, "0")
     document = json.loads(done.stdout.splitlines()[-1])
-    assert document["passes"] == 4 and len(document["files"]) == 2
-    assert [f["passes"] for f in document["files"]] == [2, 2]
-
-
-@pytest.mark.exhaustive
-def test_variables_alone_have_a_script_recorded(tmp_path):
-    script = tmp_path / "compile.py"
-    script.write_text(BOOT[ENGINE] + SCRIPT)
-    command = [sys.executable, "-m", "relascope", "record", "-o", tmp_path / "run.rsc", "--env"]
-    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert document["passes"] == 4 and [f["passes"] for f in document["files"]] == [2, 2]
+    told = ran(*record, "-o", path := tmp_path / "again.rsc", "--env").stdout
     variables = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
     assert os.path.basename(variables["PYTHONPATH"].partition(os.pathsep)[0]) == "start"
     given = {**os.environ, **variables}
-    subprocess.run([sys.executable, script, "0"], env=given, check=True)
-    assert len(read(tmp_path / "run.rsc").passes) == 2
+    assert not ran(sys.executable, child, "0", env=given).returncode
+    assert len(read(path).passes) == 2
     given.pop("PYTHONPATH")  # a script that imports relascope needs no more
-    script.write_text("import relascope\n" + script.read_text())
-    subprocess.run([sys.executable, script, "0"], env=given, check=True)
-    (beside,) = environment.files(tmp_path / "run.rsc")[1:]
+    child.write_text("import relascope\n" + child.read_text())
+    assert not ran(sys.executable, child, "0", env=given).returncode
+    (beside,) = environment.files(path)[1:]
     assert len(read(beside).passes) == 2
 
 

@@ -33,7 +33,7 @@ from relascope.engine.pytorch.model import (
     seeded,
 )
 from relascope.passes.program import Mask
-from traces import Fn, forget_inputs, net, save
+from traces import Fn, Parts, forget_inputs, net, save
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -101,16 +101,14 @@ class Odd(nn.Module):
         return self.run(x) + x
 
 
-class Several(nn.Module):
-    def __init__(self, run):
-        super().__init__()
-        self.first, self.layers, self.last = layer(), nn.ModuleList([layer(), Odd(run)]), layer()
-
-    def forward(self, x):
-        x = self.first(x)
-        for layer in self.layers:
+def several(odd):
+    def run(m, x):
+        x = m.first(x)
+        for layer in m.layers:
             x = layer(x)
-        return self.last(x)
+        return m.last(x)
+
+    return Parts(run, first=layer(), layers=nn.ModuleList([layer(), Odd(odd)]), last=layer())
 
 
 def opens(path, module, x, known=lambda name: True):
@@ -143,7 +141,7 @@ FORMS = [(odd, end) for odd in ODD for end in ("", ".pt", ".pt2") if (odd, end) 
 
 @pytest.mark.parametrize(("odd", "ending"), FORMS)
 def test_a_refusal_names_the_line_and_submodules_that_open(odd, ending, tmp_path):
-    module, x = Several(ODD[odd]).eval(), torch.randn(4, 4)
+    module, x = several(ODD[odd]).eval(), torch.randn(4, 4)
     known = lambda name: not re.search("linalg|poisson|index", name)  # noqa: E731
     with pytest.raises(EngineError) as caught:
         opens(tmp_path / f"model{ending}", module, x, known)
@@ -179,20 +177,15 @@ def test_experts_are_refused_with_the_form_that_opens(ending, tmp_path):
     opens(tmp_path / f"other{ending}", block, torch.randn(1, 5, 8), known)
 
 
-class Product(nn.Module):
+def product(weight, bias, by_row, reduced):
     """Packed weights of whole numbers up to 63, of which no sum of two products saturates."""
-
-    def __init__(self, weight, bias, by_row, reduced):
-        super().__init__()
-        quantize, about = torch.quantize_per_tensor, (weight.abs().max().item() / 63, 0)
-        if by_row:
-            zeros = torch.zeros(len(weight), dtype=torch.int64)
-            quantize, about = torch.quantize_per_channel, (weight.abs().amax(1) / 63, zeros, 0)
-        weight = quantize(weight, *about, torch.qint8)
-        self.packed, self.reduced = torch.ops.quantized.linear_prepack(weight, bias), reduced
-
-    def forward(self, x):
-        return torch.ops.quantized.linear_dynamic(x, self.packed, self.reduced)
+    quantize, about = torch.quantize_per_tensor, (weight.abs().max().item() / 63, 0)
+    if by_row:
+        zeros = torch.zeros(len(weight), dtype=torch.int64)
+        quantize, about = torch.quantize_per_channel, (weight.abs().amax(1) / 63, zeros, 0)
+    packed = torch.ops.quantized.linear_prepack(quantize(weight, *about, torch.qint8), bias)
+    run = torch.ops.quantized.linear_dynamic
+    return Parts(lambda m, x: run(x, m.packed, reduced), packed=packed)
 
 
 INT8 = {
@@ -211,7 +204,7 @@ def test_products_of_int8_are_pytorchs(drawn, by_row):
     for size in ((1, 7), (3, 5), (2, 3, 2000), (2, 1, 3, 4)):
         torch.manual_seed(size[-1])
         weight, bias, x = torch.randn(6, size[-1]), torch.randn(6), INT8[drawn](*size)
-        module = Product(weight, bias if size[-1] < 9 else None, by_row, len(size) < 4)
+        module = product(weight, bias if size[-1] < 9 else None, by_row, len(size) < 4)
         model = model_from_module(module, ("x",), (x,), ModelSource("own"), quiet)
         trace = traced(model, lambda name: True)
         (ours,) = torch.fx.Interpreter(GraphModule(trace.constants, trace.graph)).run(x)
@@ -222,16 +215,12 @@ def test_products_of_int8_are_pytorchs(drawn, by_row):
 
 @pytest.mark.parametrize("ending", ["", ".pt"])
 def test_other_quantized_models_are_refused_with_what_to_do(ending, tmp_path):
-    class Static(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.ao.nn.quantized.Linear(4, 3)
+    def static(m, x):
+        return m.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
 
-        def forward(self, x):
-            return self.fc(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)).dequantize()
-
+    module = Parts(static, fc=torch.ao.nn.quantized.Linear(4, 3)).eval()
     with refused(match="quantize", hint="quantize it dynamically to int8"):
-        opens(tmp_path / f"model{ending}", Static().eval(), torch.randn(2, 4))
+        opens(tmp_path / f"model{ending}", module, torch.randn(2, 4))
 
 
 def test_int8_is_run_as_pytorch_can():
@@ -245,7 +234,7 @@ def test_int8_is_run_as_pytorch_can():
 
 def test_no_submodule_is_named_where_the_model_does_not_run():
     with pytest.raises(EngineError, match="cannot be multiplied") as caught:
-        opens(Path("live"), Several(lambda x: x @ torch.ones(7, 7)), torch.randn(4, 4))
+        opens(Path("live"), several(lambda x: x @ torch.ones(7, 7)), torch.randn(4, 4))
     assert caught.value.instead == ()
     told = pickle.loads(pickle.dumps(caught.value))
     assert told.to_json() == caught.value.to_json() and told.instead == ()
@@ -291,26 +280,18 @@ def test_other_inputs_keep_masks_and_stay_in_range():
     assert int(odd.isfinite().all(1).sum()) >= 6, "most rows stay finite"
 
 
-class Looking(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table, self.rows = nn.Embedding(10, 4), nn.Parameter(torch.randn(6, 4))
-
-    def forward(self, ids, places, free, bits, mask):
-        shifted = self.rows[(free % 5).clamp(0, 5)]
-        return self.table(ids) + self.rows[places] + shifted, free - 1, bits.sum(-1) + mask
-
-
-def looking():
-    """Its inputs: 10 ids, 6 places, integers that are free, zeros and ones, and a mask of them."""
-    draw = torch.Generator().manual_seed(0)
-    sizes = {"ids": 10, "places": 6, "free": 5, "bits": 2}
-    drawn = {n: torch.randint(0, most, (4, 8), generator=draw) for n, most in sizes.items()}
-    return drawn | {"mask": drawn["bits"][:, 0].clone()}
-
-
 def test_integers_leave_their_range_only_where_the_model_runs_on_them():
-    samples, module, tried = looking(), Looking().eval(), []
+    """Of 10 ids, 6 places, integers that are free, zeros and ones, and a mask of them."""
+
+    def module(ids, places, free, bits, mask):
+        looked = nn.functional.embedding(ids, table), rows[places], rows[(free % 5).clamp(0, 5)]
+        return sum(looked), free - 1, bits.sum(-1) + mask
+
+    draw, tried = torch.Generator().manual_seed(0), []
+    table, rows = torch.ones(10, 4), torch.ones(6, 4)
+    sizes = {"ids": 10, "places": 6, "free": 5, "bits": 2}
+    samples = {n: torch.randint(0, most, (4, 8), generator=draw) for n, most in sizes.items()}
+    samples["mask"] = samples["bits"][:, 0].clone()
 
     def runs(inputs):
         tried.append(inputs)
@@ -397,12 +378,8 @@ def test_a_file_is_loaded_with_its_recorded_inputs(trace):
     assert len(list(model.flat.graph.inputs())) == 2 + len(model.flat.tensors)
     # Modules keep their whole path.
     scopes = {(o.scope, o.operator) for o in model.flat.origins.values()}
-    assert scopes >= {
-        ("blocks.0.fc", "aten::linear"),
-        ("blocks.1.norm", "aten::layer_norm"),
-        ("head", "aten::linear"),
-        ("", "aten::add"),
-    }
+    inner = {("blocks.0.fc", "aten::linear"), ("blocks.1.norm", "aten::layer_norm")}
+    assert scopes >= inner | {("head", "aten::linear"), ("", "aten::add")}
     # Types that are given win, and may be named.
     given = source_from_file(trace, "shift=5x8, x=5x8:float32", dtype="float64")
     model = load_model(given, quiet)
@@ -415,10 +392,8 @@ def test_a_file_without_recorded_inputs_or_with_wrong_ones_says_so(trace):
     with refused("input", "x, shift", hint="x="):
         load_model(source_from_file(bare), quiet)
     assert load_model(source_from_file(bare, "3x8, 3x8"), quiet).forward()[0].shape == (3, 8)
-    for text, words in (
-        ("3x8", "takes 2 inputs (x, shift), not 1"),
-        ("y=3x8, x=3x8", "no input 'y'"),
-    ):
+    wrong = {"3x8": "takes 2 inputs (x, shift), not 1", "y=3x8, x=3x8": "no input 'y'"}
+    for text, words in wrong.items():
         with refused("input", says=words, hint="type per input"):
             load_model(source_from_file(trace, text), quiet)
     with refused("input", "mat1 and mat2", where="aten::linear in fc", says="x: float32[3, 9]"):
@@ -559,20 +534,15 @@ def double(x):
     return x * 2
 
 
-class Inner(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(4, 3)
-
-    def forward(self, cache, last):
-        (keys, values), *_ = cache
-        return self.fc(torch.cat([double(keys), values], 0)) * last
+def inner(m, cache, last):
+    (keys, values), *_ = cache
+    return m.fc(torch.cat([double(keys), values], 0)) * last
 
 
 class Nests(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = Inner()
+        self.inner = Parts(inner, fc=nn.Linear(4, 3))
 
     def forward(self, x, cache, batch, steps):
         made = self.inner(cache, steps[-1])
@@ -600,8 +570,8 @@ def test_inputs_in_tuples_lists_and_dicts_are_inputs_of_their_own(tmp_path):
     for ours, theirs in zip(model.forward(), expected, strict=True):
         assert torch.equal(ours, theirs)
     of_inner = replace(source, module="inner")
-    inner = submodules.load(of_inner, quiet, partial(open_model, of_inner, quiet))
-    assert inner.forward()[0].shape == (4, 3)
+    alone = submodules.load(of_inner, quiet, partial(open_model, of_inner, quiet))
+    assert alone.forward()[0].shape == (4, 3)
     with refused("input", "takes 8 inputs .*, not 2"):
         load_model(source_from_file(path, "x=4x3:float32, 2x4:float32"), quiet)
 

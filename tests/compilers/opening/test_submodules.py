@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.pytorch.model import Opened, model_from_module, open_model
 from relascope.engine.pytorch.submodules import cut_out, load, module_rows
-from traces import save
+from traces import Parts, save
 
 
 @dataclass
@@ -125,19 +125,15 @@ class Decorated(nn.Module):
         return {"sum": anything[0] + anything[1].left, "flag": True, "deep": [deep.left, None]}
 
 
-class Strange(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.part, self.none, self.given = Decorated(), Decorated(), nn.Identity()
-
-    def forward(self, x):
-        made = self.part(x, Pair(x, x + 1), deep=Pair(x))
-        self.given(3)
-        return made["sum"]
+def strange(m, x):
+    made = m.part(x, Pair(x, x + 1), deep=Pair(x))
+    m.given(3)
+    return made["sum"]
 
 
 def test_a_tensor_that_is_given_twice_is_one_input_and_outputs_are_flat():
-    opened = Opened(Strange().eval(), ("x",), (torch.ones(2, 2),))
+    module = Parts(strange, part=Decorated(), given=nn.Identity()).eval()
+    opened = Opened(module, ("x",), (torch.ones(2, 2),))
     found = cut(opened, "part")
     assert found.names == ("anything_0", "anything_1_right") and len(found.inputs) == 2
     left, also = found.module(*found.inputs)

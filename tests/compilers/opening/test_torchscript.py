@@ -246,11 +246,7 @@ PACKED = {
     "another cell": (b"quantized_dynamic", b"quantized_dynamix", "its packed cell has no int8"),
     "another storage": (b"QInt8Storage", b"QUInt8Storage", "names torch.QUInt8Storage"),
     "another scheme": (b"per_tensor_affine", b"per_tensor_affin_", "names torch.per_tensor_affin_"),
-    "a scheme by its number": (
-        b"ctorch\nper_tensor_affine\n",
-        b"K\x01",
-        "but not by quantize_dynamic",
-    ),
+    "a scheme by its number": (b"ctorch\nper_tensor_affine\n", b"K\x01", "not by quantize_dynamic"),
     "other strides": (b"K\x06K\x01t", b"K\x00K\x00t", "but not by quantize_dynamic"),
     "a plain tensor of it": (b"_rebuild_qtensor", b"_rebuild_tensor_v2", "without saying how"),
 }

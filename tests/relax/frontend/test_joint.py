@@ -8,7 +8,7 @@ from torch import nn
 
 import gradients as engine
 import relax_modules
-from gradients import Fn, Many, Net, bert_layer, compare, draw, operators, quiet
+from gradients import Fn, Many, bert_layer, compare, draw, operators, quiet, small_net
 from limits import BACKWARD, GRADIENT
 from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
@@ -75,7 +75,7 @@ def test_batch_norms_return_their_updates_in_train_mode_alone():
 
 
 def test_dropouts_and_draws_are_what_pytorch_draws():
-    _, program, _ = check(Net(), draw(3, 4))
+    _, program, _ = check(small_net(), draw(3, 4))
     assert [(m.rate, m.shape) for m in program.masks] == [(0.3, (3, 4))]
     check(nn.Sequential(nn.AlphaDropout(0.5)), draw(3, 4))
 

@@ -7,7 +7,7 @@ from torch import nn
 
 import per_use
 from answers import refused
-from gradients import Net, bert_layer, compare, joint, to_graph, trained, values_of
+from gradients import bert_layer, compare, joint, small_net, to_graph, trained, values_of
 from grammar import RandomModule
 from quick import QUICK, combinations, small_peaks
 from relascope.core.errors import EngineError
@@ -41,7 +41,7 @@ def layer():
     return module, *inputs
 
 
-MADE = {"net": lambda: (Net(), torch.randn(3, 4)), "layer": layer, "images": images}
+MADE = {"net": lambda: (small_net(), torch.randn(3, 4)), "layer": layer, "images": images}
 
 
 def alike(model, program, target):

@@ -5,6 +5,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 from tvm import relay
 
@@ -12,7 +13,7 @@ import gradients as engine
 import per_use
 import small_models  # noqa: F401
 from answers import quiet
-from gradients import Branches, Fn, Many, compare, draw, joint, operators, split_by, step, trained
+from gradients import Fn, Many, compare, draw, joint, operators, split_by, step, trained
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
@@ -30,7 +31,7 @@ from relay_functions import operators as operator_counts
 from relay_functions import program_of, var
 from splitting import *  # noqa: F403
 from splitting import names
-from traces import save
+from traces import Parts, save
 
 # Relax's are quicker.
 pytest.mark.exhaustive(test_every_gradient_of_a_block_agrees_with_pytorch)  # noqa: F405
@@ -85,7 +86,12 @@ def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
 
 
 def test_masks_stand_in_the_order_of_execution():
-    model, program = trained(Branches(), torch.randn(4, 6))
+    def run(m, x):
+        late = m.first(m.fc(x))
+        return m.none(m.second(torch.tanh(m.fc(x)))) - late
+
+    drops = {n: nn.Dropout(rate) for n, rate in (("first", 0.2), ("second", 0.7), ("none", 0.0))}
+    model, program = trained(Parts(run, fc=nn.Linear(6, 6), **drops), torch.randn(4, 6))
     found = [e for e in post_order(program.main.body) if op_name(e) == "nn.dropout"]
     assert [round(float(c.attrs.rate), 1) for c in found][:2] == [0.7, 0.0]  # the walk's order
     made = engine.passes(program, "externalize_dropout")
