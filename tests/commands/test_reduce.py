@@ -27,16 +27,8 @@ from relascope.engine.limits import Limits, Unit, Usage
 from relascope.engine.protocol.fault import PieceResult, Report, Suspects
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
+from relascope.passes.search import reduce as pieces
 from relascope.passes.search.bisect import Culprits, Verdict
-from relascope.passes.search.reduce import (
-    Piece,
-    PieceVerdict,
-    calls,
-    near,
-    read_values,
-    reduce,
-    whole,
-)
 from relascope.viz.rows import fault as reports
 
 GOOD, BAD, DARK = Verdict
@@ -62,8 +54,8 @@ class Oracle:
         assert set(piece.outputs) <= set(piece.nodes)
         self.asked.append(piece)
         if self.dark is not None and self.dark(piece):
-            return PieceVerdict(DARK)
-        return PieceVerdict(BAD if self.fault <= set(piece.nodes) else GOOD)
+            return pieces.PieceVerdict(DARK)
+        return pieces.PieceVerdict(BAD if self.fault <= set(piece.nodes) else GOOD)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -75,7 +67,7 @@ def test_a_local_fault_is_found_whole_and_alone_wherever_it_is(size):
         place = chance.randrange(count)
         fault = {f"n{i}" for i in range(place, min(place + size, count))}
         oracle = Oracle(fault)
-        found = reduce(one, oracle)
+        found = pieces.reduce(one, oracle)
         assert set(found.piece.nodes) == fault
         assert found.minimal
         assert found.tries == len(oracle.asked) <= 2 * math.log2(count + 1) + 12
@@ -84,10 +76,10 @@ def test_a_local_fault_is_found_whole_and_alone_wherever_it_is(size):
 def test_a_hint_saves_tries():
     one = random_graph(400, random.Random(0))
     plain, hinted = Oracle({"n250"}), Oracle({"n250"})
-    assert reduce(one, plain).piece == reduce(one, hinted, ["n249", "n250"]).piece
+    assert pieces.reduce(one, plain).piece == pieces.reduce(one, hinted, ["n249", "n250"]).piece
     assert len(hinted.asked) <= 4 < len(plain.asked)
     wrong = Oracle({"n250"})
-    assert reduce(one, wrong, ["n3"]).piece.nodes == ("n250",)
+    assert pieces.reduce(one, wrong, ["n3"]).piece.nodes == ("n250",)
 
 
 def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
@@ -96,39 +88,43 @@ def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
 
     def judge(piece):
         asked.append(piece)
-        return PieceVerdict(BAD, ("d",)) if {"c", "d"} <= {*piece.nodes} else PieceVerdict(GOOD)
+        return (
+            pieces.PieceVerdict(BAD, ("d",))
+            if {"c", "d"} <= {*piece.nodes}
+            else pieces.PieceVerdict(GOOD)
+        )
 
-    assert reduce(one, judge).piece == Piece(("c", "d"), ("d",))
-    assert asked[1] == Piece(("c", "d"), ("d",))
+    assert pieces.reduce(one, judge).piece == pieces.Piece(("c", "d"), ("d",))
+    assert asked[1] == pieces.Piece(("c", "d"), ("d",))
 
 
 def test_two_places_far_apart_are_kept_and_the_rest_goes():
     one = chain(60)
-    found = reduce(one, Oracle({"n4", "n51"}))
+    found = pieces.reduce(one, Oracle({"n4", "n51"}))
     assert set(found.piece.nodes) == {"n4", "n51"}
-    assert len(found.piece.outputs) == len(read_values(one, found.piece)) == 2
-    assert calls(one, found.piece) == 2
+    assert len(found.piece.outputs) == len(pieces.read_values(one, found.piece)) == 2
+    assert pieces.calls(one, found.piece) == 2
 
 
 def test_what_needs_the_whole_stays_whole_and_a_good_one_has_no_piece():
     one = chain(12)
-    everything = whole(one)
-    found = reduce(one, Oracle(everything.nodes))
+    everything = pieces.whole(one)
+    found = pieces.reduce(one, Oracle(everything.nodes))
     assert found.piece == everything and found.minimal
     for verdict in (GOOD, DARK):
-        found = reduce(chain(8), lambda piece, verdict=verdict: PieceVerdict(verdict))
+        found = pieces.reduce(chain(8), lambda piece, verdict=verdict: pieces.PieceVerdict(verdict))
         assert (found.piece, found.tries, found.minimal) == (None, 1, False)
 
 
 def test_the_tries_are_bounded_and_the_smallest_so_far_is_kept():
     oracle = Oracle({"n1", "n71", "n199"})
-    found = reduce(chain(200), oracle, most=9)
+    found = pieces.reduce(chain(200), oracle, most=9)
     assert found.tries == len(oracle.asked) == 9 and not found.minimal
     assert oracle.fault <= set(found.piece.nodes)
 
 
 def test_pieces_that_cannot_be_run_are_passed_over():
-    found = reduce(chain(40), Oracle({"n21"}, dark=lambda piece: 1 < len(piece.nodes) < 5))
+    found = pieces.reduce(chain(40), Oracle({"n21"}, dark=lambda piece: 1 < len(piece.nodes) < 5))
     assert "n21" in found.piece.nodes and len(found.piece.nodes) <= 5
 
 
@@ -141,22 +137,22 @@ def test_a_tuple_is_never_cut_off_from_what_reads_it():
         assert ("t" in inside) == ("cat" in inside)
         assert len(inside & {"s", "i", "j"}) in (0, 3)
         assert not {"t", "s"} & set(piece.outputs)
-        assert not {"t", "s"} & set(read_values(one, piece))
-        return PieceVerdict(BAD if "i" in inside else GOOD)
+        assert not {"t", "s"} & set(pieces.read_values(one, piece))
+        return pieces.PieceVerdict(BAD if "i" in inside else GOOD)
 
-    piece = reduce(one, judge).piece
+    piece = pieces.reduce(one, judge).piece
     assert (set(piece.nodes), set(piece.outputs)) == ({"s", "i", "j"}, {"i", "j"})
 
 
 def test_near_is_the_first_that_differs_and_what_has_no_counterpart_before_it():
     one = graph_of("x; a . x; b . a; c . b; d . c; e . d")
-    assert near(one, {"x", "a"}, {"d", "e"}) == ("b", "c", "d")
-    assert near(one, {"x", "a", "b", "c"}, {"d", "e"}) == ("d",)
-    assert near(one, {"a"}, set()) == ()
+    assert pieces.near(one, {"x", "a"}, {"d", "e"}) == ("b", "c", "d")
+    assert pieces.near(one, {"x", "a", "b", "c"}, {"d", "e"}) == ("d",)
+    assert pieces.near(one, {"a"}, set()) == ()
 
 
 def test_the_search_does_not_recurse_and_is_quick_on_a_deep_chain():
-    assert reduce(chain(20_000), Oracle({"n9000"})).piece.nodes == ("n9000",)
+    assert pieces.reduce(chain(20_000), Oracle({"n9000"})).piece.nodes == ("n9000",)
 
 
 def test_differences_are_relative_to_scale_nan_is_infinite_and_rounding_held_against_others():

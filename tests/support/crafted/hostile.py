@@ -299,17 +299,19 @@ _META = '{"path_name": "%s", "is_param": false, "use_pickle": true, "tensor_meta
 _CONFIG = '{"config": {"c": ' + _META + "}}"
 _WEIGHTS = "data/weights/model_weights_config.json"
 _CONSTANTS = "data/constants/model_constants_config.json"
+_TARGETS = """
+torch.os.system torch.load torch.hub.load torch.ops.aten.from_file.default
+torch.ops.load_library torch.classes.load_library
+torch.ops.inductor.accumulate_grad_.default _operator.attrgetter _operator.methodcaller
+math.__loader__.load_module torch.serialization.pickle.loads torch.utils.cpp_extension.load
+#sneaky:run torch.ops.higher_order.while_loop
+torch.ops.aten._assert_scalar.default.__class__
+"""
 _PT2 = {
     **{
         f"target: {t}": _call(t)
         for t in (
-            *("torch.os.system", "torch.load", "torch.hub.load"),
-            *("torch.ops.aten.from_file.default", "torch.ops.load_library"),
-            *("torch.classes.load_library", "torch.ops.inductor.accumulate_grad_.default"),
-            *("_operator.attrgetter", "_operator.methodcaller", "math.__loader__.load_module"),
-            *("torch.serialization.pickle.loads", "torch.utils.cpp_extension.load", "#sneaky:run"),
-            "torch.ops.higher_order.while_loop",
-            "torch.ops.aten._assert_scalar.default.__class__",
+            *_TARGETS.split(),
             *("torch.ops.aten._assert_async.msg\n", "torch..ops.aten.relu.default;" + _RUN),
         )
     },

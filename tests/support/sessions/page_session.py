@@ -10,27 +10,12 @@ from fake_tuning import FakeTuning
 from graphs import graph_of, nodes_of
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, Node, Role, TensorType
+from relascope.engine.protocol import results, times
 from relascope.engine.protocol.accuracy import Comparison, NodeError
 from relascope.engine.protocol.artefact import Artefact, KernelCode
 from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Profile
-from relascope.engine.protocol.results import (
-    ImportChange,
-    ModelInfo,
-    ModuleRow,
-    NamedModel,
-    PassExample,
-    SplitResult,
-    StepRecord,
-)
 from relascope.engine.protocol.targets import EngineInfo, Target
-from relascope.engine.protocol.times import (
-    BUDGETS,
-    CompileTimes,
-    TimeResult,
-    TimeRow,
-    TorchCut,
-    TorchSaved,
-)
+from relascope.engine.protocol.times import BUDGETS, TorchCut
 from relascope.passes.pipeline import TvmPipelines
 
 SLOW_REPEATS = 777  # `time` with so many repeats takes a minute
@@ -104,7 +89,7 @@ class PageSession(FakeTuning):
 
     def models(self, pattern, counted=True, *, progress):
         names = ("hf:bert", "hf:distilbert", "torchvision:resnet18")
-        rows = (NamedModel(n, "Net", 1234 if counted else None, False) for n in names)
+        rows = (results.NamedModel(n, "Net", 1234 if counted else None, False) for n in names)
         return tuple(r for r in rows if pattern in ("*", r.name))
 
     def load(self, source, judged=False, *, progress):
@@ -117,14 +102,14 @@ class PageSession(FakeTuning):
         notes = ("A note of the import.",)
         if source.module:
             notes = (f"What the whole gives it: {source.module}, call {source.call}.",)
-        change = ImportChange("dropped", "Left out", "aten::dropout", 1, (), ("layers.1.drop",))
-        about = source, graph, 640, arguments, 1, 0.012, notes
-        return ModelInfo(*about, 2 if source.module else 1, (change,))
+        dropped = "dropped", "Left out", "aten::dropout", 1, (), ("layers.1.drop",)
+        about = source, graph, 640, arguments, 1, 0.012, notes, 2 if source.module else 1
+        return results.ModelInfo(*about, (results.ImportChange(*dropped),))
 
     def modules(self, source, *, progress):
         rows = (("", "Net", 16, 4), ("layers.0", "Linear", 16, 32), ("layers.1", "ReLU", 32, 32))
         return tuple(
-            ModuleRow(path, kind, 640, 1, (tensor(8, width),), (tensor(8, out),), 0.001)
+            results.ModuleRow(path, kind, 640, 1, (tensor(8, width),), (tensor(8, out),), 0.001)
             for path, kind, width, out in rows
         )
 
@@ -142,7 +127,7 @@ class PageSession(FakeTuning):
             counts = 1 if removed else 0, added, removed, len(after)
             took = 0.002 if one.enabled else 0.0
             about = (*counts, took, after.operators, error, printed)
-            records.append(StepRecord(one.name, one.enabled, *about))
+            records.append(results.StepRecord(one.name, one.enabled, *about))
             before = after
         return tuple(records)
 
@@ -153,9 +138,9 @@ class PageSession(FakeTuning):
     def example(self, name, *, progress):
         if name != "fold":
             return None
-        before, after = forward_graph(True), forward_graph(False)
-        types = (("x", tensor(2, 3)),)
-        return PassExample("fold", types, "transpose(w)", "w", before, after, "It only says so.")
+        types, graphs = (("x", tensor(2, 3)),), (forward_graph(True), forward_graph(False))
+        about = "fold", types, "transpose(w)", "w", *graphs
+        return results.PassExample(*about, "It only says so.")
 
     def text(self, source, pipeline, index, *, progress):
         nodes = self._graph(source, pipeline, index).nodes
@@ -177,7 +162,7 @@ class PageSession(FakeTuning):
         nodes = {n.id: n for n in (*again, *saved, *own)}
         inputs = tuple(n.id for n in nodes.values() if n.kind is not Kind.CALL)
         ends = tuple(nodes.values()), inputs, ("gw0", "gw1")
-        return SplitResult(forward, Graph("backward", "relay", *ends), 0.01)
+        return results.SplitResult(forward, Graph("backward", "relay", *ends), 0.01)
 
     def check(self, request, captures=False, *, progress):
         source, pipeline = request.source, request.pipeline
@@ -202,17 +187,17 @@ class PageSession(FakeTuning):
         taken = 0.1 if request.source.seed == SLOW_SEED else 0.01
         on = (i for i, s in enumerate(request.pipeline) if s.enabled)
         passes = tuple((i, (taken, 2 * taken)) for i in on)
-        return CompileTimes(passes, (0.2, 0.3), (0.004, 0.005), 4096)
+        return times.CompileTimes(passes, (0.2, 0.3), (0.004, 0.005), 4096)
 
     def torch_saved(self, source, budgets=BUDGETS[0], *, progress):
         if source.seed == NO_PARTITION_SEED:
-            return TorchSaved(2048, (), "PyTorch's partitioner cannot handle this module: no.")
+            return times.TorchSaved(2048, (), "PyTorch's partitioner cannot handle this module.")
         known = source.gradient == "pytorch"
         cuts = (
             TorchCut(b, int(1024 * b**3), *((1 - b, 4096) if known else (None, None)), b < 0.5)
             for b in budgets
         )
-        return TorchSaved(2048, tuple(cuts))
+        return times.TorchSaved(2048, tuple(cuts))
 
     def target(self, text, *, progress):
         if text == "nonsense":
@@ -244,19 +229,19 @@ class PageSession(FakeTuning):
             quick = 0.66, 0.6, 0.7, 0.66, 1e-5, 512, (0.6, 0.66, 0.7)
             built = {"ratio_of_minima": 1.44, "build_seconds": 0.5, "target": request.target}
             built |= {"ratio_q1": 1.32, "ratio_q3": 1.32}
-            rows.append(TimeRow("pytorch eager", phase, *eager))
-            rows.append(TimeRow("relay, cpu", phase, *ours, capture_bytes=2048, **built))
+            rows.append(times.TimeRow("pytorch eager", phase, *eager))
+            rows.append(times.TimeRow("relay, cpu", phase, *ours, capture_bytes=2048, **built))
             for v in variants:
                 built = {"build_seconds": 0.25, "target": v.request.target}
                 rows.append(
-                    TimeRow(f"relay, {v.name}", phase, *quick, ratio_of_minima=0.67, **built)
+                    times.TimeRow(f"relay, {v.name}", phase, *quick, ratio_of_minima=0.67, **built)
                 )
             other = 0.8, 0.7, 0.9, 0.8, 1e-6, None, (0.7, 0.8, 0.9), 1.65
-            rows += [TimeRow(name, phase, *other) for name in baselines]
+            rows += [times.TimeRow(name, phase, *other) for name in baselines]
         where = "a test machine", request.target, request.threads or 2
         comparisons = self.check(request, progress=progress)
         notes = ("Another program keeps the machine busy.",)
-        return TimeResult(*where, tuple(rows), comparisons, 0.5, notes)
+        return times.TimeResult(*where, tuple(rows), comparisons, 0.5, notes)
 
     def profile(self, request, *, progress):
         """The product takes most of the time, and the last kernel puts out NaN."""
