@@ -3,14 +3,11 @@
 import json
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
 
 import pytest
 
-from browser import LONG, _free_port
+from browser import LONG, Server
 from graphs import transformer
 from relascope.viz.drawing.modules import fold_constants
 from relascope.viz.handed_on.formats import Appearance, graph_file
@@ -27,32 +24,16 @@ def test_model_explorer_opens_the_file(tmp_path, chromium):
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, f"ai-edge-model-explorer=={VERSION}"], check=True)
-    port = _free_port()
+    server = Server(path)
     command = [str(place / "bin" / "model-explorer"), str(path), "--no_open_in_browser"]
-    serving = subprocess.Popen(
-        [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    server.start([*command, "--host", "127.0.0.1", "--port", str(server.port)])
     try:
-        url = f"http://localhost:{port}/"
-        _wait(url)
         models = json.dumps({"models": [{"url": str(path)}]})
         page = chromium.new_page()
-        page.goto(f"{url}?data={urllib.parse.quote(models)}")
+        page.goto(f"{server.url}/?data={urllib.parse.quote(models)}")
         count = len(fold_constants(graph))
         page.get_by_text("op node count").wait_for(timeout=LONG)
         assert f"{count} nodes" in page.locator("body").inner_text()
         page.close()
     finally:
-        serving.terminate()
-        serving.wait(30)
-
-
-def _wait(url: str) -> None:
-    end = time.monotonic() + LONG / 1000
-    while time.monotonic() < end:
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise AssertionError("Model Explorer did not answer")
+        server.stop()

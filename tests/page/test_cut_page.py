@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 import page_session
 from joints import chain
-from page import open_tab, press, settle, training, words
+from page import open_tab, press, says, settle, table_with, training, words
 from relascope.engine.jobs.cut import measured_peaks
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.times import TorchCut, TorchSaved
@@ -91,26 +91,23 @@ def test_the_minimum_cut_is_first_and_others_are_chosen_priced_and_measured(grad
     gradient.segmented_control(key="keep_prices").set_value("estimated")
     settle(gradient.multiselect(key="keep_points").set_value(["chosen", "inputs_only"]).run())
     press(gradient, "measure")
-    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
+    table = table_with(gradient, "work again, measured")
     assert list(table["captures"]) == [2, 0]
     assert list(table["times eager"]) == [1.32, 1.32]
     assert list(table["work again, measured"]) == [0, 0]
     assert table["work again, estimated"][0] < table["work again, estimated"][1]
     settle(gradient.multiselect(key="keep_points").set_value(["keep_all"]).run())
     press(gradient, "measure")  # joins what was measured before
-    (table,) = (d.value for d in gradient.dataframe if "work again, measured" in d.value)
-    assert len(table) >= 2
+    assert len(table_with(gradient, "work again, measured")) >= 2
     # The slider goes from cut to cut along the frontier.
     gradient.session_state["keep_frontier"] = 1_000_000  # chosen for another model
     strategy(gradient, "frontier")
     assert gradient.session_state["keep_frontier"] == 2048
-    slider = gradient.select_slider(key="keep_frontier")
-    assert slider.options[0].startswith("0 B")
-    assert slider.options[-1] == "2.0 KiB, +0.0 % time"  # all that crosses
-    slider.set_value(2048)
-    assert "<b>2</b> captures" in words(settle(gradient.run()))
-    gradient.select_slider(key="keep_frontier").set_value(0)
-    assert "<b>0</b> captures" in words(settle(gradient.run()))
+    none, *_, everything = gradient.select_slider(key="keep_frontier").options
+    assert none.startswith("0 B") and everything == "2.0 KiB, +0.0 % time"
+    for held, count in ((2048, 2), (0, 0)):
+        gradient.select_slider(key="keep_frontier").set_value(held)
+        says(settle(gradient.run()), f"<b>{count}</b> captures")
     open_tab(gradient, "In your code")
     assert any("--strategy frontier --budget 0" in c.value for c in gradient.code)
     assert 'inputs, captures="frontier", budget=0)' in gradient.code[0].value
@@ -140,9 +137,8 @@ def test_the_chart_has_the_peak_of_a_step_what_was_measured_and_pytorchs_whole_r
     taken = {s["strategy"]: s.get("measured_peak_bytes") for s in document["strategies"]}
     assert taken["min_cut"] == taken["keep_all"] == 4096 and taken["inputs_only"] is None
     spec = charts.frontier(*drawn[-1]).to_dict()
-    peaks = [
-        r["peak"] for d in spec["datasets"].values() for r in d if "chosen" in r.get("what", "")
-    ]
+    points = (r for data in spec["datasets"].values() for r in data)
+    peaks = [r["peak"] for r in points if "chosen" in r.get("what", "")]
     assert peaks and all(text.endswith("estimated, 4.0 KiB measured") for text in peaks)
     assert "Within 0.4, 0.3, 0.2, 0.1, 0 PyTorch" in words(gradient)
 
@@ -153,20 +149,17 @@ def test_a_measured_peak_stays_beside_the_estimate_wherever_the_cut_is(gradient,
     monkeypatch.setattr(presenting, "show_document", lambda *a: shows.append(made(*a)) or shows[-1])
     monkeypatch.setattr(cut_tab.handing_on, "button", lambda *a: files.append(a[3]))
     gradient.session_state["show_asked"] = True
-    strategy(gradient, "inputs_only")
-    assert "estimated, not measured" in words(gradient)
-    assert shows[-1]["cuts"][shows[-1]["chosen"]]["step"].endswith("not measured")
-    press(gradient, "measure_it")
-    assert "estimated, 4.0 KiB measured" in words(gradient)
-    assert shows[-1]["cuts"][shows[-1]["chosen"]]["step"].endswith("4.0 KiB measured")
+    missing, measured = "estimated, not measured", "estimated, 4.0 KiB measured"
+    for name, said in {"inputs_only": missing, "measure_it": measured}.items():
+        (press if name == "measure_it" else strategy)(gradient, name)
+        says(gradient, said)
+        assert shows[-1]["cuts"][shows[-1]["chosen"]]["step"].endswith(said)
     assert "measure_it" not in {b.key for b in gradient.button}
     file = Sheet("cut", {})
     files[-1](file)
-    assert "estimated, 4.0 KiB measured" in str(file.tabs)
-    strategy(gradient, "recompute_pointwise")
-    assert "estimated, not measured" in words(gradient)
-    strategy(gradient, "inputs_only")
-    assert "estimated, 4.0 KiB measured" in words(gradient)
+    assert measured in str(file.tabs)
+    for name, said in {"recompute_pointwise": missing, "inputs_only": measured}.items():
+        says(strategy(gradient, name), said)
 
 
 def test_a_measured_peak_is_of_the_same_program_and_target():
@@ -180,27 +173,22 @@ def test_a_measured_peak_is_of_the_same_program_and_target():
 
 
 def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, cards):
-    strategy(gradient, "min_cut")
-    assert "Click a tensor" in words(gradient)
+    says(strategy(gradient, "min_cut"), "Click a tensor")
     assert cards.card is None
     select(gradient, "r")
     assert cards.text.startswith("Saved:")
-    cards.press(gradient, "recompute")
-    assert "<b>1</b> captures" in words(gradient)
+    says(cards.press(gradient, "recompute"), "<b>1</b> captures")
     assert "Forced by hand" in cards.text
     assert list(gradient.dataframe[0].value["name"]) == ["nn.dense"]
     assert gradient.dataframe[1].value["why"][0].startswith("by hand")
     assert cards.able == {"save": True, "recompute": False}
-    open_tab(gradient, "In your code")
+    says(open_tab(gradient, "In your code"), "Choices by hand, offloading")
     assert any("--recompute r" in c.value for c in gradient.code)
-    assert "Choices by hand, offloading" in words(gradient)
     open_tab(gradient, "Gradient & cut")
-    press(gradient, "undo_r")
-    assert "<b>2</b> captures" in words(gradient)
+    says(press(gradient, "undo_r"), "<b>2</b> captures")
     assert "undo_r" not in {b.key for b in gradient.button}
     select(gradient, "r")
-    cards.press(gradient, "save")
-    assert "To save r changes nothing. The strategy saves it" in words(gradient)
+    says(cards.press(gradient, "save"), "To save r changes nothing. The strategy saves it")
     press(gradient, "undo_r")
     # A wish that cannot be met is told, and can be taken back.
     select(gradient, "d0")
@@ -214,11 +202,9 @@ def test_a_tensor_is_forced_by_hand_and_let_go_as_far_as_that_can_be(gradient, c
     strategy(gradient, "min_cut")
     select(gradient, "d0")
     cards.press(gradient, "recompute")
-    strategy(gradient, "keep_all")
-    assert "choices by hand have no effect now" in words(gradient)
+    says(strategy(gradient, "keep_all"), "choices by hand have no effect now", "<b>2</b> captures")
     assert cards.able == {"save": False, "recompute": False}
     assert "leaves no choice" in cards.text
-    assert "<b>2</b> captures" in words(gradient)
     settle(gradient.sidebar.number_input(key="keep_seed").set_value(4).run())
     assert "undo_d0" not in {b.key for b in gradient.button}
 
@@ -227,13 +213,12 @@ def test_equal_layers_are_forced_at_once_and_taken_apart(gradient, cards, monkey
     monkeypatch.setattr(Joint, "alike", dict.fromkeys(("d0", "r"), ("d0", "r")))
     select(gradient, "d0")
     assert "in 2 equal layers" in cards.text
-    cards.press(gradient, "recompute_all")
-    assert "<b>0</b> captures" in words(gradient)
+    says(cards.press(gradient, "recompute_all"), "<b>0</b> captures")
     assert gradient.button(key="undo_d0").label.endswith("computed again × 2 ✕")
     cards.press(gradient, "save")
     assert gradient.button(key="undo_r").label.endswith("computed again ✕")
     cards.press(gradient, "save_all")
-    press(gradient, gradient.button(key="undo_d0").key)
+    press(gradient, "undo_d0")
     assert not {"undo_d0", "undo_r"} & {b.key for b in gradient.button}
 
 
@@ -241,13 +226,11 @@ def test_a_selected_node_chooses_its_row_and_a_row_its_node(gradient, cards):
     def rows():
         return list(gradient.session_state["captures_table"]["selection"]["rows"])
 
-    for node_id, row in (("r", [1]), ("d0", [0])):
+    words_of = {"r": "", "d0": "", "gd": "backward computes it", "x": "receives it"}
+    for (node_id, word), row in zip(words_of.items(), ([1], [0], [], []), strict=True):
         select(gradient, node_id)
         assert rows() == row and cards.card.node == node_id
-    for node_id, word in (("gd", "backward computes it"), ("x", "receives it")):
-        select(gradient, node_id)
-        assert rows() == [] and cards.card.node == node_id
-        assert word in cards.text and cards.able == {}
+        assert word in cards.text and (not word or cards.able == {})
     cards.row = 1
     settle(gradient.run())
     assert cards.card.node == "r" and rows() == [1]

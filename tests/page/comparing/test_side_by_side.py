@@ -6,7 +6,7 @@ import pytest
 
 import page_session
 from crafted.recorded import recorded
-from page import open_tab, put, settle, whole_page, words
+from page import open_tab, put, says, settle, table_with, whole_page, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.compared import comparison as compared
@@ -112,8 +112,7 @@ def asked(page):
 
 
 def became(page):
-    (rows,) = (d.value for d in page.dataframe if "only in" in d.value)
-    return rows
+    return table_with(page, "only in")
 
 
 def test_the_table_says_what_each_operator_became(both):
@@ -132,39 +131,26 @@ def test_the_table_says_what_each_operator_became(both):
 
 
 def test_what_is_chosen_goes_to_its_counterpart_and_back(both, choose):
-    choose("node", 0, "d1")
-    assert "same PyTorch operator" in words(both)
-    assert "<b>permute_dims, matmul</b> in B" in words(both)
-    assert asked(both) == ["d1", "m1"]
-    choose("node", 1, "a")
-    assert asked(both) == ["r", "a"]
-    choose("node", 0, "w0")
-    assert "same name" in words(both)
-    assert asked(both) == ["w0", "w0"]
-    choose("node", 0, "t0")  # of an operator that Relax's does not name: the pair stands for it
-    assert "% sure" in words(both)
-    assert asked(both) == ["t0", "p0"]
-    # A module goes to the same module, or to the one around it.
-    choose("node", 1, "group:layers.0")
-    assert asked(both)[0] == "group:layers.0"
-    assert "same module only" in words(both)
-    choose("node", 1, "group:layers.0.gone")
-    assert asked(both)[0] == "group:layers.0"
-    assert "enclosing module only" in words(both)
-    choose("node", 1, "group:other")
-    assert asked(both)[0] is None
-    assert "no counterpart" in words(both)
-    # A row goes to both sides.
-    choose("origin", 0, ("layers.2", "aten::linear"))
-    assert asked(both) == ["d1", "m1"]
-    assert "aten::linear of layers.2: nn.dense in A; permute_dims, matmul in B" in words(both)
-    choose("origin", 0, ("layers.0", "aten::t"))
-    assert asked(both)[1] is None
-    assert "nothing in B" in words(both)
-    choose("origin", 0, (None, "aten::linear"))
-    assert asked(both) == ["d0", "m0"]
-    choose("operator", 0, "matmul")
-    assert asked(both) == [None, "m0"]
+    group, in_b = "group:layers.0", "<b>permute_dims, matmul</b> in B"
+    became = "aten::linear of layers.2: nn.dense in A; permute_dims, matmul in B"
+    for kind, side, what, wanted, *said in (
+        ("node", 0, "d1", ["d1", "m1"], "same PyTorch operator", in_b),
+        ("node", 1, "a", ["r", "a"]),
+        ("node", 0, "w0", ["w0", "w0"], "same name"),
+        # Of an operator that Relax's does not name: the pair stands for it.
+        ("node", 0, "t0", ["t0", "p0"], "% sure"),
+        # A module goes to the same module, or to the one around it.
+        ("node", 1, group, [group, None], "same module only"),
+        ("node", 1, f"{group}.gone", [group, None], "enclosing module only"),
+        ("node", 1, "group:other", [None, None], "no counterpart"),
+        # A row goes to both sides.
+        ("origin", 0, ("layers.2", "aten::linear"), ["d1", "m1"], became),
+        ("origin", 0, ("layers.0", "aten::t"), ["t0", None], "nothing in B"),
+        ("origin", 0, (None, "aten::linear"), ["d0", "m0"]),
+        ("operator", 0, "matmul", [None, "m0"]),
+    ):
+        says(choose(kind, side, what), *said)
+        assert asked(both) == wanted
 
 
 def pictures(page):
@@ -181,9 +167,8 @@ def test_each_side_has_its_step_and_where_the_other_engine_fails_the_page_says_w
     assert list(became(both)["PyTorch operator"]).count("aten::t") == 0
     assert both.selectbox(key="keep_program_b").value == -1
     settle(both.number_input(key="keep_seed").set_value(page_session.RELAX_SEED).run())
-    assert len(both.error) == 1
-    assert "Relax knows no operator aten::frobnicate" in both.error[0].value
-    assert "layers.1" in both.error[0].value
+    (error,) = both.error
+    assert all(s in error.value for s in ("Relax knows no operator aten::frobnicate", "layers.1"))
     assert not pictures(both)
     settle(both.number_input(key="keep_seed").set_value(0).run())
     assert not both.error
@@ -250,14 +235,11 @@ def operators(page):
 
 def test_what_it_is_held_against_is_there_after_a_reload(beside):
     query = dict(beside.query_params)
-    again = whole_page()
-    again.query_params.update(query)
-    run(again)
-    assert "B: b.rsc" in words(again)
-    store.delete("other")
-    again = whole_page()
-    again.query_params.update(query)
-    assert "There is no other session" in words(run(again))
+    for said in ("B: b.rsc", "There is no other session"):
+        again = whole_page()
+        again.query_params.update(query)
+        says(run(again), said)
+        store.delete("other")
 
 
 def test_two_pipelines_of_one_model_and_another_sample_in_the_other_ir(clients):
