@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from page import open_tab, press, settle, words
+from page import open_tab, press, says, settle, words
 from relascope.engine.measure.timing import row, unsteady
 from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.targets import Target
@@ -38,12 +38,7 @@ STEADY = [10.0, 10.1, 9.9, 10.0, 10.2]
         ([17, 9, 26, 17, 9.5], [56, 9.3, 92, 57, 50], "0.28 to 0.97 of eager's time", False),
         ([3, 8, 4, 3, 5], [30, 30.1, 29.9, 30, 30], "6× to 10× faster than eager", False),
         ([90, 40, 60, 95, 50], [30, 30.1, 29.9, 30, 30], "1.3× to 3× slower than eager", False),
-        (
-            [0.3, 0.8, 0.4, 0.3, 0.5],
-            [60, 60.1, 59.9, 60, 60],
-            "120× to 200× faster than eager",
-            False,
-        ),
+        ([0.3, 0.8, 0.4, 0.3, 0.5], [60] * 5, "120× to 200× faster than eager", False),
     ],
 )
 def test_a_headline_says_no_more_than_its_data(ours, eager, text, sure):
@@ -68,7 +63,7 @@ def test_a_timing_of_another_model_or_setting_is_said_to_be_one(page):
     open_tab(page, "Compile & time")
     press(page, "run")
     assert "These are not the times" not in words(page)
-    assert "1.32× slower than eager" in words(page)
+    says(page, "1.32× slower than eager")
     settle(page.number_input(key="keep_repeats").set_value(7).run())
     assert "Since they were measured, the repeats changed. Press Run" in words(page)
     settle(page.number_input(key="keep_repeats").set_value(30).run())

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import fake_tuning
-from page import LONG, open_tab, press, settle, whole_page, words
+from page import LONG, open_tab, press, says, settle, table_with, whole_page, words
 from relascope.engine.protocol import records
 from relascope.engine.protocol.tuning import RECORDS, Trial
 from relascope.viz.charts.charts import best_so_far
@@ -30,7 +30,7 @@ def tune(tab, trials):
 
 
 def table(tab):
-    return next(d.value for d in tab.dataframe if "built with" in d.value)
+    return table_with(tab, "built with")
 
 
 def place():
@@ -42,17 +42,14 @@ def test_a_run_to_its_end_leaves_records_that_are_there_after_a_reload(tab):
     rows = table(listed(tab))
     assert list(rows["kernel"]) == ["dense", "fused_relu_dense"]
     assert list(rows["share"]) == pytest.approx([100 * 8 / 9, 100 / 9])
-    assert list(rows["without"]) == [0.8, 0.1]
-    assert rows["best"].isna().all()
+    assert list(rows["without"]) == [0.8, 0.1] and rows["best"].isna().all()
     assert "All 2 kernels, 100% of the kernels' time: 64 trials" in words(tab)
     settle(tune(tab, 6))
     rows = table(tab)
     assert list(rows["trials"]) == [6, 6]
     assert list(rows["built with"]) == ["its record", "its record"]
     assert rows["gain"][0] == pytest.approx(0.8 / rows["best"][0])
-    text = words(tab)
-    assert "<b>12</b> trials" in text
-    assert "<b>2 of 2</b> kernels have a record that is the fastest" in text
+    says(tab, "<b>12</b> trials", "<b>2 of 2</b> kernels have a record that is the fastest")
     assert tab.get("vega_lite_chart")
     press(tab, "use_records")
     assert tab.session_state["keep_target"] == f"llvm {RECORDS}"
@@ -77,9 +74,7 @@ def test_a_run_goes_on_while_another_tab_is_looked_at_and_cancel_keeps_what_was_
     while len(records.read(place()).trials) < 5:
         assert time.monotonic() < until
         tab.run()
-    text = words(tab.run())
-    assert f"of {2 * fake_tuning.SLOW_TRIALS}</b> trials" in text
-    assert "left" in text
+    says(tab.run(), f"of {2 * fake_tuning.SLOW_TRIALS}</b> trials", "left")
     assert tab.get("vega_lite_chart")
     assert not [b for b in tab.button if b.key == "tune"]
     press(tab, "cancel_tuning")
@@ -106,8 +101,7 @@ def test_an_engine_that_is_killed_while_it_tunes_is_named_and_its_records_stay(t
     cache = next(d for d in tab.session_state["progress_shown"])
     os.kill(cache.client.pid, 9)
     settle(tab.run())
-    text = words(tab)
-    assert "the results so far are kept" in text
+    says(tab, "the results so far are kept")
     assert any("signal" in e.value or "SIGKILL" in e.value for e in tab.error)
     assert table(tab)["trials"].sum() == len(records.read(place()).trials)
 
