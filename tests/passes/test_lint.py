@@ -70,8 +70,12 @@ def test_a_transpose_of_a_transpose(ir, op, remedy):
 THERE = "x; t layout_transform x src_layout='NCHW' dst_layout='NHWC' :1x4x4x8"
 BACK = "b layout_transform t src_layout='NHWC' dst_layout='NCHW'"
 PRODUCT = "x :4x4; y :4x4; p matmul x y :4x4; t permute_dims p :4x4"
-IMAGE = "x; w#w :5x3x1x1; conv nn.conv2d x w data_layout='NCHW' :1x5x8x8; s#s"
 WIDE, OTHER = "[[0,0],[0,0],[1,1],[1,1]]", "[[0,0],[1,1],[0,0],[0,0]]"
+
+
+def scaled(shape):
+    conv = "conv nn.conv2d x w data_layout='NCHW' :1x5x8x8"
+    return f"x; w#w :5x3x1x1; {conv}; s#s :{shape}; m multiply conv s :1x5x8x8"
 
 
 def padded(width, value):
@@ -91,12 +95,8 @@ def numbered(op, value):
         (f"{THERE}; {BACK}", "1x8x4x4", ("layouts", "b", "simplify_expr")),
         (THERE, "1x8x4x4", None),
         ("x; c#c; v reshape c :16; r sqrt c; s add x r -> s v", "4x4", ("constants", "r", "fold")),
-        (
-            f"{IMAGE} :5x1x1; m multiply conv s :1x5x8x8",
-            "1x3x8x8",
-            ("scales", "m", "fold_scale_axis"),
-        ),
-        (f"{IMAGE} :8x8; m multiply conv s :1x5x8x8", "1x3x8x8", None),
+        (scaled("5x1x1"), "1x3x8x8", ("scales", "m", "fold_scale_axis")),
+        (scaled("8x8"), "1x3x8x8", None),
         (padded(WIDE, "0.0"), "1x3x8x8", ("paddings", "pad", "fold_explicit_padding")),
         (padded(WIDE, "1.0"), "1x3x8x8", None),
         (padded(OTHER, "0.0"), "1x3x8x8", None),
@@ -125,13 +125,11 @@ def test_casts_there_and_back_and_casts_to_the_own_type():
     assert not found(graph_of(f"{HALF}; e exp half", of="4"))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("x :4; wide cast x dtype='float64'; e exp wide", ["wide"]), ("x; e exp x", [])],
-)
-def test_float64_in_a_narrower_model_is_named_where_it_begins(text, expected):
-    said = [f for f in lint(graph_of(text, of="4/float64")) if "float64" in f.message]
-    assert [f.nodes[0] for f in said] == expected
+def test_float64_in_a_narrower_model_is_named_where_it_begins():
+    texts = {"x :4; wide cast x dtype='float64'; e exp wide": ["wide"], "x; e exp x": []}
+    for text, expected in texts.items():
+        said = [f for f in lint(graph_of(text, of="4/float64")) if "float64" in f.message]
+        assert [f.nodes[0] for f in said] == expected
 
 
 def test_work_on_weights_is_named_with_its_weight_and_the_passes():

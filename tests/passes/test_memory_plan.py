@@ -5,6 +5,7 @@ import pytest
 from graphs import graph_of
 from relascope.passes.memory_plan import memory_plan, plan_findings
 
+F32 = "float32[3, 7]"
 S = "x; c :/bool; s memory.alloc_storage total_space=[84]; "
 A, B = (f"{n} memory.alloc_tensor s offset=0; " for n in "ab")
 OWN = "o builtin.alloc_tensor; "
@@ -47,13 +48,9 @@ def test_a_tensor_is_held_as_long_as_one_of_its_names_is_read(name):
     plan, (found,) = planned(text)
     assert [pair[:2] for pair in plan.overlaps] == [(0, 1)]
     at = plan.steps.index("q") + 1
-    assert found.startswith(
-        f"Storage 1 holds two tensors at step {at}: the float32[3, 7] that shift"
-    )
-    assert (
-        f"overwrites the float32[3, 7] that scale (step 1) writes, which difference (step {at + 1})"
-        in found
-    )
+    assert found.startswith(f"Storage 1 holds two tensors at step {at}: the {F32} that shift")
+    over = f"overwrites the {F32} that scale (step 1) writes, which difference (step {at + 1})"
+    assert over in found
 
 
 def test_another_field_of_a_tuple_is_not_held_with_the_first():
@@ -68,13 +65,10 @@ def test_a_result_is_held_to_the_end():
 
 
 def test_tensors_beside_each_other_in_a_storage_share_nothing():
-    def text(offset):
+    for offset, count in {"84": 0, "83": 1, "'n'": 0}.items():  # the last is not known
         beside = B.replace("offset=0", f"offset={offset}")
-        return S + A + P + beside + Q + OWN + "r difference p q o writes=[2]"
-
-    assert planned(text(84))[1] == []
-    assert len(planned(text(83))[1]) == 1
-    assert planned(text("'n'"))[1] == []  # not known
+        text = S + A + P + beside + Q + OWN + "r difference p q o writes=[2]"
+        assert len(planned(text)[1]) == count
 
 
 def test_a_kernel_may_write_over_what_it_reads_itself():
@@ -99,10 +93,8 @@ def test_a_storage_of_another_branch_is_not_there():
     text = "x; c :/bool; s memory.alloc_storage total_space=[84]; " + A + P + B + Q
     plan, found = planned(text + "f if c p q branches=[3,2]")
     assert plan.astray == [1]
-    assert found == [
-        "Storage 1 is allocated in another branch of an `if` than the float32[3, 7] that shift "
-        "(step 2) writes, which uses it."
-    ]
+    where = f"Storage 1 is allocated in another branch of an `if` than the {F32} that shift"
+    assert found == [f"{where} (step 2) writes, which uses it."]
 
 
 def test_open_sizes_are_none_and_what_allocates_nothing_has_no_plan():

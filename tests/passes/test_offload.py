@@ -1,5 +1,4 @@
-"""Captures that wait on the host, between the forward's last reader and the backward's first, and
-values that the backward computes more than once, where that lowers the peak."""
+"""Captures that wait on the host, and values computed per use, where that lowers the peak."""
 
 from dataclasses import replace
 
