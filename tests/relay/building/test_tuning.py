@@ -13,20 +13,15 @@ from tvm.contrib.popen_pool import PopenPoolExecutor
 
 from answers import quiet
 from limits import LIMITS
+from quick import rare
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.protocol import records
 from relascope.engine.protocol.records import Untuned
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
 from relascope.engine.protocol.tuning import RECORDS
-from relascope.engine.relay.building import runtime
+from relascope.engine.relay.building import runtime, templates
 from relascope.engine.relay.building.profiled import _Passes
-from relascope.engine.relay.building.templates import (
-    constant_weights,
-    operators,
-    optimised,
-    workload,
-)
 from relascope.engine.relay.tune import trial, tuning
 from relascope.engine.relay.tvm.boot import spawning
 from relascope.passes.catalogue import default_pipeline
@@ -84,18 +79,14 @@ def test_tasks_are_linear_layers_with_their_share_of_the_time(session):
     assert not {t.key for t in found} & {t.key for t in blas}
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("dtype", ["float32", rare("float64")])
 def test_what_was_found_is_built_and_right(session, dtype):
     source = ModelSource("mlp", batch=2, dtype=dtype)
     tasks = session.tasks(BuildRequest(source, PIPELINE, PLAIN, 1), progress=quiet)
     key = next(t.key for t in tasks if t.arguments[0].shape == (2, 64))
     made = session.tune(BuildRequest(source, PIPELINE, PLAIN, 1), (key,), 4, progress=quiet)
-    assert [t.key for t in made.tasks] == [key]
-    assert made.tasks[0].trials == 4
-    assert made.tasks[0].best_ms is not None
-    assert made.tasks[0].before_ms is not None
+    (task,) = made.tasks
+    assert (task.key, task.trials) == (key, 4) and None not in (task.best_ms, task.before_ms)
     place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
     without = lowered(session, source, PLAIN)
     records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e-9)])
@@ -109,27 +100,23 @@ def test_what_was_found_is_built_and_right(session, dtype):
 def test_a_program_in_training_has_the_tasks_of_both_halves(session, tmp_path):
     module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh())
     file = save(module, (torch.ones(2, 8),), tmp_path / "layer.pt")
-    source = source_from_file(file, training=True)
-    pipeline = default_pipeline("relay", True)
+    source, pipeline = source_from_file(file, training=True), default_pipeline("relay", True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-    captures = cut(joint, "keep_all").ids
-    found = session.tasks(
-        BuildRequest(source, pipeline, PLAIN, 1).split_at(captures), progress=quiet
-    )
+    request = BuildRequest(source, pipeline, PLAIN, 1).split_at(cut(joint, "keep_all").ids)
+    found = session.tasks(request, progress=quiet)
     assert len(found) > 1
     assert any(t.nodes for t in found)
 
 
 def test_packed_weights_are_for_constants_alone(session):
     constant = session.program_after(MLP, PIPELINE)
-    source = ModelSource("mlp", batch=2)
-    free = session.program_after(source, default_pipeline("relay", False).switched(1, False))
+    free = session.program_after(MLP, PIPELINE.switched(1, False))
     options, kinds = BuildOptions(PLAIN), []
     for program, fixed in ((constant, True), (free, False)):
         function = runtime.prepared(program, program.main, options)
-        assert constant_weights(function) is fixed
-        first = operators(optimised(function, options), options)[0]
-        task = workload(first, runtime.parse(PLAIN))
+        assert templates.constant_weights(function) is fixed
+        first = templates.operators(templates.optimised(function, options), options)[0]
+        task = templates.workload(first, runtime.parse(PLAIN))
         kinds.append({name for name, _ in task.program.choices})
     assert kinds == [{"dense_nopack.x86", "dense_pack.x86"}, {"dense_nopack.x86"}]
 
@@ -138,7 +125,7 @@ def test_packed_weights_are_for_constants_alone(session):
     ("fault", "says"),
     [
         (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "terminated"),
-        pytest.param(lambda *_: time.sleep(60), "Timeout", marks=pytest.mark.exhaustive),
+        rare(lambda *_: time.sleep(60), "Timeout"),
     ],
 )
 def test_a_schedule_that_crashes_or_hangs_is_an_answer_and_the_next_goes_on(pool, fault, says):

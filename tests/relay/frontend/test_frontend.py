@@ -1,5 +1,4 @@
-"""Importing to Relay, samples among it: same numbers, right names and places, and no silent change
-of meaning."""
+"""Importing to Relay: same numbers, right names and places, no silent change of meaning."""
 
 from functools import partial
 
@@ -14,7 +13,7 @@ import small_models  # noqa: F401
 from answers import refused
 from gradients import Fn, error, imported, joint, quiet, step, trained
 from limits import ELEMENTWISE, EPSILON, OUTPUT
-from quick import QUICK
+from quick import QUICK, rare
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, source_from_file
@@ -39,10 +38,6 @@ def spans(program):
 
 
 # Numbers.
-
-
-def test_attention_keeps_its_numbers_in_float64():
-    assert error(*load("bert_self_attention", dtype="float64")) < LIMIT["float64"]
 
 
 X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(1))
@@ -152,10 +147,7 @@ INFERENCE = default_pipeline("relay", False)
 WHOLE = "gpt2_block", "llama_block", "vit"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["small_gpt2", "small_llama", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in WHOLE)],
-)
+@pytest.mark.parametrize("name", ["small_gpt2", "small_llama", *map(rare, WHOLE)])
 def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
     found = session.check(
         BuildRequest(ModelSource(name, batch=1), INFERENCE, QUICK), progress=quiet
@@ -199,19 +191,11 @@ def test_an_image_network_of_random_weights_sees_its_image(name):
 
 def test_batch_norms_move_their_statistics_each_time_or_have_none():
     norm = nn.BatchNorm1d(3)
-
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm = norm
-
-        def forward(self, x):
-            return self.norm(self.norm(x) * x)
-
-    model, program = trained(Twice(), torch.randn(5, 3))
+    twice = nn.Sequential(norm, Fn(lambda x: x.tanh() + x), norm)
+    model, program = trained(twice, torch.randn(5, 3))
     results, _ = step(model, joint(program))
     expected = model.updated(program.updates)
-    assert int(expected["norm.num_batches_tracked"]) == 2
+    assert int(expected["0.num_batches_tracked"]) == 2
     for value, name in zip(results[1:], program.updates, strict=True):
         torch.testing.assert_close(value, expected[name])
     module = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
