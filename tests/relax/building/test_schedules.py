@@ -1,5 +1,4 @@
-"""Kernels scheduled by us, products with weights of our own kernels, and the arithmetic that stands
-for exp and the like, hold what they compute against PyTorch, NumPy and SciPy."""
+"""Kernels of our schedules, products and arithmetic of our own, against PyTorch and NumPy."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""What Relax's virtual machine holds in a call; kernels that write over an argument: where it is
-safe, and nowhere else."""
+"""What Relax's virtual machine holds in a call, and kernels that write over an argument."""
 
 import re
 from functools import partial

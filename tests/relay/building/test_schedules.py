@@ -1,5 +1,4 @@
-"""Relay kernels scheduled by us, and products by OpenBLAS, hold what PyTorch computes; what the
-rules do not know is TVM's."""
+"""Relay's kernels by our schedules and by OpenBLAS compute what PyTorch does."""
 
 import pytest
 import torch

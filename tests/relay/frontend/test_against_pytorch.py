@@ -1,5 +1,4 @@
-"""Relay against PyTorch: tables of operators, ONNX node tests, drawn modules, writes, parts, number
-formats."""
+"""Relay against PyTorch: operators, ONNX, drawn modules, writes, parts and number formats."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""Passes of the inference pipeline and further ones of TVM's: what they do to the program, numbers,
-origins, and what they refuse."""
+"""Passes of inference and further ones of TVM's: programs, numbers, origins, refusals."""
 
 import numpy as np
 import pytest
