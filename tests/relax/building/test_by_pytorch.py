@@ -1,5 +1,4 @@
-"""Convolutions and attention as calls of PyTorch's, and products by OpenBLAS: what is recognised,
-images with channels last, and the numbers."""
+"""Convolutions and attention as calls of PyTorch's, and products by OpenBLAS."""
 
 import math
 
@@ -120,7 +119,7 @@ def masked(q, k, v, mask):
 
 
 def fused(q, k, v):
-    return nn.functional.scaled_dot_product_attention(brought(q), brought(k), brought(v))
+    return functional.scaled_dot_product_attention(brought(q), brought(k), brought(v))
 
 
 def unscaled(q, k, v):
@@ -142,10 +141,12 @@ def symbols(mod):
     return [w for w in words if w.startswith(attention._NAME)]
 
 
-def called(function, *inputs, target=LIBRARY):
-    _, program = imported(Fn(function), *inputs)
-    mod = runtime.module_of(program, "main", program.mod["main"])
-    return runtime.dispatched(mod, target)
+def module_of(program, target):
+    return runtime.dispatched(runtime.module_of(program, "main", program.mod["main"]), target)
+
+
+def called(function, *inputs, target=LIBRARY, **how):
+    return module_of(imported(Fn(function), *inputs, **how)[1], target)
 
 
 def inputs(count):
@@ -196,10 +197,11 @@ def test_few_keys_other_libraries_and_dropout_keep_the_parts():
     assert len(symbols(called(plain, *long))) == 1
     assert symbols(called(plain, *long, target=f"llvm {OPENBLAS}")) == []
     assert symbols(called(plain, *long, target=f"llvm {SCHEDULES}")) == []
-    dropped = Fn(lambda q, k, v: nn.functional.dropout((q @ k.mT).softmax(-1)) @ v)
-    _, program = imported(dropped, *inputs(3), training=True)
-    mod = runtime.module_of(program, "main", program.mod["main"])
-    assert symbols(runtime.dispatched(mod, LIBRARY)) == []
+
+    def dropped(q, k, v):
+        return functional.dropout((q @ k.mT).softmax(-1)) @ v
+
+    assert symbols(called(dropped, *inputs(3), training=True)) == []
 
 
 TARGET = f"llvm {OPENBLAS}"
@@ -229,18 +231,13 @@ class Layer(nn.Module):
         return torch.softmax(self.a(x) @ self.b(x).mT, -1) @ x
 
 
-def module_of(program, target):
-    mod = runtime.module_of(program, "main", program.mod["main"])
-    return native(runtime.dispatched(mod, target))
-
-
 @pytest.mark.parametrize(
     ("target", "dtype"), combinations([TARGET, f"{TARGET} {SCHEDULES}"], ["float64", "float32"])
 )
 def test_a_program_agrees_with_pytorch_and_calls_no_python(target, dtype):
     torch.manual_seed(0)
     model, program = imported(Layer(), draw(4, 70, 96), dtype=dtype)
-    text = module_of(program, target).script()
+    text = native(module_of(program, target)).script()
     assert FUNCTIONS[dtype] in text
     assert "relascope.matmul" not in text
     assert max(errors(model, program, target).values()) <= LIMITS[dtype][0]

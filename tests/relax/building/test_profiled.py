@@ -2,12 +2,14 @@
 
 import functools
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 
 import small_models  # noqa: F401
 from kernel_profiles import TARGET, check_figures, check_fusion, check_node, profile, quiet
+from quick import rare
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
 from relascope.engine.measure import peaks
 from relascope.engine.protocol.profile import Peaks
@@ -33,19 +35,13 @@ def profiled(session):
     return make
 
 
-@pytest.mark.parametrize(
-    ("training", "target"),
-    [
-        (False, f"{TARGET} {BLAS}"),
-        *(
-            pytest.param(training, f"{TARGET} {libraries}".rstrip(), marks=pytest.mark.exhaustive)
-            for training in (False, True)
-            for libraries in ("", BLAS, OPENBLAS, f"{BLAS} {SCHEDULES}")
-            if training or libraries != BLAS
-        ),
-    ],
-)
-def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, training, target):
+LIBRARIES = "", BLAS, OPENBLAS, f"{BLAS} {SCHEDULES}"
+WAYS = [way for way in product((False, True), LIBRARIES) if way != (False, BLAS)]
+
+
+@pytest.mark.parametrize(("training", "libraries"), [(False, BLAS), *(rare(*w) for w in WAYS)])
+def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, training, libraries):
+    target = f"{TARGET} {libraries}".rstrip()
     found, graph, values = profiled(training, target)
     check_figures(found)
     order = {n.id: i for i, n in enumerate(graph)}

@@ -1,7 +1,6 @@
 """What TVM's importer or a pass of its own gets wrong without a word: each trap has a test here.
 
-Where TVM's own does it still, that is tested too: on the day it does not, our part can go.
-"""
+Where TVM's own does it still, that is tested too: on the day it does not, our part can go."""
 
 from functools import partial
 from itertools import product
@@ -187,15 +186,13 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_pytorchs(kind):
     torch.manual_seed(0)
-    for layers, *given in product((1, 2), (False, True), (False, True), (False, True)):
-        bias, both, first = given
+    for layers, bias, both, first in product((1, 2), *[(False, True)] * 3):
         about = {"bias": bias, "bidirectional": both, "batch_first": first, "dtype": torch.float64}
         module = KINDS[kind](5, 7, layers, **about)
         x = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-        states = [(1 + both) * layers, x.shape[0 if first else 1]]
-        state = [torch.randn(*states, n, dtype=torch.float64) for n in (3, 7)]
-        if kind != "projected":
-            state[0] = torch.randn(*states, 7, dtype=torch.float64)
+        states = (1 + both) * layers, x.shape[0 if first else 1]
+        sizes = 3 if kind == "projected" else 7, 7
+        state = [torch.randn(*states, n, dtype=torch.float64) for n in sizes]
         begin = tuple(state) if isinstance(module, nn.LSTM) else state[0]
         y, ends = module(x, begin)
         wanted = (y, *(ends if isinstance(ends, tuple) else (ends,)))

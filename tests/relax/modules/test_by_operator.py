@@ -19,7 +19,7 @@ import small_models  # noqa: F401
 from answers import asking
 from limits import OUTPUT, close, rounding
 from place import ROOT
-from quick import QUICK
+from quick import QUICK, rare
 from relascope import cli
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.bisect import IMPORT, Question
@@ -37,7 +37,7 @@ from relax_modules import program
 
 SAMPLES = [
     *("mlp", "small_bert", "small_gpt2", "small_llama", "resnet"),
-    *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("vit", "super_resolution")),
+    *map(rare, ("vit", "super_resolution")),
 ]
 
 
@@ -242,17 +242,15 @@ def opened(session, tmp_path):
     return write
 
 
-@mutator
-class Other(PyExprMutator):
-    def visit_call_(self, call):
-        made = self.visit_expr_post_order(call)
-        name = getattr(made.op, "name", "")
-        return relax.op.add(*made.args) if name == f"relax.{self.instead}" else made
-
-
 def planted(operator, program):
+    @mutator
+    class Other(PyExprMutator):
+        def visit_call_(self, call):
+            made = self.visit_expr_post_order(call)
+            name = getattr(made.op, "name", "")
+            return relax.op.add(*made.args) if name == f"relax.{operator}" else made
+
     other = Other(program.mod)
-    other.instead = operator
     functions = {v: other.visit_expr(f) for v, f in program.mod.functions.items()}
     return with_mod(program, tvm.IRModule(functions))
 

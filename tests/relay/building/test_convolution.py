@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 from tvm import autotvm, relay
 
@@ -19,6 +18,7 @@ from relascope.engine.relay.building.targets import BLAS, parse, processor
 from relascope.engine.relay.faults.replay import Run
 from relascope.engine.relay.kernels import convolution
 from relay_functions import compiled, module_of, var
+from traces import Fn
 
 AVX2 = "llvm -mcpu=znver2"
 WORKLOAD = (
@@ -67,6 +67,13 @@ CASES = {
 }
 
 
+def attributes(kernel, stride=1, padding=0, dilation=1, groups=1):
+    """A convolution's, as Relay has them."""
+    named = {"strides": stride, "padding": padding, "dilation": dilation}
+    pairs = {n: v if isinstance(v, tuple) else (v, v) for n, v in named.items()}
+    return pairs | {"groups": groups, "channels": kernel[0], "kernel_size": kernel[2:]}
+
+
 @pytest.mark.parametrize(
     ("name", "weight"),
     combinations(list(CASES), ["float32 constant", "float64", "float32", "float64 constant"]),
@@ -78,17 +85,8 @@ def test_the_numbers_are_pytorchs(name, weight):
     x = torch.randn(shape, dtype=getattr(torch, dtype))
     w, b = torch.randn(kernel).to(x.dtype), torch.randn(kernel[0]).to(x.dtype)
     weight = relay.const(w.numpy(), dtype) if fixed else var("w", *kernel, dtype=dtype)
-    attributes = {
-        "strides" if k == "stride" else k: v if k == "groups" or isinstance(v, tuple) else (v, v)
-        for k, v in options.items()
-    }
-    made = relay.nn.conv2d(
-        var("x", *shape, dtype=dtype),
-        weight,
-        channels=kernel[0],
-        kernel_size=kernel[2:],
-        **attributes,
-    )
+    given = var("x", *shape, dtype=dtype), weight
+    made = relay.nn.conv2d(*given, **attributes(kernel, **options))
     made = relay.nn.relu(relay.nn.bias_add(made, relay.const(b.numpy(), dtype)))
     function = compiled(made, f"{processor()} {BLAS} {SCHEDULES}")
     (found,) = function.run({"x": x, "w": w})
@@ -114,20 +112,8 @@ def test_the_gradient_of_a_weight_is_pytorchs(name, target):
     result = F.conv2d(padded, w, **(options if name != "uneven" else {}))
     grad = torch.randn(result.shape)
     (exact,) = torch.autograd.grad(result, w, grad.double())
-    pairs = {
-        k: options.get(k, 1 if k != "padding" else 0) for k in ("stride", "padding", "dilation")
-    }
-    strides, padding, dilation = (v if isinstance(v, tuple) else (v, v) for v in pairs.values())
-    made = relay.nn.conv2d_backward_weight(
-        var("g", *grad.shape),
-        var("x", *shape),
-        strides=strides,
-        padding=padding,
-        dilation=dilation,
-        groups=options.get("groups", 1),
-        channels=kernel[0],
-        kernel_size=kernel[2:],
-    )
+    given = var("g", *grad.shape), var("x", *shape)
+    made = relay.nn.conv2d_backward_weight(*given, **attributes(kernel, **options))
     function = compiled(made, target)
     (found,) = function.run({"x": x, "g": grad})
     limit = rounding("float32", grad[:, 0].numel())
@@ -156,9 +142,7 @@ def test_a_layout_that_came_before_the_build_is_served_too():
     made = relay.nn.contrib_conv2d_nchwc(
         var("x", 1, 2, 8, 8, 8),
         relay.const(blocked.numpy()),
-        channels=16,
-        kernel_size=(3, 3),
-        padding=(1, 1),
+        **attributes((16, 16, 3, 3), padding=1),
         data_layout="NCHW8c",
         kernel_layout="OIHW8i8o",
         out_layout="NCHW8c",
@@ -171,31 +155,6 @@ def test_a_layout_that_came_before_the_build_is_served_too():
     assert (found - exact).abs().max() < rounding("float32", 16 * 3 * 3, exact.abs().max())
 
 
-class Pooled(nn.Module):
-    def __init__(self, unbiased):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.again = nn.Conv2d(8, 32, 2, 2), nn.Conv2d(32, 32, 1)
-        self.norm, self.unbiased = nn.LayerNorm(32, eps=1e-12), unbiased
-
-    def forward(self, x):
-        y = self.conv(x)
-        y = (y + self.again(y)).mean([-2, -1])
-        return y.var(-1) if self.unbiased else self.norm(y)
-
-
-class Dropped(nn.Module):
-    """Aggregates tokens as CoaT does, in an axis that is then taken out."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv1d(3, 1, 1)
-
-    def forward(self, x):
-        return self.conv(x.squeeze()).squeeze(1).tanh()
-
-
 def agrees(module, *shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     model = model_from_module(
@@ -206,12 +165,23 @@ def agrees(module, *shape):
     torch.testing.assert_close(found, model.forward()[0])
 
 
-@pytest.mark.parametrize("unbiased", [False, True])
-def test_a_layer_norm_of_what_a_convolution_makes(unbiased):
+@pytest.mark.parametrize(
+    "last", [lambda y: F.layer_norm(y, (32,), eps=1e-12), lambda y: y.var(-1)], ids=["norm", "var"]
+)
+def test_a_layer_norm_of_what_a_convolution_makes(last):
     """TVM lays out what `variance` subtracts as what it is subtracted from."""
-    agrees(Pooled(unbiased), 1, 8, 2, 2)
+
+    def pooled(x, w, b, again):
+        y = F.conv2d(x, w, b, 2)
+        return last((y + F.conv2d(y, again)).mean([-2, -1]))
+
+    agrees(Fn(pooled, (32, 8, 2, 2), (32,), (32, 32, 1, 1)), 1, 8, 2, 2)
 
 
 def test_an_axis_of_channels_that_is_taken_out():
-    """TVM leaves blocks of channels to `squeeze`, which has none."""
-    agrees(Dropped(), 2, 1, 3, 32)
+    """As CoaT aggregates tokens; TVM leaves blocks of channels to `squeeze`, which has none."""
+
+    def dropped(x, w, b):
+        return F.conv1d(x.squeeze(), w, b).squeeze(1).tanh()
+
+    agrees(Fn(dropped, (1, 3, 1), (1,)), 2, 1, 3, 32)
