@@ -181,15 +181,10 @@ def test_what_cannot_be_run_is_shown_and_stepped(tmp_path, text, said):
             session.check(BuildRequest(source, Pipeline(), QUICK), progress=silent)
 
 
-@pytest.mark.parametrize(
-    ("body", "named"),
-    [
-        ("R.func_attr({'Codegen': 'evil'})\n    return x", "the compiler evil"),
-        (f"y = {EXTERN}\n    return y", "f"),
-    ],
-)
-def test_code_that_a_text_names_is_told(tmp_path, body, named):
-    assert named in opened(tmp_path, module(function(body)), "relax").program.code
+def test_code_that_a_text_names_is_told(tmp_path):
+    compiler = "R.func_attr({'Codegen': 'evil'})\n    return x"
+    for body, named in {compiler: "the compiler evil", f"y = {EXTERN}\n    return y": "f"}.items():
+        assert named in opened(tmp_path, module(function(body)), "relax").program.code
 
 
 def test_what_is_no_module_of_relax_is_refused(tmp_path):
