@@ -38,6 +38,8 @@ from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.search.bisect import IMPORT
 from relay_functions import module_of
 
+FLOATS, VERSION = "Tensor[(2, 3), float32]", '#[version = "0.0.5"]\n'
+PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
 WEIGHTS = {
     "conv.weight": np.linspace(-1, 1, 108, dtype="float32").reshape(4, 3, 3, 3),
     "1.weight": np.linspace(-0.1, 0.1, 1280, dtype="float32").reshape(5, 256),
@@ -88,7 +90,7 @@ def test_a_saved_module_gives_the_graph_of_the_live_one(tmp_path, suffix):
 
 
 def test_a_module_that_was_parsed_is_read_from_json_with_its_text(tmp_path):
-    mod = relay.parse(f'#[version = "0.0.5"]\n{PLAIN}\n')
+    mod = relay.parse(VERSION + PLAIN)
     text = tvm.ir.save_json(relay.transform.InferType()(mod))
     assert opened(tmp_path, text).outputs
     document = json.loads(text)
@@ -109,25 +111,17 @@ def test_its_numbers_are_held_against_pytorchs_operators(tmp_path, monkeypatch):
     assert asked and found.scale > 0 and found.max_rel < OUTPUT
 
 
-BEYOND = """#[version = "0.0.5"]
-def @main(%x: Tensor[(1, 2), float32]) {
-  nn.pad(%x, 0f, pad_width=[[1, 1], [0, 1]], pad_mode="reflect")
-}
-"""
-
-
 def test_an_operator_that_reads_beyond_a_tensor_is_at_fault_since_the_import(tmp_path):
-    (tmp_path / "mod.relay").write_text(BEYOND)
+    beyond = 'nn.pad(%x, 0f, pad_width=[[1, 1], [0, 1]], pad_mode="reflect")'
+    text = PLAIN.replace("tanh(%x)", beyond).replace("(2, 3)", "(1, 2)")
+    (tmp_path / "mod.relay").write_text(VERSION + text)
     source, ask = source_from_file(tmp_path / "mod.relay"), asking(RelaySession())
     found = bisect.bisect(ask, "relay", bisect.Question(source, Pipeline.parse("cse"), QUICK))
     assert (found.kind, found.culprits.suspects) == ("wrong", (IMPORT,))
 
 
 def test_what_pytorch_has_not_is_held_against_the_program_and_the_notes_say_so(tmp_path):
-    head, _, tail = BEYOND.splitlines()[1:]
-    (tmp_path / "mod.relay").write_text(
-        "\n".join([BEYOND.splitlines()[0], head, "  nn.fast_softmax(%x)", tail])
-    )
+    (tmp_path / "mod.relay").write_text(VERSION + PLAIN.replace("tanh", "nn.fast_softmax"))
     source = source_from_file(tmp_path / "mod.relay")
     info = RelaySession().load(source, True, progress=silent)
     assert info.against == "the imported program"
@@ -222,14 +216,10 @@ def test_what_says_how_a_module_is_built_is_left_out_and_no_way_past_the_checks(
             read_program(changed(tmp_path, change), ModelSource("mod.json"), silent)
 
 
-FLOATS = "Tensor[(2, 3), float32]"
-PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
-
-
 @pytest.mark.parametrize(
     ("main", "why"),
     [
-        ("def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }", "leaves sizes open"),
+        (PLAIN.replace("(2, 3)", "(?, 3)"), "leaves sizes open"),
         (f"def @main(%x: ({FLOATS},)) {{ tanh(%x.0) }}", "not a tensor"),
         (f"def @main(%x: {FLOATS}) {{ ((%x,), %x) }}", "not a tensor or a tuple of tensors"),
         (PLAIN.replace("main", "other"), 'has no function "main". Its functions'),
@@ -248,16 +238,14 @@ PLAIN = f"def @main(%x: {FLOATS}) {{ tanh(%x) }}"
 )
 def test_what_is_no_plain_function_of_tensors_is_refused(tmp_path, main, why):
     with refused(says=why):
-        opened(tmp_path, f'#[version = "0.0.5"]\n{main}', "relay")
+        opened(tmp_path, VERSION + main, "relay")
 
 
 def test_sizes_left_open_are_given_by_inputs(tmp_path):
-    path, main = tmp_path / "mod.relay", "def @main(%x: Tensor[(?, 3), float32]) { tanh(%x) }"
-    path.write_text(f'#[version = "0.0.5"]\n{main}')
-    source = replace(source_from_file(path), inputs=(("x", TensorType((4, 3), "float32")),))
-    found = read_program(path, source, silent)
-    assert found.inputs == (("x", TensorType((4, 3), "float32")),)
-    assert found.outputs == (TensorType((4, 3), "float32"),)
+    path, kind = tmp_path / "mod.relay", TensorType((4, 3), "float32")
+    path.write_text(VERSION + PLAIN.replace("(2, 3)", "(?, 3)"))
+    found = read_program(path, replace(source_from_file(path), inputs=(("x", kind),)), silent)
+    assert (found.inputs, found.outputs) == ((("x", kind),), (kind,))
 
 
 def test_what_no_relay_module_is_is_refused(tmp_path):

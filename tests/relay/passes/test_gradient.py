@@ -17,7 +17,7 @@ from gradients import Fn, Many, compare, draw, joint, operators, split_by, step,
 from joint_programs import *  # noqa: F403
 from joint_programs import sample_in_train_mode_agrees
 from limits import LIMITS, POINTWISE, rounding
-from quick import QUICK
+from quick import QUICK, rare
 from relascope.core.errors import EngineError
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -47,9 +47,7 @@ def agree(functions, limits=None):
 MORE = "more in Relay", "in every engine, and by samples"
 
 
-@pytest.mark.parametrize(
-    "section", ["in every engine", *(pytest.param(s, marks=pytest.mark.exhaustive) for s in MORE)]
-)
+@pytest.mark.parametrize("section", ["in every engine", *map(rare, MORE)])
 def test_gradients_of_operators_agree_with_autograd_in_float64(section):
     agree(list(operators()[section].values()))
 
@@ -76,9 +74,8 @@ def test_what_has_no_elements_has_no_gradient(tmp_path):
     ("sample", "dtype"),
     [
         ("mlp", "float32"),  # in float64: test_accuracy.py
-        pytest.param("bert_layer", "float32", marks=pytest.mark.exhaustive),
-        pytest.param("small_bert", "float64", marks=pytest.mark.exhaustive),
-        pytest.param("bert_layer", "float64", marks=pytest.mark.exhaustive),
+        *(rare("bert_layer", dtype) for dtype in LIMITS),
+        rare("small_bert", "float64"),
     ],
 )
 def test_samples_in_train_mode_agree_with_pytorch(sample, dtype):
