@@ -28,17 +28,26 @@ class KernelLives(Generic[Name]):
     given: Collection[Name] = ()
     over: Steps[Name] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def best_order(self) -> list[Name]:
-        """An order with a lower peak, or else their own order. A compiler orders kernels depth
-        first: a backward begins with everything that it recomputes, and ends with the gradients of
-        weights, whose operands are held until then. Here, from the end, each recomputation moves to
-        its reader; then, from the start, kernels that free as much as they take come first."""
-        sizes, read = self.sizes, self.read
+        """An order with a lower peak, or else their own order."""
+        return self._best[1]
+
+    @property
+    def lowest_peak(self) -> int:
+        """The most bytes held at one time in the best order."""
+        return self._best[0]
+
+    @cached_property
+    def _best(self) -> tuple[int, list[Name]]:
+        """The lowest peak, and its order. A compiler orders kernels depth first: a backward begins
+        with everything that it recomputes, and ends with the gradients of weights, whose operands
+        are held until then. Here, from the end, each recomputation moves to its reader; then, from
+        the start, kernels that free as much as they take come first."""
+        sizes, read, made = self.sizes, self.read, self._made
         after: dict[Name, list[Name]] = {node: [] for node in self.order}
         users: dict[Name, list[Name]] = {}  # of each storage
         missing = dict[Name, int]()
-        made = dict[Name, int]()
         for node in self.order:
             inside = [s for s in self.sources[node] if s in after]
             missing[node] = len(inside)
@@ -49,7 +58,6 @@ class KernelLives(Generic[Name]):
                     users[storage].append(node)
                 else:
                     users[storage] = [node]
-            made[node] = sum([sizes[s] for s in self.writes[node]])
         alive = {*self.kept}
 
         def begun(node: Name) -> Iterable[Name]:
@@ -72,7 +80,9 @@ class KernelLives(Generic[Name]):
 
         grows = {n: made[n] - sum([sizes[s] for s in read[n] if left.get(s) == 1]) for n in made}
         early = self._listed(late, missing, after, grows, users, one_left)
-        return [*min(self.order, late, early, key=self.peak)]
+        orders = self.order, late, early
+        peaks = [*map(self.peak, orders)]
+        return min(peaks), [*orders[peaks.index(min(peaks))]]
 
     def _listed(
         self,
@@ -123,16 +133,18 @@ class KernelLives(Generic[Name]):
 
     def peak(self, order: Sequence[Name]) -> int:
         """The most bytes held at one time if the kernels run in an order."""
-        sizes, last, able = self.sizes, self._last(order), self._able
+        sizes, last, able, made = self.sizes, self._last(order), self._able, self._made
         ended = dict.fromkeys(order, 0)
         for storage, node in last.items():
             if storage not in self.kept:
                 ended[node] += sizes[storage]
         held = most = sum([sizes[s] for s in self.given])
         for node in order:
-            held += sum([sizes[s] for s in self.writes[node]])
-            over = [sizes[s] for s in able.get(node, ()) if last[s] == node]
-            most = max(most, held - (over[-1] if over else 0))  # of one, where it could be several
+            held += made[node]
+            if held > most:
+                over = [sizes[s] for s in able.get(node, ()) if last[s] == node]
+                # Of one, where it could be several.
+                most = max(most, held - (over[-1] if over else 0))
             held -= ended[node]
         return most
 
@@ -145,6 +157,11 @@ class KernelLives(Generic[Name]):
     def _last(self, order: Sequence[Name]) -> dict[Name, Name]:
         """By storage the last kernel that reads it, or else writes it."""
         return {s: n for n in order for of in (self.writes, self.read) for s in of[n]}
+
+    @cached_property
+    def _made(self) -> dict[Name, int]:
+        """By kernel the bytes of what it writes first."""
+        return {n: sum([self.sizes[s] for s in self.writes[n]]) for n in self.order}
 
     @cached_property
     def _able(self) -> dict[Name, list[Name]]:

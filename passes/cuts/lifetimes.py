@@ -155,12 +155,12 @@ class Lifetimes:
     @cached_property
     def backward_peak(self) -> int:
         """The most bytes that are held at once in the backward."""
-        return self._backward.lives.peak(self._backward.lives.best_order)
+        return self._backward.lives.lowest_peak
 
     @cached_property
     def forward_peak(self) -> int:
         """The most bytes that are held at once in the forward."""
-        return self._forward.lives.peak(self._forward.lives.best_order)
+        return self._forward.lives.lowest_peak
 
     @cached_property
     def order(self) -> list[str]:

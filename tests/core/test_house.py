@@ -38,7 +38,7 @@ LINES = {
     "commands": 3374,
     "core": 1351,
     "engine": 41655,
-    "passes": 11735,
+    "passes": 11752,
     "recorder": 1462,
     "samples": 553,
     "viz": 24996,
