@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from answers import refused
 from graphs import graph_of
-from relascope.core.errors import EngineError
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import file_digest
 from relascope.engine.protocol.times import TimeResult, TimeRow
@@ -70,17 +69,14 @@ def test_a_models_file_stays_as_long_as_a_session_has_it(file):
     assert store.model_file(digest) is None
 
 
-def test_a_folder_that_cannot_be_used_is_said(monkeypatch, file):
+def test_a_folder_or_a_database_that_cannot_be_used_is_said(monkeypatch, file):
+    store.folder().mkdir(parents=True)
+    (store.folder() / "sessions.db").write_bytes(b"nonsense" * 1000)
+    with refused("session", "cannot be kept"):
+        store.entries()
     monkeypatch.setenv("XDG_DATA_HOME", str(file))
     with refused("session", "cannot be kept"):
         store.put("a", NEW, "")
-
-
-def test_a_database_that_is_none_is_said():
-    store.folder().mkdir(parents=True)
-    (store.folder() / "sessions.db").write_bytes(b"nonsense" * 1000)
-    with pytest.raises(EngineError, match="cannot be kept"):
-        store.entries()
 
 
 def test_a_file_has_session_model_and_saved_inputs(file, tmp_path):
@@ -99,7 +95,7 @@ def test_a_file_has_session_model_and_saved_inputs(file, tmp_path):
     tensors.write_bytes(b"others")
     replay.write(data := io.BytesIO(), kept, file, [tensors])
     (again := tmp_path / "again").mkdir()
-    with pytest.raises(EngineError, match="its saved inputs are not what the session names"):
+    with refused("session", "its saved inputs are not what the session names"):
         replay.read(data, again)
 
 
