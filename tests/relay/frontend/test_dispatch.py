@@ -14,7 +14,7 @@ _SLOW = """
     a_copied_module_runs_its_own_parameters_and_hooks_run_once
     another_tvm_that_is_here_already_is_refused
     calls_like_any_of_the_samples_are_served_by_name_and_with_defaults_too
-    captures_are_by_strategy frozen_parameters_get_no_gradient
+    frozen_parameters_get_no_gradient
     gradients_in_eval_mode_are_pytorchs
     inputs_and_outputs_nest_as_they_do_in_the_module
     nested_dispatch_and_repeated_calls
