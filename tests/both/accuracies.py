@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from answers import asking, quiet
 from limits import LIMITS
 from quick import QUICK
@@ -9,14 +11,16 @@ from relascope.engine.jobs import accuracy
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import default_pipeline
+from relascope.passes.cuts.cut import STRATEGIES
+from relascope.samples import SAMPLES
 
 MLP = ModelSource("mlp")
 
 
-def table(session, source, dtypes=accuracy.DTYPES, stages=None):
+def table(session, source, dtypes=accuracy.DTYPES, stages=None, strategies=("min_cut",)):
     """The rows of a model by (stage, dtype); with `stages`, only of those stages' runs."""
     pipelines = (default_pipeline(session.ir, training) for training in (False, True))
-    plan = accuracy.plan(session.ir, source, *pipelines, ("min_cut",), None, dtypes)
+    plan = accuracy.plan(session.ir, source, *pipelines, strategies, None, dtypes)
     rows = [
         row
         for stage in plan
@@ -43,6 +47,15 @@ def check_every_stage(session, name, dtypes):
     # Captures too, not outputs alone; the cut of the MLP saves none.
     assert rows["cut", "float64"].compared > (name != "mlp")
     assert accuracy.verdict(list(rows.values())).startswith("Every stage agrees with PyTorch: ")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", [n for n in SAMPLES if not n.startswith("small_")])
+def test_every_strategy_gives_pytorchs_gradients(session, name, strategy):
+    rows = table(session, ModelSource(name), ("float64",), ("cut and split",), (strategy,))
+    row = rows["split", "float64"]
+    assert row.failure is None and row.passed and row.compared > 1
 
 
 def check_gelu_is_found(session):

@@ -5,6 +5,7 @@ import tvm
 from tvm import relax
 
 import relascope.passes.relax.transpose_dedup as dedup
+from accuracies import *  # noqa: F403
 from accuracies import check_every_stage, check_gelu_is_found, check_gradient_is_found, check_inside
 from relascope.core.graph import NodeOrigin
 from relascope.engine.jobs import accuracy
