@@ -162,8 +162,12 @@ def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[lis
         if len(settled[0]) == len(settled[1]):
             for one, other in zip(*settled, strict=True):
                 numbers.setdefault(one, other)
-    renamed = [_NAME.sub(lambda m: numbers.get(m[0], f"{m[0]}'"), line) for line in was]
-    return renamed, now
+
+    def renamed(name: re.Match[str]) -> str:
+        value, dot, field = name[0].partition(".")  # of a tuple, in Relay
+        return f"{numbers[value]}{dot}{field}" if value in numbers else f"{name[0]}'"
+
+    return [_NAME.sub(renamed, line) for line in was], now
 
 
 def _settled(line: str) -> list[str]:

@@ -60,6 +60,9 @@ def test_numbers_of_lines_and_constants_are_followed_and_another_argument_shows(
     lines = changed_lines(text_diff(before, after))
     assert lines == ["-%1' = b(%0);", "-%1 = c(%1');", "+%1 = c(%0);"]
     assert text_diff(before, before) == ""
+    before = "%0 = p(%x);\n%1 = q(%0.1);\n"  # the second field of a tuple
+    after = "%0 = a(%x);\n%1 = p(%x);\n%2 = q(%1.1);\n"
+    assert changed_lines(text_diff(before, after)) == ["+%0 = a(%x);"]
     before = "%0 = a(%x);\n%1 = b(%x);\n%2 = c(%0);\n"
     lines = changed_lines(text_diff(before, before.replace("c(%0)", "c(%1)")))
     assert lines == ["-%2 = c(%0);", "+%2 = c(%1);"]
