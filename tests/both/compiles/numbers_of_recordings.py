@@ -84,7 +84,7 @@ def test_inputs_are_drawn_or_given(compiled, ask, tmp_path):
 
 @pytest.mark.exhaustive
 def test_what_cannot_be_compared_is_refused(compiled, tmp_path):
-    with pytest.raises(EngineError, match=f"recorded with TVM {tvm.__version__}, and the engine"):
+    with pytest.raises(EngineError, match=f"recorded with TVM {tvm.__version__}, but the engine"):
         same_tvm(compiled, "0.99.0")
     same_tvm(compiled, str(tvm.__version__))
     with recording(tmp_path / "run.rsc", "graphs"):
