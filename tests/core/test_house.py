@@ -41,7 +41,7 @@ LINES = {
     "passes": 11752,
     "recorder": 1462,
     "samples": 553,
-    "viz": 25000,
+    "viz": 25001,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

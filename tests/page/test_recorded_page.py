@@ -15,6 +15,7 @@ from relascope.core.errors import EngineError
 from relascope.recorder.reading import read
 from relascope.viz.panels.shell import keeping, tab_engines
 from relascope.viz.panels.steps import changes
+from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
@@ -262,3 +263,4 @@ def test_the_next_pass_is_worked_out_ahead(tmp_path):
     change = one.change(run.before[function], run.after[function])
     assert {"rows", "with_removed"} <= set(vars(change)), "it is there already"
     assert one.next_changed(5, "") is None
+    board._do("switch", 2, enabled=True)  # of a pipeline's list, late: nothing to do, and no error

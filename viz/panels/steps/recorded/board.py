@@ -74,9 +74,10 @@ def choose(number: int) -> None:
     st.session_state[keeping.RECORDED_PASS] = number
 
 
-def _do(what: str, row: int) -> None:
-    """Do what the list reports: a recording's passes can only be selected."""
-    choose(row)
+def _do(what: str, row: int, **more: object) -> None:
+    """Select the pass that the list reports; other actions are on a pipeline of before."""
+    if what == "select":
+        choose(row)
 
 
 def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
