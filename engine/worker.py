@@ -158,6 +158,8 @@ def _imported(session: str) -> bool:
     forking is not safe, each engine's process imports it itself."""
     if sys.platform != "linux":
         return False
+    # TVM asks PyTorch for GPUs when imported. A process forked after CUDA's start cannot use CUDA.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     gc.set_threshold(0)  # torch and TVM are a million objects, and hardly any is garbage
     try:
         importlib.import_module(session.partition(":")[0])
