@@ -79,8 +79,11 @@ def record(
             run()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    # PyTorch keeps cuBLAS's workspace for the next graph, which could outlive the memory's own.
+    torch._C._cuda_clearCublasWorkspaces()
     with torch.cuda.graph(graph):
         results = run()
+    torch._C._cuda_clearCublasWorkspaces()
     return graph.replay, results
 
 
