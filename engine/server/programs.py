@@ -19,6 +19,7 @@ from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, Kind
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
+from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.building.explain import explain
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.faults import kept
@@ -533,10 +534,9 @@ class Programs:
             raise _no_gradient(request.pipeline)
 
         on_host = any(i.startswith(HOST) for i in request.captures)
-        if on_host and request.target.partition(" ")[0] not in ("", "llvm", "c"):
-            message = "Captures on the host of a GPU are estimated only: no build was tried yet."
-            hint = "Leave out --offload, or take a CPU as the target: it simulates the host."
-            raise EngineError("target", message, request.target, hint)
+        if on_host and GRAPHS in request.target.split():
+            message = "A CUDA graph cannot wait for captures on the host."
+            raise EngineError("target", message, request.target, f"Leave out {GRAPHS}.")
 
         def make() -> Unbuilt:
             program, exprs = state.program, state.exprs

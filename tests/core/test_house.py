@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3650,
+    "bench": 3647,
     "commands": 3374,
     "core": 1351,
-    "engine": 41655,
+    "engine": 41668,
     "passes": 11752,
     "recorder": 1462,
     "samples": 553,

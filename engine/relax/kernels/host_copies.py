@@ -1,10 +1,14 @@
-"""Copies of captures to the host and back. On the CPU the host is simulated: memory of TVM's own,
-beside that which counts as the device's."""
+"""Copies of captures to the host and back.
+
+A GPU's captures wait in pinned memory of PyTorch's, and its stream copies them. On the CPU the host
+is simulated: memory of TVM's own, beside the device's."""
 
 from typing import Any
 
+import torch
 import tvm
 
+from relascope.engine.building.executables import tensor_of
 from relascope.passes.cuts.split_program import FROM_HOST, TO_HOST
 
 
@@ -15,8 +19,12 @@ def register() -> None:
 
 
 def _to_host(tensor: Any) -> Any:
-    return tensor.copyto(tvm.cpu())
+    if tensor.device.type == "cpu":
+        return tensor.copyto(tvm.cpu())
+    value = tensor_of(tensor)
+    pinned = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    return tvm.runtime.from_dlpack(pinned.copy_(value, non_blocking=True))
 
 
 def _from_host(tensor: Any, out: Any) -> None:
-    tensor.copyto(out)
+    tensor_of(out).copy_(tensor_of(tensor), non_blocking=True)

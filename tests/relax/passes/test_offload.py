@@ -136,18 +136,19 @@ def test_a_timing_says_what_the_peak_leaves_out():
 
 def moved_mlp(target):
     """A session, a request of a build with captures on the host, and their bytes."""
-    session = RelaxSession()
-    source, pipeline = ModelSource("mlp", training=True), default_pipeline("relax", True)
+    session, source = RelaxSession(), ModelSource("mlp", training=True)
+    pipeline = default_pipeline("relax", True)
     whole = Joint(session.graph_after(source, pipeline, len(pipeline) - 1, True, progress=silent))
-    ids = cut(whole, "keep_all").ids
-    away = movable(whole, ids)
+    away = movable(whole, ids := cut(whole, "keep_all").ids)
     request = BuildRequest(source, pipeline, target, 1, 2).split_at(marked(ids, away))
     return session, request, sum(whole.work.bytes[i] for i in away)
 
 
-def test_a_gpu_is_refused_until_it_was_tried():
+def test_a_gpu_builds_the_copies_but_records_none_as_a_graph():
     session, request, _ = moved_mlp("cuda -arch=sm_90")
-    with refused("target", "estimated only"):
+    assert session.compile(request, progress=silent).kernels
+    session, request, _ = moved_mlp("cuda -arch=sm_90 -graphs=cuda")
+    with refused("target", "CUDA graph"):
         session.compile(request, progress=silent)
 
 

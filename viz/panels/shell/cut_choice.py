@@ -87,7 +87,7 @@ _ABOUT_PER_USE = (
 _ABOUT_OFFLOAD = (
     "Lets captures wait on the host if that lowers the peak; *Within a peak* then copies "
     "instead of recomputing if that takes less time. On the CPU, the host is simulated: memory "
-    "that the peak does not count. Only Relax builds it, and not for a GPU yet."
+    "that the peak does not count. Only Relax builds it, on a GPU without CUDA graphs."
 )
 
 
