@@ -2,7 +2,7 @@
 
 `read(path)` gives a `Recording`: `passes` in the order in which they began, each with the hash of
 every function's content before and after, and `text(hash)`, `constants(hash)` and `graph(hash)` to
-look at the content; `module(number, after)` is a whole module in TVM's own JSON, and `kernels` the
+look at the content; `module(index, after)` is a whole module in TVM's own JSON, and `kernels` the
 generated code. Contents stay in the file until requested, so the file must not change.
 """
 
@@ -55,7 +55,7 @@ class PassRun:
     """One run of a pass, or of the generation of code.
 
     Args:
-        number: counted from 0, in the order in which they began.
+        index: in `Recording.passes`, in the order in which they began.
         depth: how many passes enclose it, in its thread.
         opt_level: of the pass: the least level at which TVM runs it.
         before, after: the hash of each function's content, by the function's name; None where
@@ -70,7 +70,7 @@ class PassRun:
         at: seconds since the recording began, without the recording's own; None where unknown.
     """
 
-    number: int
+    index: int
     depth: int
     name: str
     opt_level: int
@@ -84,6 +84,11 @@ class PassRun:
     context: Context | None = None
     thread: int = 0
     at: float | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number for people, who count from 1."""
+        return self.index + 1
 
     @property
     def touched(self) -> tuple[str, ...] | None:
@@ -170,29 +175,29 @@ class Recording:
             return ""
         return str(self._fields("graph", name).get("why", ""))
 
-    def module(self, number: int, after: bool) -> str | None:
+    def module(self, index: int, after: bool) -> str | None:
         """TVM's own JSON of the module before or after a pass, for `tvm.ir.load_json` of the same
         TVM; None where the recording has none: at a lower level, or where the pass did not end.
-        `number` is the pass's. Raises IndexError where there is no such pass, and EngineError of
+        `index` is the pass's. Raises IndexError where there is no such pass, and EngineError of
         kind "file" where the module could not be saved, or cannot be read any more."""
-        module = self.module_number(number, after)
+        module = self.module_number(index, after)
         if module is None or ("json", str(module)) not in self._places:
             return None
         why = self._fields("json", str(module)).get("why")
         if why is not None:
             message = f"TVM could not save this module: {why}"
-            raise EngineError("file", message, self.passes[number].name)
+            raise EngineError("file", message, self.passes[index].name)
         with self._again():
             whole = self._with_blobs(json.loads(self._inflated("json", str(module))), [0])
         return json.dumps(whole, ensure_ascii=False)
 
-    def module_number(self, number: int, after: bool) -> int | None:
+    def module_number(self, index: int, after: bool) -> int | None:
         """The number of the module before or after a pass; equal numbers are the same module.
 
         Args, Raises: as for `module`, except for damage.
         """
-        self.passes[number]
-        return self._numbers.get(number, [None, None])[after]
+        self.passes[index]
+        return self._numbers.get(index, [None, None])[after]
 
     def _with_blobs(self, value: Any, taken: list[int]) -> Any:
         """JSON with the constants in their places; `taken` counts their bytes."""

@@ -134,7 +134,7 @@ def _write_module(found: Recording, step: int | None, path: Path) -> None:
     if step is None:
         hint = "Add --step N."
         raise EngineError("usage", "Writing a module needs the number of a pass.", "--module", hint)
-    text = found.module(step, after=True)
+    text = found.module(passes_of.pass_of(found, step).index, after=True)
     if text is None:
         message = f"The recording has no module after pass {step}."
         hint = "Record the compile with --level modules; a failed pass leaves no module."

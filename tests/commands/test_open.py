@@ -51,12 +51,12 @@ def path(tmp_path):
     return str(recorded(tmp_path / "run.rsc"))
 
 
-STOPPED = "The compile failed in pass 5, Breaks: ValueError: no axis 7 here"
+STOPPED = "The compile failed in pass 6, Breaks: ValueError: no axis 7 here"
 
 
 def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
     said = run("open", path, "--print").stdout
-    assert "    1    FoldTranspose" in said and "Where the time is" in said
+    assert "    2    FoldTranspose" in said and "Where the time is" in said
     assert STOPPED in said
     found = document("open", path, "--json")
     assert [r["pass"] for r in found["passes"]][1:3] == ["FoldTranspose", "InferType"]
@@ -67,7 +67,7 @@ def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
         return [r["number"] for r in document("open", path, "--only", only, "--json")["passes"]]
 
     found = [numbers(only) for only in ("changed", "slow", "failed")]
-    assert found == [[0, 1, 3, 4], [0, 1, 2], [5]]
+    assert found == [[1, 2, 4, 5], [1, 2, 3], [6]]
 
 
 def test_it_says_where_a_compile_stopped(path):
@@ -76,7 +76,7 @@ def test_it_says_where_a_compile_stopped(path):
     killed = [*rows[:1], {**rows[1], "seconds": None, "ended": False}]
     assert end_words(killed) == ""  # what ran around it ended: its error was handled
     killed[0] = {**killed[0], "ended": False}
-    said = "The process ended in pass 1, FoldTranspose, and the recording stops there."
+    said = "The process ended in pass 2, FoldTranspose, and the recording stops there."
     assert end_words(killed) == said
 
 
@@ -89,7 +89,7 @@ def test_without_modules_there_are_no_numbers_and_with_them_as_far_as_they_can_b
     found.about["level"] = "modules"
     (part,) = parts(found)
     assert (part.first, part.by, part.after, part.modules) == (0, 0, False, (RunOfModule(1, 1),))
-    assert part.end.startswith(f"From pass 3, {HOSTILE}, on: It contains kernels")
+    assert part.end.startswith(f"From pass 4, {HOSTILE}, on: It contains kernels")
 
 
 def _recording(path, *lines):
@@ -184,17 +184,17 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     other = replace(by_id[graph.outputs[0]], outputs=(TensorType((8, 32), "float16"),))
     half = replace(graph, nodes=tuple(other if n.id == other.id else n for n in graph))
     raised = written(tmp_path / "raised.rsc", [("Raises", "Traceback\nValueError: no good")])
-    assert why_none(raised) == "Pass 0, Raises: It raised ValueError: no good."
+    assert why_none(raised) == "Pass 1, Raises: It raised ValueError: no good."
     changed = written(tmp_path / "half.rsc", [("Half", half)])
-    assert why_none(changed).startswith("From pass 0, Half, on: It now returns float16[8, 32], not")
+    assert why_none(changed).startswith("From pass 1, Half, on: It now returns float16[8, 32], not")
     assert parts(raised) == parts(changed) == ()
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
-    assert (part.modules, part.end) == ((RunOfModule(1, 0),), "Pass 1, Raises: It raised no good.")
+    assert (part.modules, part.end) == ((RunOfModule(1, 0),), "Pass 2, Raises: It raised no good.")
 
 
 def _found(part, kind):
-    question = Question(ModelSource("m"), Pipeline((recorded_step(1, 0, "Fold"),)), "llvm")
+    question = Question(ModelSource("m"), Pipeline((recorded_step(1, 1, "Fold"),)), "llvm")
     tried = Try(question.pipeline, 0, kind or "good", "output 0", 0.5, 0.5, 1e-5)
     found = Culprits((0,), question.pipeline, question.pipeline.upto(-1)) if kind else Culprits(())
     return Bisection(question, kind, found, (tried,))
@@ -219,11 +219,11 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
     searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
     first, second, third = part_verdict(tvm, recording, searches).splitlines()
-    of = "From the module that pass 0, Fold, received: "
+    of = "From the module that pass 1, Fold, received: "
     assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
     assert first.endswith(part.end)
     assert second == f"{of}It could not be searched: no file {part.end}"
-    assert third.startswith(f"{of}Pass 0, Fold, makes it wrong: ")
+    assert third.startswith(f"{of}Pass 1, Fold, makes it wrong: ")
     steps[:] = [failed]
     with pytest.raises(EngineError, match="no file"):
         numbers.search(ask, tvm, (part,), "llvm", tolerance)
@@ -248,18 +248,19 @@ def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypa
 
 
 def test_a_step_is_a_diff_that_follows_the_numbers_or_says_why_there_is_none(path):
-    said = run("open", path, "--step", "1").stdout
+    said = run("open", path, "--step", "2").stdout
     assert "+++ main after" in said
     assert [x for x in said.splitlines() if x[0] in "+-"][2:] == [
         "-  %0' = transpose(w);",
         "-  %0 = dense(x, %0');",
         "+  %0 = dense(x, w);",
     ]
-    assert "There is no pass 9" in run("open", path, "--step", "9").stderr
-    said = run("open", path, "--step", "5")
-    why = "The changes of pass 5, Breaks, are unknown. It raised ValueError: no axis"
+    for none in ("0", "7"):
+        assert f"There is no pass {none}" in run("open", path, "--step", none).stderr
+    said = run("open", path, "--step", "6")
+    why = "The changes of pass 6, Breaks, are unknown. It raised ValueError: no axis"
     assert said.returncode == 1 and why in said.stderr
-    assert "It changed nothing." in run("open", path, "--step", "2").stdout
+    assert "It changed nothing." in run("open", path, "--step", "3").stdout
 
 
 def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
@@ -284,13 +285,13 @@ def test_it_is_written_as_a_page_a_table_and_a_document(path, tmp_path):
 
 def test_a_module_is_written_where_the_recording_has_it(path, tmp_path):
     file = tmp_path / "module.json"
-    refused = run("open", path, "--step", "1", "--module", str(file))
-    assert "no module after pass 1" in refused.stderr and not file.exists()
+    refused = run("open", path, "--step", "2", "--module", str(file))
+    assert "no module after pass 2" in refused.stderr and not file.exists()
     assert "needs the number of a pass" in run("open", path, "--module", str(file)).stderr
     packed = base64.b64encode(zlib.compress(b'{"root_index": 1}')).decode()
     with Path(path).open("a") as out:
         out.write(json.dumps({"json": "1", "zlib": packed}) + "\n")
-    assert run("open", path, "--step", "1", "--module", str(file)).returncode == 0
+    assert run("open", path, "--step", "2", "--module", str(file)).returncode == 0
     assert json.loads(file.read_text()) == {"root_index": 1}
 
 

@@ -61,7 +61,7 @@ def text(page):
 
 def test_it_opens_on_the_pass_that_failed_and_says_why(page):
     assert "Breaks" in words(page)
-    assert page.warning[0].value.startswith("The compile failed in pass 5, Breaks: ")
+    assert page.warning[0].value.startswith("The compile failed in pass 6, Breaks: ")
     assert "ValueError: no axis 7 here" in page.error[0].value
     assert "in kernel" in page.code[0].value
     rows = sent(page, "step_list")
@@ -218,7 +218,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     settle(run(page))  # the address says it once it is open
     assert "Compile & time" in [t.label for t in page.tabs]
     said = dict(page.query_params)
-    assert (said["model"], said["engine"]) == ("before_3__img_src_x_onerror_alert_1_.json", "relax")
+    assert (said["model"], said["engine"]) == ("before_4__img_src_x_onerror_alert_1_.json", "relax")
     client.stop()
 
 
@@ -258,7 +258,7 @@ def test_the_next_pass_is_worked_out_ahead(tmp_path):
     found = read(recorded(tmp_path / "run.rsc"))
     one = OpenedRecording("", "", found, pass_rows(found), {}, "")
     run, function = one.next_changed(0, "")
-    assert (run.number, function) == (1, "main")
+    assert (run.index, function) == (1, "main")
     one.work_out(run, function)
     change = one.change(run.before[function], run.after[function])
     assert {"rows", "with_removed"} <= set(vars(change)), "it is there already"

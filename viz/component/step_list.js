@@ -213,7 +213,7 @@ class StepList {
     if (!deep) return i ? `Step ${i} of ${rows.length - 1}` : "Imported program";
     const around = [];
     for (let up = this.parent[i]; up >= 0; up = this.parent[up]) around.unshift(rows[up].title);
-    return [`pass ${i} of ${rows.length}`, `level ${row.level}`, row.time && `${row.time} in all`,
+    return [`pass ${i + 1} of ${rows.length}`, `level ${row.level}`, row.time && `${row.time} in all`,
       row.own && `${row.own} of its own`,
       around.length && `in ${around.join(" › ")}`].filter(Boolean).join(", ");
   }
@@ -234,7 +234,7 @@ class StepList {
       "data-row": i, "aria-selected": i === this.selected, "aria-expanded": open,
       "aria-level": deep ? row.depth + 1 : null, draggable: !deep && !still && i > 0 },
     first,
-    element("div", { class: "words", title: deep ? `${i}: ${row.title}` : row.summary },
+    element("div", { class: "words", title: deep ? `${i + 1}: ${row.title}` : row.summary },
       element("div", { class: "head" }, span("title", row.title),
         ...tags.map(([look, text]) => span(`tag ${look}`, text))),
       deep ? null : element("div", { class: "summary" }, row.summary)),

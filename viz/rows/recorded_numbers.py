@@ -74,7 +74,7 @@ def ir_of(recording: Recording) -> str:
     "file" if it has none."""
     check(recording)
     for run in recording.passes:
-        if (text := recording.module(run.number, after=False)) is not None:
+        if (text := recording.module(run.index, after=False)) is not None:
             return "relax" if '"root_index"' in text else "relay"
     name = recording.path.name
     raise EngineError("file", f"No pass of {name} received a module.", name)
@@ -129,7 +129,7 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     around: dict[int, list[tuple[PassRun, bool]]] = {}  # by thread
 
     def ended(run: PassRun, follows: bool) -> None:
-        module = recording.module_number(run.number, after=True)
+        module = recording.module_number(run.index, after=True)
         if follows and module is not None and module != line[-1][0]:
             line.append((module, run, True))
 
@@ -137,7 +137,7 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
         open_ones = around.setdefault(run.thread, [])
         while len(open_ones) > run.depth:
             ended(*open_ones.pop())
-        module = recording.module_number(run.number, after=False)
+        module = recording.module_number(run.index, after=False)
         if not run.depth and module is not None and (not line or line[-1][0] != module):
             whole.append(line := [(module, run, False)])
         open_ones.append((run, bool(line) and module == line[-1][0]))
@@ -158,14 +158,14 @@ def _split(
         its = None if why else _signature(recording, run, after)
         if signature is not None and its is not None:
             if _same(signature, its):
-                made = (*found[-1].modules, RunOfModule(module, run.number))
+                made = (*found[-1].modules, RunOfModule(module, run.index))
                 found[-1] = replace(found[-1], modules=made)
                 continue
             why = _other(signature, its)
         if signature is not None:
             found[-1] = replace(found[-1], end=f"From pass {run.number}, {run.name}, on: {why}")
         if its is not None:
-            found.append(Part(module, run.number, after, ()))
+            found.append(Part(module, run.index, after, ()))
         signature = its
     if signature is not None:
         found[-1] = replace(found[-1], end=_raised(recording, found[-1]))
@@ -175,7 +175,7 @@ def _split(
 def _raised(recording: Recording, part: Part) -> str:
     """A sentence on the innermost pass that raised on a part's last module, or ""."""
     last = part.modules[-1].module if part.modules else part.first
-    given = (r for r in recording.passes if recording.module_number(r.number, False) == last)
+    given = (r for r in recording.passes if recording.module_number(r.index, False) == last)
     stopped = (r for r in given if r.after is None and (r.failure is not None or r.seconds is None))
     run = max(stopped, key=lambda r: r.depth, default=None)
     return "" if run is None else f"Pass {run.number}, {run.name}: {no_module(run)}"
@@ -211,8 +211,8 @@ def _other(before: _Signature, after: _Signature) -> str:
 
 def first_words(recording: Recording, part: Part) -> str:
     """A part's first module, in words that follow "Compared with"."""
-    name = recording.passes[part.by].name
-    return f"the module that pass {part.by}, {name}, {'returned' if part.after else 'received'}"
+    run, did = recording.passes[part.by], "returned" if part.after else "received"
+    return f"the module that pass {run.number}, {run.name}, {did}"
 
 
 @dataclass(frozen=True)
@@ -270,8 +270,8 @@ class RecordedNumbers:
         steps = []
         for one in part.modules:
             self._write(one.module, one.by, True)
-            name = self.recording.passes[one.by].name
-            steps.append(recorded.recorded(one.module, one.by, name))
+            run = self.recording.passes[one.by]
+            steps.append(recorded.recorded(one.module, run.number, run.name))
         return Pipeline(tuple(steps))
 
     def _write(self, module: int, run: int, after: bool) -> None:
@@ -301,7 +301,8 @@ class RecordedNumbers:
         stepped = step(ask, source, pipeline)
         last = part
         for index, made in enumerate(part.modules):
-            row: Row = {"number": made.by, "pass": self.recording.passes[made.by].name}
+            run = self.recording.passes[made.by]
+            row: Row = {"number": run.number, "pass": run.name}
             row |= {"error": None, "step_error": None, "failure": None}
             try:
                 if (error := stepped.records[index].error) is not None:
@@ -327,12 +328,12 @@ class RecordedNumbers:
         stepped = step(ask, self.source(part), self.pipeline(part))
         pairs = list(zip(part.modules, stepped.records, strict=True))
         # An ill-formed module is a finding, so it stays.
-        failed = [(m.by, r.error) for m, r in pairs if r.error and r.error.kind != "type"]
+        runs = self.recording.passes
+        failed = [(runs[m.by], r.error) for m, r in pairs if r.error and r.error.kind != "type"]
         if len(failed) == len(part.modules):
             raise failed[0][1]
         left_out = [
-            f"Pass {by}, {self.recording.passes[by].name}, is left out: {_line(error)}"
-            for by, error in failed
+            f"Pass {run.number}, {run.name}, is left out: {_line(error)}" for run, error in failed
         ]
         more = f" {len(left_out) - 3} more are left out." if len(left_out) > 3 else ""
         kept = (m for m, r in pairs if r.error is None or r.error.kind == "type")

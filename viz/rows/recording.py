@@ -34,8 +34,8 @@ def end_words(rows: Sequence[Row]) -> str:
     bad = next((r for r in reversed(rows) if _bad(r)), None)
     if bad is None:
         return ""
-    around = [r for r in rows[: bad["number"] + 1] if not r["depth"]][-1:]
-    later = rows[bad["number"] + 1 :]
+    around = [r for r in rows[: bad["number"]] if not r["depth"]][-1:]
+    later = rows[bad["number"] :]
     if not all(map(_bad, around)) or any(r["depth"] <= bad["depth"] for r in later):
         return ""  # the program went on
     where = f"pass {number(bad['number'])}, {bad['pass']}"
@@ -83,28 +83,28 @@ def list_rows(rows: Sequence[Row]) -> list[Row]:
             "slow": r["slow"],
             "bad": "failed" if r["failure"] is not None else "" if r["ended"] else "did not end",
             "idle": not (r["touched"] is None or r["touched"] or _bad(r)),
-            "stop": r["number"] in changes,
+            "stop": index in changes,
         }
-        for r in rows
+        for index, r in enumerate(rows)
     ]
 
 
 def first(rows: Sequence[Row]) -> int:
-    """The pass to look at first: the innermost that failed, else one that changed something."""
+    """Index of the pass to look at first: the innermost that failed, or one with changes."""
     failed = [r for r in rows if r["failure"] is not None]
     if failed:
-        return int(max(failed, key=lambda r: r["depth"])["number"])
+        return int(max(failed, key=lambda r: r["depth"])["number"]) - 1
     return next(iter(own_changes(rows)), 0)
 
 
 def own_changes(rows: Sequence[Row]) -> list[int]:
-    """Numbers of the passes that changed something themselves, not through a pass inside."""
+    """Indices of the passes that changed something themselves, not through a pass inside."""
     found: list[int] = []
     least = 0  # the least depth on the way to the next pass that changed something
-    for row in reversed(rows):
+    for index, row in reversed([*enumerate(rows)]):
         if row["touched"]:
             if row["depth"] >= least:  # that pass did not run inside this one
-                found.append(row["number"])
+                found.append(index)
             least = row["depth"]
         least = min(least, row["depth"])
     return found[::-1]
@@ -231,12 +231,17 @@ def no_module(run: PassRun) -> str:
     return "It returns code, not a module." if run.kind != "pass" else "It is not in the file."
 
 
+def pass_of(recording: Recording, number: int) -> PassRun:
+    """A pass by its number. Raises EngineError, kind "usage", if there is none."""
+    if not 1 <= number <= len(recording.passes):
+        message = f"There is no pass {number}: the recording has {len(recording.passes)}."
+        raise EngineError("usage", message, str(number), "Passes are counted from 1.")
+    return recording.passes[number - 1]
+
+
 def step_diff(recording: Recording, number: int) -> str:
     """A pass's changes by function, by `text_diff`. Raises EngineError if they are unknown."""
-    if not 0 <= number < len(recording.passes):
-        message = f"There is no pass {number}: the recording has {len(recording.passes)}."
-        raise EngineError("usage", message, str(number), "Passes are counted from 0.")
-    run = recording.passes[number]
+    run = pass_of(recording, number)
     if run.touched is None:
         message = f"The changes of pass {number}, {run.name}, are unknown. "
         raise EngineError("file", message + no_module(run), recording.path.name)

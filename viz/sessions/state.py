@@ -165,7 +165,7 @@ class Compile:
 @dataclass(frozen=True)
 class ScreenState:
     """The state of the screen: the index of the chosen step, -1 for the imported program, None for
-    the last (for a recording, the number of a pass, None for the first to look at); the node or
+    the last (for a recording, the index of a pass, None for the first to look at); the node or
     module selected in the tab's graph, or ""; `choices` of switches within tabs, by name; by graph,
     the modules opened (True) and closed in it; for a recording, the function shown, "" for the
     first that the pass changed. Constants with fewer elements than `fewer_than` are written into

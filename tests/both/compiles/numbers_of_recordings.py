@@ -59,7 +59,7 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
     found = held.search(ask, ENGINE, (part,), QUICK, OURS)[0].result
     (suspect,) = found.culprits.suspects
-    assert part.modules[suspect].by == rows[-1]["number"]
+    assert part.modules[suspect].by == rows[-1]["number"] - 1
     said = bisect.verdict(ENGINE, found)
     assert said.startswith(f"Pass {rows[-1]['number']}, ReluAway, makes it wrong: ")
     assert "float64" not in said

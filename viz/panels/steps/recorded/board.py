@@ -40,8 +40,8 @@ def _board(opened: OpenedRecording) -> None:
     if st.session_state.pop(_OPENED, False):
         rerun()
     catch_up(_do)
-    number = chosen_pass(opened)
-    row = opened.rows[number]
+    index = chosen_pass(opened)
+    row = opened.rows[index]
     left, right = side_by_side("recorded", [0.38, 0.62])
     below = st.container()
     # A click waits for this, so it is sent first.
@@ -53,25 +53,25 @@ def _board(opened: OpenedRecording) -> None:
         if opened.recording.about.get("level") == "modules":
             _as_model(opened, row)
     with left:
-        step_list(_do, opened.packed, number, opened.digest)
+        step_list(_do, opened.packed, index, opened.digest)
         if opened.recording.about.get("level") == "modules":
-            numbers.show(opened, number, choose)
+            numbers.show(opened, index, choose)
         handing_on.of_recording(opened.recording)
     keeping.keep_recorded(opened.path, opened.digest)
-    opened.ahead(number, st.session_state.get(_FUNCTION) or "")
+    opened.ahead(index, st.session_state.get(_FUNCTION) or "")
 
 
 def chosen_pass(opened: OpenedRecording) -> int:
-    """The number of the chosen pass."""
-    number = st.session_state.get(keeping.RECORDED_PASS)
-    if number is None:
+    """The index of the chosen pass."""
+    index = st.session_state.get(keeping.RECORDED_PASS)
+    if index is None:
         return first(opened.rows)
-    return max(0, min(int(number), len(opened.rows) - 1))
+    return max(0, min(int(index), len(opened.rows) - 1))
 
 
-def choose(number: int) -> None:
+def choose(index: int) -> None:
     """Show a pass from the next run of the page on."""
-    st.session_state[keeping.RECORDED_PASS] = number
+    st.session_state[keeping.RECORDED_PASS] = index
 
 
 def _do(what: str, row: int, **more: object) -> None:
@@ -81,7 +81,7 @@ def _do(what: str, row: int, **more: object) -> None:
 
 
 def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
-    run = opened.recording.passes[row["number"]]
+    run = opened.recording.passes[row["number"] - 1]
     st.markdown(f"**{plain_text(row['pass'])}**")
     if run.failure is not None:
         _failure(run.failure)
@@ -135,7 +135,7 @@ def _as_model(opened: OpenedRecording, row: Row) -> None:
             icon=":material/open_in_new:",
             disabled=after and (row["failure"] is not None or not row["ended"]),
             on_click=_open_model,
-            args=(opened, row["number"], after),
+            args=(opened, row["number"] - 1, after),
             help="Opens the module as a model in all of the page's tabs: graph, passes, times.",
         )
     error = st.session_state.pop(_REFUSED, None)
@@ -143,20 +143,20 @@ def _as_model(opened: OpenedRecording, row: Row) -> None:
         show_error(error)
 
 
-def _open_model(opened: OpenedRecording, number: int, after: bool) -> None:
+def _open_model(opened: OpenedRecording, index: int, after: bool) -> None:
+    run = opened.recording.passes[index]
     try:
-        text = opened.recording.module(number, after)
+        text = opened.recording.module(index, after)
         if text is None:
-            run = opened.recording.passes[number]
             said = f"The recording has no module here. {no_module(run)}"
             raise EngineError("file", said, run.name)
     except EngineError as error:
         st.session_state[_REFUSED] = error
         return
-    name = re.sub(r"\W+", "_", opened.rows[number]["pass"])[:60]
+    name = re.sub(r"\W+", "_", run.name)[:60]
     where = "after" if after else "before"
     ir = "relax" if '"root_index"' in text else "relay"
-    sidebar.open_text(text, f"{where}_{number}_{name}.json", ir)
+    sidebar.open_text(text, f"{where}_{run.number}_{name}.json", ir)
     st.session_state[_OPENED] = True
 
 

@@ -32,7 +32,7 @@ from relascope.viz.rows.recorded_numbers import (
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
 
-def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) -> None:
+def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> None:
     """Draw the button; once pressed, the errors of the chosen pass's part, and the search."""
     kernels = st.toggle(
         "Run the kernels of its modules",
@@ -62,7 +62,7 @@ def show(opened: OpenedRecording, number: int, choose: Callable[[int], None]) ->
             "and compares their results with the first one's. This starts an engine.",
         )
         return
-    part = _part(found, number)
+    part = _part(found, index)
     ir: str = opened.derive(lambda: ir_of(opened.recording), "ir")
     held: RecordedNumbers = opened.derive(
         lambda: RecordedNumbers(
@@ -124,9 +124,9 @@ def _search(
         bisect.show(*shown)
 
 
-def _part(found: tuple[Part, ...], number: int) -> Part:
+def _part(found: tuple[Part, ...], index: int) -> Part:
     """The part that contains a pass, or the last one that begins before it."""
-    before = [p for p in found if p.modules[0].by <= number]
+    before = [p for p in found if p.modules[0].by <= index]
     return before[-1] if before else found[0]
 
 
@@ -139,7 +139,7 @@ def _table(
 
     def pick(row: int | None) -> None:
         if row is not None:
-            choose(rows[row]["number"])
+            choose(rows[row]["number"] - 1)
 
     key = f"recorded_errors_{opened.digest}_{part.first}"
     grid(numbers_table(rows)["rows"], key=key, on_pick=pick)

@@ -46,20 +46,20 @@ class OpenedRecording:
         with self._lock:
             return self._memo.get(key, make)
 
-    def ahead(self, number: int, function: str) -> None:
+    def ahead(self, index: int, function: str) -> None:
         """Compute the next pass that changed a function, or any (""), in a thread."""
         if self._timer is not None:
             self._timer.cancel()
-        if (known := self.next_changed(number, function)) is not None:
+        if (known := self.next_changed(index, function)) is not None:
             self._timer = threading.Timer(_REST, self.work_out, known)
             self._timer.daemon = True
             self._timer.start()
 
-    def next_changed(self, number: int, function: str) -> tuple[PassRun, str] | None:
+    def next_changed(self, index: int, function: str) -> tuple[PassRun, str] | None:
         """The next pass in the list that changed something, and the function to show."""
-        for row in self.rows[number + 1 :]:
+        for row in self.rows[index + 1 :]:
             if row["touched"] and function in ("", *row["touched"]):
-                return self.recording.passes[row["number"]], function or row["touched"][0]
+                return self.recording.passes[row["number"] - 1], function or row["touched"][0]
         return None
 
     def work_out(self, run: PassRun, function: str) -> None:
