@@ -8,8 +8,6 @@ from pathlib import Path
 from relascope.commands import handing_on
 from relascope.commands.options import limits, pass_file
 from relascope.commands.shared import Command, Document, writing
-from relascope.core.errors import EngineError
-from relascope.engine.files.formats import is_recording
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.sessions import replay as files
 from relascope.viz.sessions.results import again, changes_of
@@ -33,10 +31,6 @@ def replay(command: Command) -> Document:
     handing_on.check_ending(args, handing_on.PAGE, handing_on.DATA, handing_on.SESSION)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = files.whole(args.file, Path(folder))
-        if path and is_recording(Path(path)):
-            hint = "Open the session on the page, or the recording with `relascope open`."
-            message = "The session shows a recording, and replay runs only models."
-            raise EngineError("session", message, session.model.name, hint)
         args.engine = session.ir
         version = command("describe").version
         results = again(command, session, path)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from relascope.core.errors import EngineError, refusing
 from relascope.core.scratch import Scratch
 from relascope.engine.client import EngineClient
-from relascope.engine.files.formats import is_program, only_relax
+from relascope.engine.files.formats import is_program, is_recording, only_relax
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.cut import with_cut
 from relascope.engine.limits import NO_LIMITS, Limits
@@ -25,6 +25,7 @@ from relascope.engine.protocol.source import (
     INPUTS,
     ModelSource,
     bundled,
+    file_digest,
     has_name,
     parse_inputs,
     source_from_file,
@@ -35,7 +36,9 @@ from relascope.passes.catalogue import info, typed_pipeline
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import Cut, Joint, cut
 from relascope.passes.pipeline import Pipeline
+from relascope.recorder.reading import read
 from relascope.samples import SAMPLES
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.rows import tables
 from relascope.viz.rows.formats import duration
 
@@ -62,6 +65,11 @@ class Command:
         if client := vars(self).pop("_client", None):
             client.close()
 
+    @property
+    def recorded(self) -> RecordedCompile | None:
+        """The recording of MODEL, which answers in place of an engine; None for a model."""
+        return _recorded(str(getattr(self.args, "model", "")))
+
     @cached_property
     def _client(self) -> EngineClient:
         client = self.connect(self.engine)
@@ -70,6 +78,8 @@ class Command:
         return client
 
     def __call__(self, method: str, *arguments: Any) -> Any:
+        if self.recorded:
+            return self.recorded(method, *arguments)
         return self._client.call(method, *arguments, on_progress=self._line)
 
     def own_code(self, method: str, *arguments: Any) -> Any:
@@ -97,8 +107,8 @@ class Command:
 
     @property
     def engine(self) -> str:
-        """The IR of --engine."""
-        return str(self.args.engine)
+        """The IR of --engine, or of a recording."""
+        return self.recorded.ir if self.recorded else str(self.args.engine)
 
     @property
     def limits(self) -> Limits:
@@ -108,13 +118,24 @@ class Command:
 
     @property
     def source(self) -> ModelSource:
-        """The model of MODEL and its options. Raises EngineError if they do not fit."""
-        return _source_of(self.args)
+        """The model of MODEL and its options; of a recording, --module names a function. Raises
+        EngineError if they do not fit."""
+        if not self.recorded:
+            return _source_of(self.args)
+        if self.args.training:
+            raise self.recorded.refusal
+        return replace(self.recorded.source, module=self.args.module)
 
     @property
     def pipeline(self) -> Pipeline:
-        """The pipeline of --passes, or the default one. Raises EngineError if it cannot be read."""
+        """The pipeline of --passes, or the default one; a recording's is what ran. Raises
+        EngineError if it cannot be read."""
         args = self.args
+        if self.recorded and not args.passes:
+            return self.recorded.pipeline
+        if self.recorded:
+            said = "The passes of a recording are those that ran."
+            raise EngineError("usage", said, "--passes", "Leave it out.")
         where = "--passes" if args.passes else "--training, --gradient"
         with refusing("usage", "{}.", where, "See: relascope passes"):
             text = "default" if args.passes is None else args.passes
@@ -230,6 +251,13 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
     return replace(
         source, **more, values=getattr(args, "values", INPUTS[0]), kernels=args.run_kernels
     )
+
+
+@cache
+def _recorded(model: str) -> RecordedCompile | None:
+    path = Path(model)
+    known = path.is_file() and is_recording(path)
+    return RecordedCompile(read(path), file_digest(path)) if known else None
 
 
 @cache

@@ -69,19 +69,19 @@ def _details(command: Command, source: ModelSource, stepped: Stepped, index: int
     before and after, and differences in the IR's text; for a step that ran, the program's
     problems and its plan of memory."""
     args, alive, record, row = command.args, stepped.pipeline, stepped.records[index], Row()
-    sides = changes.start_of(command.engine, alive, index), index
+    sides = changes.around(command.engine, alive, index)
     ran = record.enabled and record.error is None
     if args.changes:
-        old, new = (command("graph_after", source, alive, at) for at in sides)
+        old, new = (command("graph_after", source, *side) for side in sides)
         row["changes"] = changes.change_rows(old, carry_identity(old, new))
         for name, graph in (("before", old), ("after", new)):
             row[name] = {**changes.figures(graph), "operators": graph.operators}
     if args.text_diff:
-        row["diff"] = text_diff(*(command("text", source, alive, at) for at in sides))
+        row["diff"] = text_diff(*(command("text", source, *side) for side in sides))
     if args.printed or args.print_changed or args.verify or args.memory:
         row |= {"ir": None, "problems": None}
     if ran and (args.printed or args.print_changed):
-        before, text = (command("text", source, alive, at) for at in sides)
+        before, text = (command("text", source, *side) for side in sides)
         row["ir"] = text if args.printed or text != before else None
     if ran and args.verify:
         row["problems"] = list(command("verify", source, alive, index))

@@ -13,9 +13,9 @@ class EngineError(Exception):
     module, file or value that was wrong (`where`), and what to do (`hint`). Programs can test the
     kind: "file", "reader" (a file's reader failed, and did not refuse it), "operator", "input",
     "pass", "type" (a pass changed one, or left an ill-formed program), "engine", "cancelled",
-    "target", "code" (a file's own code, which nobody has allowed to run), "usage". For a model that
-    cannot be opened, `instead` has paths of submodules without the cause, the largest first; in an
-    engine's answer, those that open. It is None for other errors."""
+    "target", "graph" (there is none), "code" (a file's own code, which nobody has allowed to run),
+    "usage". For a model that cannot be opened, `instead` has paths of submodules without the cause,
+    the largest first; in an engine's answer, those that open. It is None for other errors."""
 
     def __init__(
         self,

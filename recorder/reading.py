@@ -191,6 +191,10 @@ class Recording:
             whole = self._with_blobs(json.loads(self._inflated("json", str(module))), [0])
         return json.dumps(whole, ensure_ascii=False)
 
+    def functions(self, module: int) -> Mapping[str, str]:
+        """The hash of each function's content in a module, by its number."""
+        return self._modules[module]
+
     def module_number(self, index: int, after: bool) -> int | None:
         """The number of the module before or after a pass; equal numbers are the same module.
 

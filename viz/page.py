@@ -22,7 +22,7 @@ from relascope.viz.panels.steps.recorded import tab as recorded
 from relascope.viz.panels.time import tab as time
 from relascope.viz.sessions.state import TABS
 
-_SHOWN = (graph.show, steps.show, cut.show, time.show, against.of_screen, code.show)
+_SHOWN = (graph.show, steps.show, cut.show, time.show, against.show, code.show)
 
 _NO_GATE = (
     "The page is served only with a check of its token.",

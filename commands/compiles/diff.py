@@ -13,20 +13,16 @@ from typing import Any, NoReturn, cast
 from relascope.commands import options
 from relascope.commands.installation import serve, served_options
 from relascope.commands.shared import Command, Document, write
-from relascope.core.errors import EngineError
-from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
-from relascope.engine.protocol.source import file_digest
 from relascope.engine.protocol.times import TimeResult
 from relascope.engine.registry import ENGINES
 from relascope.passes import catalogue
 from relascope.passes.pipeline import Pipeline
-from relascope.recorder import reading
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
 from relascope.viz.compare.runs import ComparedRun, compare
-from relascope.viz.compare.sides import of_model, of_recording
+from relascope.viz.compare.sides import run_of
 from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.rows import tables
 from relascope.viz.sessions import replay, store
@@ -140,6 +136,8 @@ def both_gradients(command: Command) -> Document:
 
 def _with_itself(command: Command, **sides: Any) -> Document:
     args = command.args
+    if command.recorded:
+        raise command.recorded.refusal
     given = {**vars(args), "other": args.model, "page": False, "output": None, **sides}
     document = diff(Command(argparse.Namespace(**given), command.connect))
     return {"model": args.model, **document}
@@ -171,10 +169,7 @@ def _kept_session(side: Command, made: Callable[[Session], Session], about: str)
     args, path = side.args, Path(side.args.model)
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         files: list[tuple[str, str]] = []
-        if path.is_file() and is_recording(path):
-            session = Session(model=ModelChoice(path.name, file_digest(path)))
-            files = [(str(path), session.model.digest)]
-        elif _is_session(path):
+        if _is_session(path):
             session, model = replay.read(path, Path(folder))
             files = [(model, session.model.digest)] if model else []
             files += [(str(f), f.name) for f in Path(folder, "tensors").glob("*")]
@@ -203,42 +198,36 @@ def _is_session(path: Path) -> bool:
 Request = Callable[[], BuildRequest]
 
 
-def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request | None]:
-    """One side, and its build; None for a recording."""
+def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request]:
+    """One side, and its build."""
     args = side.args
     path, label, session = Path(args.model), args.model, None
     if _is_session(path):
         folder.mkdir()
-        session, model = replay.whole(path, folder)
-        path, label = Path(model), f"{path.name}: {session.model.name}"
-    if path.is_file() and is_recording(path):
-        return of_recording(reading.read(path), label), None
-    if session is not None:
+        session, args.model = replay.whole(path, folder)
+        label = f"{path.name}: {session.model.name}"
+    if session is None or side.recorded:
+        whole = args.passes or side.recorded
+        source, pipeline = side.source, side.pipeline if whole else Pipeline()
+    else:
         args.engine, args.training = session.ir, session.model.training
-        source = session.model.source(model)
+        source = session.model.source(args.model)
         text = pipeline_text(session) if args.passes is None else args.passes
         pipeline = catalogue.read_pipeline(session.ir, text)
-    else:
-        source, pipeline = side.source, side.pipeline if args.passes else Pipeline()
-    side("load", source)
-    stepped = step(side, source, pipeline)
-    run = of_model(side, side.engine, source, stepped, label)
+    about = side.recorded.about if side.recorded else None
+    run = run_of(side, side.engine, source, pipeline, label, about)
 
     def request() -> BuildRequest:
-        whole = BuildRequest(source, stepped.sound, side.target, args.threads)
+        whole = BuildRequest(source, step(side, source, pipeline).sound, side.target, args.threads)
         return side.cut_request(whole) if source.training else whole
 
     return run, request
 
 
-def _times(sides: list[tuple[Command, Request | None]]) -> Document:
+def _times(sides: list[tuple[Command, Request]]) -> Document:
     """Both built and timed against PyTorch eager in turns, some rounds each."""
     asked: list[tuple[Command, BuildRequest]] = []
     for side, request in sides:
-        if request is None:
-            hint = "Leave out --measure, or give the models."
-            said = "A recording cannot be built and timed."
-            raise EngineError("usage", said, side.args.model, hint)
         made = request()
         repeats = max(1, side.args.repeats // _ROUNDS)
         asked.append((side, BuildRequest(**{**vars(made), "repeats": repeats})))

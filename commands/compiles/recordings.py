@@ -24,7 +24,6 @@ from relascope.viz.rows.recorded_numbers import (
     RecordedNumbers,
     first_words,
     ir_of,
-    part_verdict,
     parts,
     same_tvm,
     why_none,
@@ -134,12 +133,8 @@ def _write_module(found: Recording, step: int | None, path: Path) -> None:
     if step is None:
         hint = "Add --step N."
         raise EngineError("usage", "Writing a module needs the number of a pass.", "--module", hint)
-    text = found.module(passes_of.pass_of(found, step).index, after=True)
-    if text is None:
-        message = f"The recording has no module after pass {step}."
-        hint = "Record the compile with --level modules; a failed pass leaves no module."
-        raise EngineError("file", message, found.path.name, hint)
-    write(path, text, "--module")
+    run = passes_of.pass_of(found, step)
+    write(path, passes_of.module_text(found, run, after=True), "--module")
 
 
 def number_options(add_to: argparse.ArgumentParser) -> None:
@@ -180,16 +175,15 @@ def numbers(command: Command, recording: Recording) -> Document:
         given = best, command.tolerance
         if args.errors:
             document["errors"] = [
-                {**_about(recording, one), "rows": held.errors(command, one, *given)}
-                for one in found
+                {**_about(one), "rows": held.errors(command, one, *given)} for one in found
             ]
         if args.bisect or args.reduce:
             document |= _searched(command, held, found, best)
     return document
 
 
-def _about(recording: Recording, part: Part) -> Document:
-    return {"against": first_words(recording, part), "end": part.end or None}
+def _about(part: Part) -> Document:
+    return {"against": first_words(part), "end": part.end or None}
 
 
 def _searched(
@@ -198,14 +192,13 @@ def _searched(
     """The pass that breaks the first bad part, or a document that no pass breaks any part."""
     args = command.args
     test = test_of(args, errors=args.errors)
-    searches = held.search(command, args.engine, found, best, command.tolerance, test)
-    done = [(one.part, one.result) for one in searches if one.result is not None]
+    done, verdict = held.search(command, args.engine, found, best, command.tolerance, test)
     part, result = done[-1]
     documents = [tables.bisect_document(args.engine, each) for _, each in done]
-    bisection = {**documents[-1], "model": str(args.file), **_about(held.recording, part)}
+    bisection = {**documents[-1], "model": str(args.file), **_about(part)}
     bisection["log"] = [row for document in documents for row in document["log"]]
     bisection["compiles"] = sum(each.compiles for _, each in done)
-    bisection["verdict"] = part_verdict(args.engine, held.recording, searches)
+    bisection["verdict"] = verdict
     told: Document = {"bisection": bisection}
     if args.reduce and result.kind:
         reduced = narrowed(command, result, args.reduce, "--reduce")

@@ -250,7 +250,12 @@ class _FaultSearch:
         """The smallest wrong pipeline in float64; None where there is no other precision."""
         question = self.question
         single = question.source.dtype == DTYPES[0] and self.against == PYTORCH
-        if kind != "wrong" or not single or found.bad is None or _is_recorded(question.pipeline):
+        if (
+            kind != "wrong"
+            or not single
+            or found.bad is None
+            or recorded.in_pipeline(question.pipeline)
+        ):
             return None
         source = replace(question.source, dtype=DTYPES[1])
         about = "", None, question.tolerance, question.runs
@@ -259,17 +264,12 @@ class _FaultSearch:
         return row
 
 
-def _is_recorded(pipeline: Pipeline) -> bool:
-    """Whether it has passes of a recorded compile, whose modules have one precision."""
-    return any(s.name == recorded.NAME for s in pipeline)
-
-
 def elsewhere(ask: Ask, question: Question) -> tuple[ModelSource | None, tuple[str, ...]]:
     """The first other run of a program that is bad; or sentences on those where it is good."""
     (others, left), good, off = runs_of(ask, question.source), list[str](), list[str]()
     for source in others:
         mixed = len({side for _, side in source.sides}) > 1
-        if mixed and _is_recorded(question.pipeline):
+        if mixed and recorded.in_pipeline(question.pipeline):
             continue  # values may have other names in a recorded module
         done = tried(ask, replace(question, source=source))
         if done.outcome == "good":
@@ -358,7 +358,7 @@ def _tested(ask: Ask, question: Question, test: OwnTest, done: Try) -> Try:
 
 def _taken(ask: Ask, question: Question) -> PassCost | None:
     """The passes' cost; None where none ran, or none can run again."""
-    if _is_recorded(question.pipeline):
+    if recorded.in_pipeline(question.pipeline):
         return None
     records = ask("step", question.source, question.pipeline, question.runs)
     ran = [i for i, r in enumerate(records) if r.enabled and r.error is None]
@@ -487,7 +487,7 @@ def _tried(result: Bisection) -> str:
         f"the whole pipeline runs and agrees with {result.against} within {' and '.join(limits)}, "
         f"built and run {runs} {on}."
     )
-    if _is_recorded(question.pipeline):
+    if recorded.in_pipeline(question.pipeline):
         text = (
             f"the last of {sum(s.enabled for s in question.pipeline)} recorded modules agrees with "
             f"the first within {' and '.join(limits)}, built and run {runs} {on}."

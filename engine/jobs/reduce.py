@@ -265,7 +265,7 @@ def search_words(result: Reduction, count: int) -> str:
         f"{' in training' if question.source.training else ''}"
         f"{f' on {on_inputs(label)}' if label != INPUTS[0] else ''}"
     )
-    if any(s.name == recorded.NAME for s in question.pipeline):
+    if recorded.in_pipeline(question.pipeline):
         what = "a recorded compile"
     before = " before it" if result.where.last >= 0 else ""
     text = (

@@ -136,7 +136,8 @@ class StepRecord:
     `changed` count nodes against the step before (see `core.identity`), `operators` how often each
     is called after it. `error` says why it failed; the next step then starts from the program
     before it. `kept_bytes` is what the process keeps after the pass, the allocator's included, new
-    constants of the program left out."""
+    constants of the program left out; `state` is equal for equal programs after it, "" if
+    unknown."""
 
     pass_name: str
     enabled: bool
@@ -149,6 +150,13 @@ class StepRecord:
     error: EngineError | None = None
     printed: str = ""
     kept_bytes: int = 0
+    state: str = ""
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is known to have changed nothing."""
+        touched = self.added or self.removed or self.changed or self.error
+        return self.nodes > 0 and not touched
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ import pytest
 from command_line import document, page_of, run
 from crafted.recorded import HOSTILE, recorded
 from graphs import graph_of
+from relascope.core.errors import EngineError
+from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import file_digest
-from relascope.viz.compare.runs import ComparedRun, ComparedStep, compare
+from relascope.viz.compare.runs import ComparedRun, compare
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, Session
 
@@ -44,7 +46,7 @@ def test_recordings_need_no_engine(tmp_path):
     [
         (("diff", "mlp", "nowhere"), "There is no sample or file of this name."),
         (("diff", "mlp", "mlp", "--passes-b", "default|nonsense"), "nonsense"),
-        (("diff", "RECORDING", "mlp", "--measure"), "A recording cannot be built and timed."),
+        (("diff", "RECORDING", "mlp", "--measure"), "has no model to build or run."),
     ],
 )
 def test_what_cannot_be_compared_is_said(arguments, said, tmp_path):
@@ -65,13 +67,16 @@ def ran(*steps):
 
 
 def test_a_slower_or_idle_pass_is_no_difference_and_a_failure_on_one_side_is():
-    found = compare(*(ran(ComparedStep("cse", 0.01), ComparedStep("fold", s)) for s in (0.01, 0.2)))
+    def step(name, seconds, changed=1, error=None):
+        return StepRecord(name, True, changed, 0, 0, 2, seconds, error=error)
+
+    found = compare(*(ran(step("cse", 0.01), step("fold", s)) for s in (0.01, 0.2)))
     assert found["same"]
     assert [r["slower"] for r in found["steps"]] == [None, "b"]
     assert found["verdict"] == "They are the same, but fold took longer in B, run once each."
-    assert compare(ran(ComparedStep("cse", 0.0, idle=True)), ran())["same"]
-    failed = ComparedStep("cse", 0.0, failure="no rule for erf")
-    first = compare(ran(ComparedStep("cse", 0.0)), ran(failed))["first_difference"]
+    assert compare(ran(step("cse", 0.0, 0)), ran())["same"]
+    failed = ran(step("cse", 0.0, error=EngineError("pass", "no rule for erf")))
+    first = compare(ran(step("cse", 0.0)), failed)["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
 
 

@@ -36,13 +36,7 @@ from relascope.recorder.writing import Writer, hashed
 from relascope.viz.compare.text import DiffEffort, brief, stretches_of
 from relascope.viz.handed_on import recorded as handed_recorded
 from relascope.viz.handed_on.recorded import recording_sheet
-from relascope.viz.rows.recorded_numbers import (
-    RecordedNumbers,
-    RunOfModule,
-    part_verdict,
-    parts,
-    why_none,
-)
+from relascope.viz.rows.recorded_numbers import RecordedNumbers, parts, why_none
 from relascope.viz.rows.recording import end_words, pass_rows
 
 
@@ -70,6 +64,18 @@ def test_it_prints_the_passes_nested_with_their_times_and_filters(path):
     assert found == [[1, 2, 4, 5], [1, 2, 3], [6]]
 
 
+def test_other_commands_ask_it_as_they_ask_an_engine(path):
+    assert {"nn.dense", "transpose"} <= set(document("graph", path)["operators"])
+    found = {s["pass"]: s for s in document("step", path, "--text", "--changes")["steps"]}
+    fold, around = found["FoldTranspose"], found["sequential"]  # which ran the fold
+    assert [row["what"] for row in fold["changes"]] == ["removed", "changed"]
+    assert all("-  %0' = transpose(w);" in step["diff"] for step in (fold, around))
+    assert (around["added"], around["changed"], found["Breaks"]["diff"]) == (1, 1, "")
+    for name in ("time", "bisect", "captures", "compare"):
+        assert "has no model to build or run" in run(name, path).stderr
+    assert "those that ran" in run("graph", path, "--passes", "cse").stderr
+
+
 def test_it_says_where_a_compile_stopped(path):
     rows = pass_rows(read(Path(path)))
     assert (end_words(rows), end_words(rows[:5])) == (STOPPED, "")
@@ -88,7 +94,7 @@ def test_without_modules_there_are_no_numbers_and_with_them_as_far_as_they_can_b
     found = read(Path(path))
     found.about["level"] = "modules"
     (part,) = parts(found)
-    assert (part.first, part.by, part.after, part.modules) == (0, 0, False, (RunOfModule(1, 1),))
+    assert (part.by, part.after, part.runs) == (found.passes[0], False, (found.passes[1],))
     assert part.end.startswith(f"From pass 4, {HOSTILE}, on: It contains kernels")
 
 
@@ -190,7 +196,7 @@ def test_a_pass_that_raised_or_returns_something_else_is_named(tmp_path):
     assert parts(raised) == parts(changed) == ()
     passes = [("Fold", forward_graph(False)), ("Raises", "no good")]
     (part,) = parts(written(tmp_path / "both.rsc", passes))
-    assert (part.modules, part.end) == ((RunOfModule(1, 0),), "Pass 2, Raises: It raised no good.")
+    assert (part.runs, part.end) == ((part.by,), "Pass 2, Raises: It raised no good.")
 
 
 def _found(part, kind):
@@ -217,8 +223,8 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
         return (steps.pop(0),)
 
     kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
-    searches = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
-    first, second, third = part_verdict(tvm, recording, searches).splitlines()
+    _, said = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
+    first, second, third = said.splitlines()
     of = "From the module that pass 1, Fold, received: "
     assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
     assert first.endswith(part.end)

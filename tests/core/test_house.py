@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3647,
-    "commands": 3374,
+    "commands": 3378,
     "core": 1351,
-    "engine": 41668,
-    "passes": 11752,
-    "recorder": 1462,
+    "engine": 41676,
+    "passes": 11779,
+    "recorder": 1471,
     "samples": 553,
-    "viz": 25001,
+    "viz": 24947,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -12,12 +12,12 @@ from engines import shared
 from graphs import graph_of
 from page import sent, settle, whole_page, words
 from relascope.core.errors import EngineError
+from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import read
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.panels.shell import keeping, tab_engines
 from relascope.viz.panels.steps import changes
 from relascope.viz.panels.steps.recorded import board
-from relascope.viz.panels.steps.recorded.opened import OpenedRecording
-from relascope.viz.rows.recording import pass_rows
 from relascope.viz.sessions import replay, store
 
 
@@ -105,14 +105,14 @@ def test_the_graph_of_a_pass_has_what_changed_and_the_text_stands_in_two_columns
 
 
 def test_a_kernel_has_the_text_that_it_has_at_its_pass(tmp_path):
-    recording = read(recorded(tmp_path / "run.rsc"))
-    opened = OpenedRecording("", "", recording, pass_rows(recording), {}, "")
-    made, simpler = (recording.passes[n].after for n in (3, 4))
     graph = graph_of("x; a kernel x writes=[1]; b other a call='call_tir'")
-    texts = [opened.with_kernels(graph, functions).kernels for functions in (made, simpler)]
-    assert texts == [{"kernel": recording.text(f["kernel"])} for f in (made, simpler)]
+    its, texts = RecordedCompile(read(recorded(tmp_path / "run.rsc", drawn=lambda _: graph))), []
+    for run in its.recording.passes[3:5]:
+        program = its.source, Pipeline((its.step_of(run),)), 0
+        texts.append(its("graph_after", *program).kernels)
+        assert texts[-1] == {"kernel": its.recording.text(run.after["kernel"])}
+        assert its("graph_after", *program) is its("graph_after", *program)
     assert texts[0] != texts[1]
-    assert opened.with_kernels(graph, made) is opened.with_kernels(graph, made)
 
 
 def test_a_plan_of_memory_names_the_nodes_that_are_drawn(opened, tmp_path, monkeypatch):
@@ -148,7 +148,7 @@ def test_times_say_where_it_went(page):
     assert list(totals["pass"])[:2] == ["FoldTranspose", "InferType"]
     assert list(totals["own ms"])[:2] == [500, 250]
     assert "kernel" in totals["in which functions"].loc[list(totals["pass"]).index(HOSTILE)]
-    digest = page.session_state["recording_opened"][1].digest
+    digest = page.session_state["recording_opened"].screen.source.digest
     page.session_state["recorded_times_of"] = digest, "InferType"
     assert "Runs of InferType" in words(run(page))
     page.session_state["recorded_times_of"] = "another recording's", "InferType"
@@ -210,7 +210,7 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     )
     page = choose(opened(path), 3)
     page.button(key="recorded_model_True").click()
-    said = "The recording has no module here. It is not in the file."
+    said = "The recording has no module after pass 4. It is not in the file."
     assert said in run(page).error[0].value
     client = shared("relax", "page_session:PageSession")
     monkeypatch.setattr(tab_engines, "EngineClient", lambda ir: client)
@@ -252,15 +252,4 @@ def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     assert "is damaged" in page.error[0].value
     depths = [r["depth"] for r in sent(page, "step_list")]
     assert max(depths) == 194, "no deeper than there are passes around it"
-
-
-def test_the_next_pass_is_worked_out_ahead(tmp_path):
-    found = read(recorded(tmp_path / "run.rsc"))
-    one = OpenedRecording("", "", found, pass_rows(found), {}, "")
-    run, function = one.next_changed(0, "")
-    assert (run.index, function) == (1, "main")
-    one.work_out(run, function)
-    change = one.change(run.before[function], run.after[function])
-    assert {"rows", "with_removed"} <= set(vars(change)), "it is there already"
-    assert one.next_changed(5, "") is None
     board._do("switch", 2, enabled=True)  # of a pipeline's list, late: nothing to do, and no error

@@ -6,12 +6,14 @@ from typing import Any
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import Matched, flat
 from relascope.passes import cost
-from relascope.passes.catalogue import info
+from relascope.passes.catalogue import info, recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.opened import KERNELS
 from relascope.viz.compare.origins import Fate, Origin, origins
 
 Row = dict[str, Any]
+Program = tuple[Pipeline, int]
+"""A pipeline and the step after which a program is asked for."""
 
 _TOLD = 3  # nodes that a sentence names; it counts the rest
 
@@ -24,6 +26,16 @@ def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
         while before >= 0 and info(ir, pipeline.steps[before]).looking:
             before -= 1
     return max(before, -1)
+
+
+def around(ir: str, pipeline: Pipeline, index: int) -> tuple[Program, Program]:
+    """What to ask for the programs before and after a step with."""
+    if index >= 0 and (step := pipeline.steps[index]).name == recorded.NAME:
+        return recorded.after(Pipeline((recorded.before(step),)), 0), recorded.after(
+            pipeline, index
+        )
+    start = start_of(ir, pipeline, index)
+    return (pipeline.upto(start), start), (pipeline.upto(index), index)
 
 
 def coloured(matched: Matched) -> dict[str, Any]:

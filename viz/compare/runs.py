@@ -14,6 +14,7 @@ from typing import Any
 
 from relascope.core.graph import Graph, Kind
 from relascope.core.identity import carry_pairs, flat
+from relascope.engine.protocol.results import StepRecord
 from relascope.viz.compare import changes
 from relascope.viz.compare.match import Matching, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
@@ -27,30 +28,15 @@ SURE = 0.9  # less certain pairs are counted as unsure
 
 
 @dataclass(frozen=True)
-class ComparedStep:
-    """One pass of a run. An `idle` one is known to have changed nothing; `state` is a text that is
-    equal for equal programs after it, "" if unknown."""
-
-    name: str
-    seconds: float | None
-    idle: bool = False
-    state: str = ""
-    failure: str = ""
-
-
-@dataclass(frozen=True)
 class ComparedRun:
     """A run to compare: steps in order, without those that did not run; the program after a step by
-    its index, -1 before all, or None; and facts about the run. `settled` gives a step's
-    `ComparedStep.state` without parts that differ from process to process; None if states have no
-    such parts."""
+    its index, -1 before all, or None; and facts about the run."""
 
     label: str
     ir: str
-    steps: tuple[ComparedStep, ...]
+    steps: tuple[StepRecord, ...]
     graph: Callable[[int], Graph | None]
     about: Mapping[str, Any] = field(default_factory=dict)
-    settled: Callable[[int], str] | None = None
 
 
 def compare(a: ComparedRun, b: ComparedRun) -> Row:
@@ -79,14 +65,14 @@ def compare(a: ComparedRun, b: ComparedRun) -> Row:
 
 
 def _about(run: ComparedRun) -> Row:
-    seconds = [s.seconds for s in run.steps if s.seconds is not None]
-    taken = {"steps": len(run.steps), "seconds": sum(seconds) if seconds else None}
+    seconds = sum(s.seconds for s in run.steps) if run.steps else None
+    taken = {"steps": len(run.steps), "seconds": seconds}
     return {"label": run.label, "engine": run.ir, **taken, **run.about}
 
 
 def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
     """Steps beside each other: one row for each pair, or step of one run only."""
-    names = [s.name for s in a.steps], [s.name for s in b.steps]
+    names = [s.pass_name for s in a.steps], [s.pass_name for s in b.steps]
     pairs: list[tuple[int | None, int | None]] = []
     matcher = difflib.SequenceMatcher(None, *names, autojunk=False)
     for what, i, to_i, j, to_j in matcher.get_opcodes():
@@ -99,20 +85,21 @@ def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
 
 def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> Row:
     steps = {side: run.steps[at] for side, run, at in (("a", a, i), ("b", b, j)) if at is not None}
-    times = {side: s.seconds for side, s in steps.items() if s.seconds is not None}
+    times = {side: s.seconds for side, s in steps.items()}
+    failures = {side: s.error.message for side, s in steps.items() if s.error}
     slower = None
-    if len(times) == 2:
+    if len(times) == 2 and not failures:
         less, more = sorted(times, key=times.__getitem__)
         much = times[more] > SLOWER * times[less] and times[more] - times[less] > LEAST
         slower = more if much else None
     return {
-        "pass": next(iter(steps.values())).name,
+        "pass": next(iter(steps.values())).pass_name,
         "a": i,
         "b": j,
         "only": None if len(steps) == 2 else next(iter(steps)),
         **{f"{side}_seconds": times.get(side) for side in "ab"},
         "slower": slower,
-        **{f"{side}_failure": (side in steps and steps[side].failure) or None for side in "ab"},
+        **{f"{side}_failure": failures.get(side) for side in "ab"},
     }
 
 
@@ -151,11 +138,7 @@ def _first_difference(
 def _same_text(a: ComparedRun, b: ComparedRun, at: Mapping[str, int]) -> bool | None:
     """Whether programs after two steps have the same texts; None if unknown."""
     states = [run.steps[i].state if i >= 0 else "" for run, i in ((a, at["a"]), (b, at["b"]))]
-    if not all(states):
-        return None
-    if states[0] != states[1] and a.settled and b.settled:
-        return a.settled(at["a"]) == b.settled(at["b"])
-    return states[0] == states[1]
+    return states[0] == states[1] if all(states) else None
 
 
 def program_document(matching: Matching) -> Row:

@@ -13,8 +13,9 @@ from relascope.core.errors import EngineError, lines_of, refusing
 from relascope.core.graph import Graph
 from relascope.core.own_code import node_values
 from relascope.recorder.reading import Recording, read
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.compare.runs import ComparedRun, compare
-from relascope.viz.compare.sides import of_recording
+from relascope.viz.compare.sides import run_of
 from relascope.viz.drawing.drawing import View, with_overlays
 from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
@@ -122,7 +123,8 @@ def diff(a: Any, b: Any, function: str = "main") -> NotebookView:
     def side(what: Any, name: str) -> ComparedRun:
         opened = _opened(what, function)
         if isinstance(opened, Recording):
-            return of_recording(opened, opened.path.name)
+            its = RecordedCompile(opened)
+            return run_of(its, its.ir, its.source, its.pipeline, opened.path.name, its.about)
         return ComparedRun(name, opened.ir, (), lambda index: opened)
 
     sides = side(a, "A"), side(b, "B")

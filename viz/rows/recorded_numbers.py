@@ -7,7 +7,7 @@ work on recordings as on pipelines.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relascope.core.errors import EngineError, refusing
@@ -25,8 +25,9 @@ from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import PassRun, Recording
 from relascope.recorder.writing import LEVELS
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.rows import Row, tables
-from relascope.viz.rows.recording import no_module
+from relascope.viz.rows.recording import module_text, no_module
 from relascope.viz.rows.sections import Section, table
 
 _COLUMNS = (
@@ -40,23 +41,14 @@ _NO_MAIN = 'It has no function "main" to run.'
 
 
 @dataclass(frozen=True)
-class RunOfModule:
-    """A module, by its number in the recording, and the pass that returned it."""
-
-    module: int
-    by: int
-
-
-@dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that keep its arguments and results: the number of its
-    `first` module, the pass `by` that returned it (`after`) or received it, and its `modules`, in
+    """A program on its way through passes that keep its arguments and results: the pass `by` that
+    returned its first module (`after`) or received it, and the `runs` that returned the others, in
     order. `end` names the pass from which modules are not compared, and says why; "" if all are."""
 
-    first: int
-    by: int
+    by: PassRun
     after: bool
-    modules: tuple[RunOfModule, ...]
+    runs: tuple[PassRun, ...]
     end: str = ""
 
 
@@ -73,11 +65,7 @@ def ir_of(recording: Recording) -> str:
     """The engine that reads a recording's modules: "relay" or "relax". Raises EngineError of kind
     "file" if it has none."""
     check(recording)
-    for run in recording.passes:
-        if (text := recording.module(run.index, after=False)) is not None:
-            return "relax" if '"root_index"' in text else "relay"
-    name = recording.path.name
-    raise EngineError("file", f"No pass of {name} received a module.", name)
+    return RecordedCompile(recording).ir
 
 
 def same_tvm(recording: Recording, version: str) -> None:
@@ -108,7 +96,7 @@ def parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     a pass makes for its own use, such as constants to fold, are left out. With `kernels`, kernels
     of Relax modules, which are code, may be run."""
     kernels = kernels and ir_of(recording) == "relax"
-    return tuple(part for part in _all_parts(recording, kernels) if part.modules)
+    return tuple(part for part in _all_parts(recording, kernels) if part.runs)
 
 
 def why_none(recording: Recording) -> str:
@@ -144,28 +132,26 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     for open_ones in around.values():
         while open_ones:
             ended(*open_ones.pop())
-    return tuple(part for one in whole for part in _split(recording, one, kernels))
+    lines = ([(run, after) for _, run, after in one] for one in whole)
+    return tuple(part for one in lines for part in _split(recording, one, kernels))
 
 
-def _split(
-    recording: Recording, line: Sequence[tuple[int, PassRun, bool]], kernels: bool
-) -> list[Part]:
+def _split(recording: Recording, line: Sequence[tuple[PassRun, bool]], kernels: bool) -> list[Part]:
     """The parts of one program's modules that have the same arguments and results."""
     found: list[Part] = []
     signature: _Signature | None = None  # the last part's, unless it has ended
-    for module, run, after in line:
+    for run, after in line:
         why = why_not(recording, run, after, kernels)
         its = None if why else _signature(recording, run, after)
         if signature is not None and its is not None:
             if _same(signature, its):
-                made = (*found[-1].modules, RunOfModule(module, run.index))
-                found[-1] = replace(found[-1], modules=made)
+                found[-1] = replace(found[-1], runs=(*found[-1].runs, run))
                 continue
             why = _other(signature, its)
         if signature is not None:
             found[-1] = replace(found[-1], end=f"From pass {run.number}, {run.name}, on: {why}")
         if its is not None:
-            found.append(Part(module, run.index, after, ()))
+            found.append(Part(run, after, ()))
         signature = its
     if signature is not None:
         found[-1] = replace(found[-1], end=_raised(recording, found[-1]))
@@ -174,7 +160,8 @@ def _split(
 
 def _raised(recording: Recording, part: Part) -> str:
     """A sentence on the innermost pass that raised on a part's last module, or ""."""
-    last = part.modules[-1].module if part.modules else part.first
+    by, after = (part.runs[-1], True) if part.runs else (part.by, part.after)
+    last = recording.module_number(by.index, after)
     given = (r for r in recording.passes if recording.module_number(r.index, False) == last)
     stopped = (r for r in given if r.after is None and (r.failure is not None or r.seconds is None))
     run = max(stopped, key=lambda r: r.depth, default=None)
@@ -209,37 +196,15 @@ def _other(before: _Signature, after: _Signature) -> str:
     return f"It now {'takes' if takes else 'returns'} {now[:200]}, not {was[:200]}."
 
 
-def first_words(recording: Recording, part: Part) -> str:
+def first_words(part: Part) -> str:
     """A part's first module, in words that follow "Compared with"."""
-    run, did = recording.passes[part.by], "returned" if part.after else "received"
-    return f"the module that pass {run.number}, {run.name}, {did}"
-
-
-@dataclass(frozen=True)
-class PartSearch:
-    """The result of bisecting a part, or why it could not be searched; `left_out` are sentences on
-    modules that could not be read."""
-
-    part: Part
-    result: Bisection | None = None
-    failure: EngineError | None = None
-    left_out: str = ""
+    did = "returned" if part.after else "received"
+    return f"the module that pass {part.by.number}, {part.by.name}, {did}"
 
 
 def numbers_table(rows: Sequence[Row], title: str = "") -> Section:
     """A table of rows of `RecordedNumbers.errors`."""
     return table(title, [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows], _COLUMNS)
-
-
-def part_verdict(ir: str, recording: Recording, searches: Sequence[PartSearch]) -> str:
-    """The result of each part of a compile, where the part ends, and why."""
-    lines = []
-    for one in searches:
-        words = f"It could not be searched: {_line(one.failure)}" if one.failure else ""
-        words = bisect.verdict(ir, one.result) if one.result is not None else words
-        about = f"From {first_words(recording, one.part)}: {words}"
-        lines.append(" ".join(filter(None, (about, one.left_out, one.part.end))))
-    return "\n".join(lines)
 
 
 def _line(error: EngineError) -> str:
@@ -248,7 +213,7 @@ def _line(error: EngineError) -> str:
 
 @dataclass(frozen=True)
 class RecordedNumbers:
-    """A recording whose modules, written into `folder`, an engine runs, with their `kernels` if
+    """A recording whose modules, written into its `folder`, an engine runs, with their `kernels` if
     allowed, on `tensors` from files, or on random inputs by a seed."""
 
     recording: Recording
@@ -256,33 +221,32 @@ class RecordedNumbers:
     seed: int = 0
     tensors: tuple[Path, ...] = ()
     kernels: bool = False
-    _written: set[int] = field(default_factory=set)
 
     def source(self, part: Part) -> ModelSource:
         """The first module of a part as a model. Raises EngineError of kind "file" if a module
         cannot be read or written."""
-        self._write(part.first, part.by, part.after)
-        source = source_from_file(self.folder / recorded.file_name(part.first), seed=self.seed)
+        file = recorded.file_name(self._write(part.by, part.after))
+        source = source_from_file(self.folder / file, seed=self.seed)
         return replace(with_tensors(source, self.tensors), kernels=self.kernels)
 
     def pipeline(self, part: Part) -> Pipeline:
         """The passes of a part; raises as `source`."""
-        steps = []
-        for one in part.modules:
-            self._write(one.module, one.by, True)
-            run = self.recording.passes[one.by]
-            steps.append(recorded.recorded(one.module, run.number, run.name))
-        return Pipeline(tuple(steps))
+        written = ((self._write(run, True), run.number, run.name) for run in part.runs)
+        return Pipeline(tuple(recorded.recorded(*about) for about in written))
 
-    def _write(self, module: int, run: int, after: bool) -> None:
-        if module in self._written:
-            return
-        text = self.recording.module(run, after)
-        assert text is not None, "a part has only modules in the recording"
-        message = "A module of the recording cannot be written: {}."
-        with refusing("file", message, str(self.folder), "", OSError):
-            (self.folder / recorded.file_name(module)).write_text(text, encoding="utf-8")
-        self._written.add(module)
+    def _write(self, run: PassRun, after: bool) -> int:
+        """Write a module, once; its number."""
+        module = self.recording.module_number(run.index, after)
+        assert module is not None, "a part has only modules in the recording"
+        file = self.folder / recorded.file_name(module)
+        if not file.exists():
+            text = module_text(self.recording, run, after)
+            message = "A module of the recording cannot be written: {}."
+            with refusing("file", message, str(self.folder), "", OSError):
+                fresh = file.with_suffix(".new")
+                fresh.write_text(text, encoding="utf-8")
+                fresh.replace(file)
+        return module
 
     def errors(
         self,
@@ -300,24 +264,20 @@ class RecordedNumbers:
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)
         last = part
-        for index, made in enumerate(part.modules):
-            run = self.recording.passes[made.by]
+        for index, run in enumerate(part.runs):
             row: Row = {"number": run.number, "pass": run.name}
             row |= {"error": None, "step_error": None, "failure": None}
             try:
                 if (error := stepped.records[index].error) is not None:
                     raise error
-                whole = stepped.sound.upto(index)
-                row["error"] = _judged(ask, source, whole, target, given)
-                own = replace(last, modules=(made,))
-                row["step_error"] = row["error"]
-                if last.first != part.first:
-                    about = self.source(own), self.pipeline(own), target, given
-                    row["step_error"] = _judged(ask, *about)
+                row["error"] = _judged(ask, source, stepped.sound.upto(index), target, given)
+                own = replace(last, runs=(run,))
+                about = self.source(own), self.pipeline(own), target, given
+                row["step_error"] = row["error"] if last is part else _judged(ask, *about)
             except EngineError as error:
                 row["failure"] = error.as_finding().to_json()
             else:
-                last = Part(made.module, made.by, True, ())
+                last = Part(run, True, ())
             rows.append(row)
             tell(row)
         return rows
@@ -326,18 +286,17 @@ class RecordedNumbers:
         """The pipeline of a part without modules that cannot be read, and sentences on those.
         Raises EngineError if none can be read."""
         stepped = step(ask, self.source(part), self.pipeline(part))
-        pairs = list(zip(part.modules, stepped.records, strict=True))
+        pairs = list(zip(part.runs, stepped.records, strict=True))
         # An ill-formed module is a finding, so it stays.
-        runs = self.recording.passes
-        failed = [(runs[m.by], r.error) for m, r in pairs if r.error and r.error.kind != "type"]
-        if len(failed) == len(part.modules):
+        failed = [(run, r.error) for run, r in pairs if r.error and r.error.kind != "type"]
+        if len(failed) == len(part.runs):
             raise failed[0][1]
         left_out = [
             f"Pass {run.number}, {run.name}, is left out: {_line(error)}" for run, error in failed
         ]
         more = f" {len(left_out) - 3} more are left out." if len(left_out) > 3 else ""
-        kept = (m for m, r in pairs if r.error is None or r.error.kind == "type")
-        return self.pipeline(replace(part, modules=tuple(kept))), " ".join(left_out[:3]) + more
+        kept = (run for run, r in pairs if r.error is None or r.error.kind == "type")
+        return self.pipeline(replace(part, runs=tuple(kept))), " ".join(left_out[:3]) + more
 
     def search(
         self,
@@ -347,25 +306,32 @@ class RecordedNumbers:
         target: str,
         tolerance: Tolerance,
         test: OwnTest | None = None,
-    ) -> list[PartSearch]:
-        """Bisect parts in order, up to the first with a fault, by a user's own test if given.
-        Raises EngineError if no part can be searched."""
-        done: list[PartSearch] = []
-        kind = "" if test is None else OF_TEST
+    ) -> tuple[list[tuple[Part, Bisection]], str]:
+        """Bisect parts in order, up to the first with a fault, by a user's own test if given. Also
+        returns a line on each part: its result, where it ends, and why. Raises EngineError if no
+        part can be searched."""
+        done: list[tuple[Part, Bisection]] = []
+        said: list[str] = []
+        failure: EngineError | None = None
         for part in given:
+            left_out = ""
             try:
                 pipeline, left_out = self.readable(ask, part)
-                about = self.source(part), pipeline, target, kind
+                about = self.source(part), pipeline, target, "" if test is None else OF_TEST
                 question = Question(*about, tolerance=tolerance, test=test)
-                done.append(PartSearch(part, bisect.bisect(ask, ir, question), left_out=left_out))
+                done.append((part, bisect.bisect(ask, ir, question)))
+                words = bisect.verdict(ir, done[-1][1])
             except EngineError as error:
-                done.append(PartSearch(part, failure=error.as_finding()))
-            if (result := done[-1].result) is not None and result.kind:
-                return done
-        failures = [one.failure for one in done if one.failure is not None]
-        if len(failures) == len(done):
-            raise failures[0]
-        return done
+                finding = error.as_finding()
+                failure = failure or finding
+                words = f"It could not be searched: {_line(finding)}"
+            words = f"From {first_words(part)}: {words}"
+            said.append(" ".join(filter(None, (words, left_out, part.end))))
+            if done and done[-1][1].kind:
+                break
+        if failure and not done:
+            raise failure
+        return done, "\n".join(said)
 
 
 def _judged(

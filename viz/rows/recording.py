@@ -231,6 +231,16 @@ def no_module(run: PassRun) -> str:
     return "It returns code, not a module." if run.kind != "pass" else "It is not in the file."
 
 
+def module_text(recording: Recording, run: PassRun, after: bool) -> str:
+    """As `Recording.module`; raises EngineError, kind "file", if there is none."""
+    text = recording.module(run.index, after)
+    if text is None:
+        where = f"{'after' if after else 'before'} pass {run.number}"
+        message = f"The recording has no module {where}. {no_module(run)}"
+        raise EngineError("file", message, run.name, "Record the compile with --level modules.")
+    return text
+
+
 def pass_of(recording: Recording, number: int) -> PassRun:
     """A pass by its number. Raises EngineError, kind "usage", if there is none."""
     if not 1 <= number <= len(recording.passes):

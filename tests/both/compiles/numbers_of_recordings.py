@@ -40,10 +40,10 @@ def ask(session):
 def test_parts_are_what_takes_and_returns_the_same(compiled):
     assert ir_of(compiled) == ENGINE
     first, *rest = parts(compiled)
-    assert [compiled.passes[m.by].name for m in first.modules] == OWN
+    assert [run.name for run in first.runs] == OWN
     if ENGINE == "relay":  # the weights are bound by then
         (second,) = rest
-        names = [compiled.passes[m.by].name for m in second.modules]
+        names = [run.name for run in second.runs]
         assert {"AlterOpLayout", "FuseOps", "LabelOps"} <= set(names)
     else:
         assert not rest and "running them was not allowed" in first.end
@@ -57,9 +57,9 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     assert verdicts == [*((name, "right") for name in OWN[:-1]), ("ReluAway", "wrong")]
     assert rows[-1]["error"]["max_rel"] > 1e-3
     assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
-    found = held.search(ask, ENGINE, (part,), QUICK, OURS)[0].result
+    ((_, found),), _ = held.search(ask, ENGINE, (part,), QUICK, OURS)
     (suspect,) = found.culprits.suspects
-    assert part.modules[suspect].by == rows[-1]["number"] - 1
+    assert part.runs[suspect].number == rows[-1]["number"]
     said = bisect.verdict(ENGINE, found)
     assert said.startswith(f"Pass {rows[-1]['number']}, ReluAway, makes it wrong: ")
     assert "float64" not in said

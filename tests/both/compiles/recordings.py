@@ -27,8 +27,9 @@ from relascope.recorder import environment
 from relascope.recorder.contents import Contents
 from relascope.recorder.reading import Context, read
 from relascope.recorder.writing import Writer
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.compare.runs import compare
-from relascope.viz.compare.sides import of_recording
+from relascope.viz.compare.sides import run_of
 from relascope.viz.rows.recording import step_diff
 
 
@@ -71,7 +72,7 @@ def test_passes_are_nested_with_their_times_and_texts(mod, tmp_path):
     assert first.seconds >= second.seconds >= 0.05
     assert 0 <= first.own_seconds < 0.05
     assert first.touched == second.touched == ("other",)
-    assert "@@" in step_diff(found, 0) and "+++ other after" in step_diff(found, 0)
+    assert "@@" in step_diff(found, 1) and "+++ other after" in step_diff(found, 1)
     assert first.after["main"] == first.after["other"] == first.before["main"]
     written = [json.loads(x) for x in path.read_text().splitlines()]
     texts = [x["text"] for x in written if "text" in x]
@@ -423,7 +424,8 @@ def compiled(session, path, target="llvm", opt_level=3):
             tvm.relay.build(program.mod, target)
         else:
             tvm.relax.build(program.mod, tvm.target.Target({"kind": target}))
-    return of_recording(read(path), path.name)
+    its = RecordedCompile(read(path))
+    return run_of(its, its.ir, its.source, its.pipeline, path.name, its.about)
 
 
 @pytest.mark.exhaustive

@@ -37,8 +37,8 @@ def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
         scale_first(scaled(True, False))
     found = read(tmp_path / "run.rsc")
     (part,), held = parts(found), RecordedNumbers(found, tmp_path)
-    (search,) = held.search(ask, "relax", (part,), "llvm", OURS)
-    made = reduce.narrow(ask, "relax", search.result)
+    ((_, result),), _ = held.search(ask, "relax", (part,), "llvm", OURS)
+    made = reduce.narrow(ask, "relax", result)
     assert "nn.relu" in made.operators
     reasons = [t.shown.error.message for t in made.log if t.shown.error is not None]
     assert "With its right value in place, the program is still as wrong." in reasons

@@ -152,7 +152,10 @@ def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, colu
     state, key = st.session_state, f"keep_program_{side}"
     if state.get(f"program_{side}_of") != place:
         state[f"program_{side}_of"], state[key] = place, index
-    names = ["before all passes", *(f"after {n}. {s.name}" for n, s in enumerate(run.steps, 1))]
+    names = [
+        "before all passes",
+        *(f"after {n}. {s.pass_name}" for n, s in enumerate(run.steps, 1)),
+    ]
     return column.selectbox(
         f"Program of {side.upper()}",
         range(-1, len(run.steps)),

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -301,16 +300,16 @@ def way_back(screen: Screen) -> None:
         st.button(label, key="way_back", icon=icon, on_click=go_to, args=to)
 
 
-def keep_recorded(path: str, digest: str) -> None:
+def keep_recorded(screen: Screen) -> None:
     """As `keep`, for a recording."""
-    state = st.session_state
+    state, source = st.session_state, screen.source
     tab, views = state.get(RECORDED_TAB) or RECORDED_TABS[0], (RECORDED_VIEW,)
     function = state.get("keep_recorded_function") or ""
     look = _look(tab, RECORDED_PASS, views, views, function=function)
     timings = tuple(state.get("history", {}).values())
     ir = state.get("ir") or recall("ir") or Session.ir
-    model = ModelChoice(Path(path).name, digest)
-    _keep(Session(ir=ir, model=model, look=look, timings=timings), [(path, digest)])
+    model = ModelChoice(screen.label, source.digest)
+    _keep(Session(ir=ir, model=model, look=look, timings=timings), [(source.model, source.digest)])
 
 
 def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:

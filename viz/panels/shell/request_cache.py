@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient, Job
+from relascope.viz.compare.recording import RecordedCompile
 
 Value = TypeVar("Value")
 
@@ -135,3 +136,14 @@ class RequestCache:
         self._answers[request] = answer
         while len(self._answers) > KEPT:
             self._answers.popitem(last=False)
+
+
+class RecordingCache(RequestCache):
+    """The same for a recording, which answers at once."""
+
+    def __init__(self, recording: RecordedCompile) -> None:
+        self.recording, self.running = recording, None
+        self._answers = OrderedDict()
+
+    def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
+        return self.derive(lambda: self.recording(method, *arguments), method, *arguments)

@@ -8,9 +8,10 @@ from relascope.core.graph import Graph
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import last_built
 from relascope.passes.pipeline import Pipeline
+from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.drawing.drawing import View
 from relascope.viz.panels.shell.holding import put
-from relascope.viz.panels.shell.request_cache import RequestCache, Value
+from relascope.viz.panels.shell.request_cache import RecordingCache, RequestCache, Value
 
 
 def look_at(module: str, call: int = 1) -> None:
@@ -35,6 +36,11 @@ class Screen:
     @property
     def training(self) -> bool:
         return self.source.training
+
+    @property
+    def recorded(self) -> RecordedCompile | None:
+        """The recording that it shows; None for a model."""
+        return self.cache.recording if isinstance(self.cache, RecordingCache) else None
 
     @property
     def place(self) -> tuple[str, ModelSource, str]:

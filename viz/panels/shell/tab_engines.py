@@ -11,22 +11,29 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from relascope.core.memo import Memo
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, of_page
 from relascope.engine.places import PLACES, most_of_page
-from relascope.engine.protocol.source import ModelSource
-from relascope.viz.panels.shell.request_cache import RequestCache
+from relascope.engine.protocol.source import ModelSource, file_digest
+from relascope.recorder.reading import read
+from relascope.viz.compare.recording import RecordedCompile
+from relascope.viz.panels.shell.request_cache import RecordingCache, RequestCache
+from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.sessions.state import ScreenState
 
 _log = logging.getLogger("relascope.page")
 
 LOOK = 3.0  # seconds between checks of connected tabs
 _NEW_OBJECTS = 20_000  # between garbage collections
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
+_READ = "recordings_read"
 GONE = 25.0  # seconds; reloaded pages and interrupted networks are back by then
 
 
@@ -127,6 +134,21 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
     cache: RequestCache = st.session_state[key]
     cache.client.limit(page_limits())
     return cache
+
+
+def recording_screen(path: str) -> Screen:
+    """A recording's program and passes, read once per browser session unless the file changes;
+    raises as `recorder.reading.read`."""
+    file, known = Path(path), st.session_state.setdefault(_READ, Memo(4))
+    about = file.stat()
+
+    def make() -> Screen:
+        its = RecordedCompile(read(file), file_digest(file))
+        of = its.ir, its.source, file.name, its.pipeline, ScreenState.fewer_than
+        return Screen(*of, RecordingCache(its))
+
+    found: Screen = known.get((path, about.st_size, about.st_mtime_ns), make)
+    return found
 
 
 def limit_key(kind: str) -> str:

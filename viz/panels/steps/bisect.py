@@ -65,11 +65,6 @@ def search(screen: Screen) -> BisectSearch | None:
     asked: BisectQuestion | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
-    return searched(screen, asked)
-
-
-def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
-    """The same for this pipeline, whichever was requested."""
     found = BisectSearch()
     try:
         best = screen.cache.ask("describe").best
@@ -83,7 +78,7 @@ def searched(screen: Screen, asked: BisectQuestion) -> BisectSearch:
 def show(screen: Screen, search: BisectSearch | None) -> None:
     """Draw the button and, for a search, its tries as they come and its result."""
     # Timing needs pipelines without a pass, which recorded passes do not have.
-    timed = not any(s.name == recorded.NAME for s in screen.pipeline)
+    timed = not recorded.in_pipeline(screen.pipeline)
     wish = _wish([w for w, kind in _WISHES.items() if timed or not kind])
     if pressed(
         "Find the pass that breaks it",

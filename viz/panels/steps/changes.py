@@ -5,16 +5,20 @@ import json
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
 from relascope.viz.compare import text
+from relascope.viz.compare.changes import Program
 from relascope.viz.component.views import picking, select, selected_of, small
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
+from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid, show_sections
 from relascope.viz.rows import Row
 from relascope.viz.rows.memory import memory_sections
@@ -36,6 +40,43 @@ def keeps_layout(place: DeltaGenerator) -> bool:
         help="Nodes that a pass keeps stay in place. If off, each graph is laid out by itself: "
         "tidier, but nodes jump.",
     )
+
+
+def graph_of(screen: Screen, of: Program) -> Graph | None:
+    """The graph of a program, or None if a recording has none; raises as `RequestCache.ask`."""
+    if of[1] < 0:
+        return screen.cache.ask("load", screen.source).graph
+    try:
+        return screen.cache.ask("graph_after", screen.source, *of)
+    except EngineError as error:
+        if error.kind != "graph":
+            raise
+        return None
+
+
+def change_of(screen: Screen, sides: tuple[Program, Program]) -> StepChange | None:
+    """What a step did to the graph, or the only graph of both; None if there is none."""
+    before, after = (graph_of(screen, side) for side in sides)
+    graph = before if after is None else after
+    if graph is None:
+        return None
+    old = None if after is None or before is after else before
+
+    def make() -> StepChange:
+        change = StepChange.between(old, graph, f"{screen.source} {sides[1][0]}")
+        if screen.recorded and old is not None:
+            # The next step is compared with this graph, so nodes keep their ids and places.
+            screen.recorded.keep(change.matched.graph, screen.source, *sides[1])
+        return change
+
+    return screen.cache.derive(make, "change", screen.ir, screen.source, *sides)
+
+
+def texts(screen: Screen, sides: tuple[Program, Program], whole: bool) -> str:
+    """The texts before and after a step as `text_data`."""
+    before, after = (screen.cache.ask("text", screen.source, *side) for side in sides)
+    make = partial(text_data, before, after, whole)
+    return screen.cache.derive(make, "texts", screen.ir, screen.source, *sides, whole)
 
 
 def picture(change: StepChange, view: str) -> Graph:

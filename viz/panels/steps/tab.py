@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
-from relascope.viz.compare.changes import coloured, start_of
+from relascope.viz.compare.changes import Program, around, coloured
 from relascope.viz.component.views import graph_view, panes, select, selected_of
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
@@ -38,6 +38,7 @@ class _StepState:
     alive: Screen
     model: ModelInfo | None = None
     stepped: step.Stepped | None = None
+    sides: tuple[Program, Program] | None = None
     change: StepChange | None = None
     problem: Exception | None = None
 
@@ -102,7 +103,8 @@ def _known(screen: Screen) -> _StepState:
         known.model = screen.cache.ask("load", screen.source)
         known.stepped = step.step(screen.cache.ask, screen.source, pipeline)
         known.alive = replace(screen, pipeline=known.stepped.pipeline)
-        known.change = _change_of(known.alive, known.model, known.index)
+        known.sides = around(screen.ir, known.alive.pipeline, known.index)
+        known.change = changes.change_of(known.alive, known.sides)
     except (Waiting, EngineError) as problem:
         known.problem = problem
     return known
@@ -140,7 +142,9 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
             show_error(record.error)
     places = change.successors if keep else None
     if errors.shows_text():
-        _text(alive, index)
+        assert known.sides
+        make = partial(changes.texts, alive, known.sides)
+        changes.show_text(screen.ir == "relay", make, st.container())
         return
     if errors.shows_errors():
         errors.show(alive, index, places)
@@ -158,29 +162,6 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         among=(known.model.graph,),
     )
     graph_view(changes.picture(change, _VIEW), look, key=_VIEW)
-
-
-def _text(screen: Screen, index: int) -> None:
-    start = start_of(screen.ir, screen.pipeline, index)
-    before, after = (
-        screen.cache.ask("text", screen.source, screen.pipeline.upto(i), i) for i in (start, index)
-    )
-
-    def data(whole: bool) -> str:
-        make = partial(changes.text_data, before, after, whole)
-        return screen.upto(index).derive(make, "text", whole)
-
-    changes.show_text(screen.ir == "relay", data, st.container())
-
-
-def _change_of(screen: Screen, model: ModelInfo, index: int) -> StepChange:
-    start = start_of(screen.ir, screen.pipeline, index)
-    before, graph = (
-        model.graph if step < 0 else screen.graph_after(step) for step in (start, index)
-    )
-    at = screen.upto(index)
-    place = f"{screen.source} {at.pipeline}"
-    return at.derive(lambda: StepChange.between(before, graph, place), "change")
 
 
 def _changes(known: _StepState, change: StepChange) -> None:

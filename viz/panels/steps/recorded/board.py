@@ -20,7 +20,7 @@ from relascope.viz.panels.steps.recorded import numbers
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.panels.steps.step_list import catch_up, step_list
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, first, no_module
+from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, first, module_text
 
 HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
@@ -40,7 +40,8 @@ def _board(opened: OpenedRecording) -> None:
     if st.session_state.pop(_OPENED, False):
         rerun()
     catch_up(_do)
-    index = chosen_pass(opened)
+    last, chosen = len(opened.rows) - 1, st.session_state.get(keeping.RECORDED_PASS)
+    index = first(opened.rows) if chosen is None else max(0, min(int(chosen), last))
     row = opened.rows[index]
     left, right = side_by_side("recorded", [0.38, 0.62])
     below = st.container()
@@ -53,20 +54,11 @@ def _board(opened: OpenedRecording) -> None:
         if opened.recording.about.get("level") == "modules":
             _as_model(opened, row)
     with left:
-        step_list(_do, opened.packed, index, opened.digest)
+        step_list(_do, opened.packed, index, opened.screen.source.digest)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, index, choose)
         handing_on.of_recording(opened.recording)
-    keeping.keep_recorded(opened.path, opened.digest)
-    opened.ahead(index, st.session_state.get(_FUNCTION) or "")
-
-
-def chosen_pass(opened: OpenedRecording) -> int:
-    """The index of the chosen pass."""
-    index = st.session_state.get(keeping.RECORDED_PASS)
-    if index is None:
-        return first(opened.rows)
-    return max(0, min(int(index), len(opened.rows) - 1))
+    keeping.keep_recorded(opened.screen)
 
 
 def choose(index: int) -> None:
@@ -104,7 +96,8 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
     if shown is None:
         st.caption(plain_text(f"There is no {function} in the module here."))
         return
-    graph, view = opened.graph(shown), changes.TEXT
+    of, sides = opened.around(run, function)
+    graph, view = changes.graph_of(of, sides[1]) or changes.graph_of(of, sides[0]), changes.TEXT
     if graph is not None:
         options = changes.CHANGES, changes.TEXT
         view = one_of("Show", options, errors.COLOURS, controls, hidden=True)
@@ -113,15 +106,15 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
         st.caption(plain_text(f"It has no graph: {why[:500]}"))
     if graph is None or view == changes.TEXT:
         relay = opened.recording.text(shown).startswith("#[version")
-        changes.show_text(relay, partial(opened.text, old, new), controls)
+        changes.show_text(relay, partial(changes.texts, of, sides), controls)
     elif len(graph) > MOST_NODES:
         count = formats.number(len(graph))
         st.caption(f"{count} nodes are too many to be drawn. The text shows them.")
-    elif (change := opened.change(old, new)) is not None:
-        key, family = keeping.RECORDED_VIEW, f"{opened.digest}:{function}"
+    elif (change := changes.change_of(of, sides)) is not None:
+        key, family = keeping.RECORDED_VIEW, f"{of.source.digest}:{function}"
         places = change.successors if changes.keeps_layout(controls) else None
         look = View(HEIGHT, **coloured(change.matched), family=family, keep_places=places)
-        graph_view(opened.with_kernels(changes.picture(change, key), known), look, key=key)
+        graph_view(changes.picture(change, key), look, key=key)
         with below:
             changes.show(change, key, "What this pass changed")
 
@@ -146,10 +139,7 @@ def _as_model(opened: OpenedRecording, row: Row) -> None:
 def _open_model(opened: OpenedRecording, index: int, after: bool) -> None:
     run = opened.recording.passes[index]
     try:
-        text = opened.recording.module(index, after)
-        if text is None:
-            said = f"The recording has no module here. {no_module(run)}"
-            raise EngineError("file", said, run.name)
+        text = module_text(opened.recording, run, after)
     except EngineError as error:
         st.session_state[_REFUSED] = error
         return

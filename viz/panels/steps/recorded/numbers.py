@@ -2,6 +2,7 @@
 which a button starts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
@@ -9,8 +10,6 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.accuracy import OURS
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show_error
-from relascope.viz.panels.shell.request_cache import RequestCache
-from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import grid
 from relascope.viz.panels.steps import bisect
@@ -18,12 +17,9 @@ from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row
 from relascope.viz.rows.recorded_numbers import (
     Part,
-    PartSearch,
     RecordedNumbers,
     first_words,
-    ir_of,
     numbers_table,
-    part_verdict,
     parts,
     same_tvm,
     why_none,
@@ -36,42 +32,38 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
     """Draw the button; once pressed, the errors of the chosen pass's part, and the search."""
     kernels = st.toggle(
         "Run the kernels of its modules",
-        key=f"recorded_kernels_{opened.digest}",
+        key=f"recorded_kernels_{opened.screen.source.digest}",
         help="Kernels are code that came with the recording; they run in the sandboxed engine. "
         "Without them, numbers stop where TVM lowers operators to kernels.",
     )
     try:
-        found: tuple[Part, ...] = opened.derive(
+        found: tuple[Part, ...] = opened.screen.cache.derive(
             lambda: parts(opened.recording, kernels), f"parts {kernels}"
         )
     except EngineError as error:
         show_error(error)
         return
     if not found:
-        why = opened.derive(lambda: why_none(opened.recording), "why_none")
+        why = opened.screen.cache.derive(lambda: why_none(opened.recording), "why_none")
         st.caption(plain_text(f"No two of its modules can be run and compared. {why}"))
         return
-    if st.session_state.get(_ASKED) != opened.digest:
+    if st.session_state.get(_ASKED) != opened.screen.source.digest:
         st.button(
             "Compare the numbers",
             key="recorded_compare",
             width="stretch",
             on_click=st.session_state.update,
-            args=({_ASKED: opened.digest},),
+            args=({_ASKED: opened.screen.source.digest},),
             help="Compiles the module after each pass from there on, runs all on the same inputs, "
             "and compares their results with the first one's. This starts an engine.",
         )
         return
-    part = _part(found, index)
-    ir: str = opened.derive(lambda: ir_of(opened.recording), "ir")
-    held: RecordedNumbers = opened.derive(
-        lambda: RecordedNumbers(
-            opened.recording, sidebar.session_folder(opened.digest), kernels=kernels
-        ),
-        f"numbers {kernels}",
-    )
+    begun = [p for p in found if p.runs[0].index <= index]
+    part = begun[-1] if begun else found[0]  # with the pass, or the last that begins before it
+    folder = sidebar.session_folder(opened.screen.source.digest)
+    held = RecordedNumbers(opened.recording, folder, kernels=kernels)
     source = held.source(part)
-    cache = cache_of_session(ir, source)
+    cache = cache_of_session(opened.screen.ir, source)
     heading("How far each module is from the first")
     with boundary(cache, "numbers"):
         info = cache.ask("describe")
@@ -81,59 +73,17 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
             held.errors(cache.ask, part, info.best, OURS, rows.append)
         finally:
             _table(opened, part, rows, choose)
-        _search(opened, held, cache, ir, found, part)
-
-
-def _search(
-    opened: OpenedRecording,
-    held: RecordedNumbers,
-    cache: RequestCache,
-    ir: str,
-    found: tuple[Part, ...],
-    chosen: Part,
-) -> None:
-    """The button and, once pressed, the search of all parts; shows the first with a fault."""
-    asked: bisect.BisectQuestion | None = st.session_state.get("bisect")
-    searching = asked is not None and asked.source in [held.source(p) for p in found]
-    done: list[PartSearch] = []
-    shown: tuple[Screen, bisect.BisectSearch | None] | None = None
-    for part in found if searching else (chosen,):
-        try:
-            pipeline, left_out = held.readable(cache.ask, part)
-        except EngineError as error:
-            done.append(PartSearch(part, failure=error.as_finding()))
-            continue
-        screen = Screen(ir, held.source(part), opened.recording.path.name, pipeline, 0, cache)
-        search = bisect.searched(screen, asked) if searching and asked is not None else None
-        if shown is None or part == chosen:
-            shown = screen, search
-        if search is None:
-            continue
-        failure = search.problem if isinstance(search.problem, EngineError) else None
-        if search.problem and (failure is None or failure.kind == "cancelled"):
-            shown = screen, search
-            break
-        done.append(PartSearch(part, search.result, failure, left_out))
-        if search.result is not None and search.result.kind:
-            shown = screen, search
-            break
-    if searching or shown is None:
-        for line in part_verdict(ir, opened.recording, done).splitlines():
-            st.caption(plain_text(line))
-    if shown is not None:
-        bisect.show(*shown)
-
-
-def _part(found: tuple[Part, ...], index: int) -> Part:
-    """The part that contains a pass, or the last one that begins before it."""
-    before = [p for p in found if p.modules[0].by <= index]
-    return before[-1] if before else found[0]
+        pipeline, left_out = held.readable(cache.ask, part)
+        if left_out:
+            st.caption(plain_text(left_out))
+        screen = replace(opened.screen, source=source, pipeline=pipeline, cache=cache)
+        bisect.show(screen, bisect.search(screen))
 
 
 def _table(
     opened: OpenedRecording, part: Part, rows: list[Row], choose: Callable[[int], None]
 ) -> None:
-    st.caption(plain_text(f"Compared with {first_words(opened.recording, part)}. {part.end}"))
+    st.caption(plain_text(f"Compared with {first_words(part)}. {part.end}"))
     if not rows:
         return
 
@@ -141,5 +91,5 @@ def _table(
         if row is not None:
             choose(rows[row]["number"] - 1)
 
-    key = f"recorded_errors_{opened.digest}_{part.first}"
+    key = f"recorded_errors_{opened.screen.source.digest}_{part.by.number}"
     grid(numbers_table(rows)["rows"], key=key, on_pick=pick)

@@ -50,14 +50,16 @@ def show(path: str, unread: Sequence[str]) -> None:
                 for said in gaps(recording.document):
                     st.warning(plain_text(said))
                 draw(recording)
-    keeping.keep_recorded(path, recording.digest)
+    keeping.keep_recorded(recording.screen)
 
 
 def _times(opened: OpenedRecording) -> None:
     """How long each pass took, how often it ran, and in which functions."""
     if not opened.rows:
         return
-    inside = opened.derive(lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own")
+    inside = opened.screen.cache.derive(
+        lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own"
+    )
     facts, totals = times_sections(opened.document)
     show_sections([facts], "recorded_times")
     if not inside:
@@ -66,11 +68,11 @@ def _times(opened: OpenedRecording) -> None:
 
     def choose(row: int | None) -> None:
         name = None if row is None else opened.document["totals"][row]["pass"]
-        st.session_state[_OF] = opened.digest, name
+        st.session_state[_OF] = opened.screen.source.digest, name
 
     grid(
         totals["rows"],
-        key=f"recorded_totals_{opened.digest}",
+        key=f"recorded_totals_{opened.screen.source.digest}",
         bars=("share",),
         help={
             "own ms": "Without the passes that ran inside it, so that the times add up.",
@@ -81,7 +83,7 @@ def _times(opened: OpenedRecording) -> None:
         height=380,
     )
     digest, name = st.session_state.get(_OF, ("", None))
-    runs = [r for r in opened.rows if r["pass"] == name and digest == opened.digest]
+    runs = [r for r in opened.rows if r["pass"] == name and digest == opened.screen.source.digest]
     if not runs:
         st.caption("Click a row's box to see the runs of a pass.")
         return
@@ -106,5 +108,5 @@ def _times(opened: OpenedRecording) -> None:
 _SHOWN: tuple[Callable[[OpenedRecording], None], ...] = (
     board.show,
     _times,
-    lambda opened: against.of_recording_at(opened.path, opened.digest, opened.derive),
+    lambda opened: against.show(opened.screen),
 )
