@@ -214,7 +214,7 @@ def beside(clients, monkeypatch, tmp_path):
 def test_two_recordings_need_no_engine_and_say_where_they_part(beside, clients):
     assert not clients
     said = words(beside)
-    assert "A: a.rsc" in said and "B: b.rsc" in said
+    assert "A: a.rsc, Relay, 6 passes" in said and "B: b.rsc, Relay, 8 passes" in said
     (steps,) = (d.value for d in beside.dataframe if "what differs" in d.value)
     assert list(steps["pass"]) == ["tir.Pass1", "tir.Pass0"]
     assert list(steps["what differs"]) == ["only B", "parts here, only B"]

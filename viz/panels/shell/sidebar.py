@@ -172,6 +172,8 @@ def _number(path: str, key: str = "") -> dict[str, Any]:
 
 def summary_of(screen: Screen) -> str:
     """The screen in a few words, for a folded sidebar."""
+    if screen.recorded:
+        return screen.label
     name = SAMPLES[screen.label].title if screen.label in SAMPLES else screen.label
     gradient = screen.source.gradient
     whose = "" if gradient == "tvm" else f", {GRADIENTS[gradient]} gradient"
