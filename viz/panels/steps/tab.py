@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import step
 from relascope.engine.protocol.results import ModelInfo
 from relascope.passes.catalogue import info, names
-from relascope.viz.compare.changes import Program, around, coloured
+from relascope.viz.compare.changes import around, coloured
 from relascope.viz.component.views import graph_view, panes, select, selected_of
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.steps import steps_of, steps_tab
@@ -38,7 +38,6 @@ class _StepState:
     alive: Screen
     model: ModelInfo | None = None
     stepped: step.Stepped | None = None
-    sides: tuple[Program, Program] | None = None
     change: StepChange | None = None
     problem: Exception | None = None
 
@@ -103,8 +102,8 @@ def _known(screen: Screen) -> _StepState:
         known.model = screen.cache.ask("load", screen.source)
         known.stepped = step.step(screen.cache.ask, screen.source, pipeline)
         known.alive = replace(screen, pipeline=known.stepped.pipeline)
-        known.sides = around(screen.ir, known.alive.pipeline, known.index)
-        known.change = changes.change_of(known.alive, known.sides)
+        sides = around(screen.ir, known.alive.pipeline, known.index)
+        known.change = changes.change_of(known.alive, sides)
     except (Waiting, EngineError) as problem:
         known.problem = problem
     return known
@@ -142,8 +141,7 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
             show_error(record.error)
     places = change.successors if keep else None
     if errors.shows_text():
-        assert known.sides
-        make = partial(changes.texts, alive, known.sides)
+        make = partial(changes.texts, alive, around(screen.ir, alive.pipeline, index))
         changes.show_text(screen.ir == "relay", make, st.container())
         return
     if errors.shows_errors():

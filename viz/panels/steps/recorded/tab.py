@@ -57,12 +57,9 @@ def _times(opened: OpenedRecording) -> None:
     """How long each pass took, how often it ran, and in which functions."""
     if not opened.rows:
         return
-    inside = opened.screen.cache.derive(
-        lambda: sum(r["own_seconds"] or 0.0 for r in opened.rows), "own"
-    )
     facts, totals = times_sections(opened.document)
     show_sections([facts], "recorded_times")
-    if not inside:
+    if not any(r["own_seconds"] for r in opened.rows):
         st.caption("No time was recorded.")
         return
 
