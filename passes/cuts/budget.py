@@ -2,7 +2,7 @@
 
 import re
 
-from relascope.passes.cuts.exact import exact
+from relascope.passes.cuts.flow import exact
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import Wish

@@ -386,8 +386,8 @@ STRATEGIES: dict[str, Strategy] = {
             "Within a peak",
             "Of the frontier's cuts, and of those that save what each layer hands to the next, the "
             "one with least time whose whole step stays within the given bytes: captures, "
-            "gradients, and all that is written on the way. Without a budget, the one with the "
-            "lowest peak.",
+            "gradients, and all that is written on the way. Without a budget, the quickest "
+            "with the lowest peak.",
             within_peak,
             limit=peak_limit,
         ),

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relascope.passes.cost import is_product, is_random, is_reduction
-from relascope.passes.cuts.exact import exact
-from relascope.passes.cuts.flow import Answer, cheapest, saving
+from relascope.passes.cuts.flow import Answer, cheapest, exact, saving
 from relascope.passes.cuts.frontier import SAME
 from relascope.passes.cuts.joint import Joint
 from relascope.passes.cuts.problem import CutProblem, Wish, problem

@@ -1,8 +1,9 @@
 """Cuts that lower the peak of a step, and a bound of it: see `passes.cuts.lifetimes`."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from math import gcd, isfinite
 from time import monotonic
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from relascope.core.graph import reached
 from relascope.core.memo import Memo
-from relascope.passes.cuts.exact import solved
+from relascope.passes.cuts.flow import solved
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
+from relascope.passes.cuts.layers import few_layers
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
 from relascope.passes.cuts.offload import may_wait, offloaded
 from relascope.passes.cuts.per_use import fitted
@@ -23,6 +25,7 @@ MOST = 32  # how many minimum cuts may be asked for the cuts to choose from
 LARGE = 600  # nodes, beyond which nothing is asked
 SECONDS = 4.0  # of the solver
 _BOUNDS: Memo[int | None] = Memo(4)
+_Found = tuple[frozenset[str], Lifetimes]
 _SAFE = 1e-3  # more than the share by which HiGHS's own tolerances may let the bound be too high
 
 
@@ -39,72 +42,128 @@ def peak_limit(joint: Joint, wish: Wish) -> int | None:
 
 def within_peak(joint: Joint, wish: Wish) -> frozenset[str]:
     """Of the frontier's cuts, and of those that also save what the forward hands on at narrow
-    places, the one with least time whose peak is within the wish's budget, or the one with the
-    lowest peak without a budget. A lower budget never gives a higher peak. Raises ValueError where
+    places, the one with least time whose peak is within the wish's budget; without a budget, of
+    those with the lowest peak. A lower budget never gives a higher peak. Raises ValueError where
     no such cut has so low a peak, or the budget is no number.
 
     Where the wish allows captures on the host, each cut has there what it needs to, and counts with
     the time of its copies; where values may be computed per use, likewise."""
     limit, points, prices = peak_limit(joint, wish), _points(joint, wish), Prices(joint, wish)
-    points = _quickest(joint, prices, points) if wish.per_use else points
 
-    def below(point: FrontierPoint, most: int) -> tuple[frozenset[str], Lifetimes] | None:
-        """A cut and its step, if the peak is below `most`; what cannot be is not simulated."""
+    def below(point: FrontierPoint, most: float, limit: int | None) -> _Found | None:
+        """A cut and its step, if the peak is at most `most`; what cannot be is not simulated."""
         saved = prices.used(point.saved).saved
         away = may_wait(joint, saved, wish)
-        if point.bytes - sum(joint.work.bytes[i] for i in away) >= most:
+        if point.bytes - sum(joint.work.bytes[i] for i in away) > most or points[point]() > most:
             return None
         lives = Lifetimes(joint, saved, away)
-        if wish.per_use and lives.forward_peak < most:
+        if wish.per_use and lives.forward_peak <= most:
             lives = fitted(lives, limit)
-        return (saved, lives) if lives.backward_peak < most and lives.peak < most else None
+        return (saved, lives) if lives.backward_peak <= most and lives.peak <= most else None
 
-    if limit is not None:
-        best = float("inf"), frozenset[str]()
+    def quickest(limit: int) -> frozenset[str] | None:
+        best, chosen = float("inf"), None
         for point in sorted(points, key=lambda p: p.seconds):
-            if point.seconds < best[0] and (found := below(point, limit + 1)) is not None:
+            if point.seconds < best and (found := below(point, limit, limit)) is not None:
                 saved, lives = found
                 if lives.offloaded:  # as few as will do
                     lives = Lifetimes(joint, saved, offloaded(joint, saved, wish, limit))
                     lives = fitted(lives, limit) if wish.per_use else lives
-                more = joint.more_seconds(saved, lives.offloaded, lives.times)
-                best = min(best, (point.seconds + more, saved), key=lambda b: b[0])
-        if best[0] < float("inf"):
-            return best[1]
-    lowest = 1 << 62, frozenset[str]()
-    for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
-        if (found := below(point, lowest[0])) is not None:
-            lowest = found[1].peak, found[0]
+                taken = point.seconds + joint.more_seconds(saved, lives.offloaded, lives.times)
+                best, chosen = (taken, saved) if taken < best else (best, chosen)
+        return chosen
+
+    if limit is not None and (chosen := quickest(limit)) is not None:
+        return chosen
+    lowest, seconds, chosen = 1 << 62, 0.0, frozenset[str]()
+    for least, point in _lowest_first(points, wish):
+        now = lowest, seconds
+        if (least, point.seconds) < now and (found := below(point, lowest, None)) is not None:
+            taken = point.seconds + joint.more_seconds(found[0], (), found[1].times)
+            if (found[1].peak, taken) < now:
+                lowest, seconds, chosen = found[1].peak, taken, found[0]
     if limit is not None:
-        raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest[0]:,}")
+        raise ValueError(f"the peak cannot be {limit:,} bytes: the lowest is {lowest:,}")
     # Copies may keep that peak in less time than the fewest bytes do.
-    return within_peak(joint, replace(wish, budget=lowest[0])) if wish.offload else lowest[1]
+    return (quickest(lowest) or chosen) if wish.offload else chosen
 
 
 def peak_curve(joint: Joint) -> list[FrontierPoint]:
     """The cuts that `within_peak` finds as the budget falls, the quickest first."""
-    prices, found, least = Prices(joint, Wish()), list[FrontierPoint](), 1 << 62
-    for point in sorted(_points(joint, Wish()), key=lambda p: p.seconds):
+    points, prices = _points(joint, Wish()), Prices(joint, Wish())
+    found, least = list[FrontierPoint](), float("inf")
+    for point in sorted(points, key=lambda p: p.seconds):
         used = prices.used(point.saved)
-        if (high := peak(joint, used.saved)) < least:
+        if points[point]() < least and (high := peak(joint, used.saved)) < least:
             found, least = [*found, used], high
     return found
 
 
-def _quickest(joint: Joint, prices: Prices, points: list[FrontierPoint]) -> list[FrontierPoint]:
+def _quickest(
+    points: list[FrontierPoint], peaks_of: Callable[[FrontierPoint], list[float]]
+) -> list[FrontierPoint]:
     """Those that no quicker one has a lower peak than, of the step or of its forward: how often
     the backward computes a value does not change what the forward holds."""
-    found, least = list[FrontierPoint](), (1 << 62, 1 << 62)
+    found, least = list[FrontierPoint](), [float("inf")] * 2
     for point in sorted(points, key=lambda p: p.seconds):
-        lives = Lifetimes(joint, prices.used(point.saved).saved)
-        peaks = lives.peak, lives.forward_peak
+        peaks = peaks_of(point)
         if any(a < b for a, b in zip(peaks, least, strict=True)):
             found.append(point)
-            least = min(peaks[0], least[0]), min(peaks[1], least[1])
+            least = [*map(min, peaks, least)]
     return found
 
 
-def _points(joint: Joint, wish: Wish) -> list[FrontierPoint]:
+Points = dict[FrontierPoint, Callable[[], float]]
+"""Cuts to choose from, each with what gives bytes that its peak is not below."""
+
+
+def _points(joint: Joint, wish: Wish) -> Points:
+    """Cuts to choose from: of few of equal layers, spread to the others. The peak grows with each
+    layer by as much, or at last by more, where another place of the step becomes the highest."""
+    layers, prices = few_layers(joint, wish), Prices(joint, wish)
+    if layers is None:
+
+        def peaks_of(point: FrontierPoint) -> list[float]:
+            lives = Lifetimes(joint, prices.used(point.saved).saved)
+            return [lives.peak, lives.forward_peak]
+
+        points = _frontiers(joint, wish)
+        points = _quickest(points, peaks_of) if wish.per_use else points
+        return dict.fromkeys(points, lambda: 0.0)
+    few, more, times = layers
+    own = Prices(few.joint, few.wish(wish))
+
+    def grown(point: FrontierPoint, per_use: bool) -> list[float]:
+        """The peaks of the whole, and of its forward."""
+        steps = list[Lifetimes]()
+        for each in (few, more):
+            there = few.spread(own.used(point.saved).saved) & each.joint.graph.by_id.keys()
+            away = may_wait(each.joint, there, each.wish(wish))
+            steps.append(Lifetimes(each.joint, there, away))
+        if per_use:
+            steps[0] = fitted(steps[0])
+            steps[1] = steps[1].rewired_by(few.rewired(steps[0].rewiring, more.joint))
+        first, then = ((lives.peak, lives.forward_peak) for lives in steps)
+        return [a + (b - a) * times for a, b in zip(first, then, strict=True)]
+
+    points = _frontiers(few.joint, few.wish(wish))
+    points = _quickest(points, partial(grown, per_use=False)) if wish.per_use else points
+    spread = (prices.used(few.spread(own.used(p.saved).saved)) for p in points)
+    least = (cache(lambda p=p: grown(p, wish.per_use)[0]) for p in points)
+    return dict(zip(spread, least, strict=True))
+
+
+def _lowest_first(points: Points, wish: Wish) -> list[tuple[float, FrontierPoint]]:
+    """Cuts with bytes that their peaks are not below, the least first."""
+    found, least = list[tuple[float, FrontierPoint]](), float("inf")
+    for point in sorted(points, key=lambda p: (p.bytes, p.seconds)):
+        held = 0 if wish.offload or wish.on_host else point.bytes
+        bytes_ = max(held, points[point]()) if held <= least else held
+        found, least = [*found, (bytes_, point)], min(least, bytes_ or least)
+    return sorted(found, key=lambda f: (f[0], f[1].seconds))
+
+
+def _frontiers(joint: Joint, wish: Wish) -> list[FrontierPoint]:
     """Cuts to choose from. A minimum cut counts what is kept and not how long what is computed
     again is held, so it may cut a deep stack where each layer is computed again from the one
     before, and all of them are there when the backward begins. With what a layer hands to the next

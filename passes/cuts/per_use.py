@@ -11,17 +11,36 @@ from collections.abc import Collection, Iterable, Mapping
 from relascope.core.graph import Kind, reached
 from relascope.passes.cost import is_random, is_view
 from relascope.passes.cuts.joint import MARK, Joint, Rewiring, original
+from relascope.passes.cuts.layers import few_layers
 from relascope.passes.cuts.lifetimes import AGAIN, Lifetime, Lifetimes
+from relascope.passes.cuts.problem import Wish
 
 TRIES = 128  # how many steps may be simulated for one cut
 
 
 def fitted(lives: Lifetimes, limit: int | None = None) -> Lifetimes:
     """A step in which values may be computed per use: as few as keep the peak within a limit in
-    bytes, or those that lower it furthest.
+    bytes, or those that lower it furthest. What equal layers compute so is chosen once for all."""
+    if limit is not None and lives.peak <= limit:
+        return lives
+    asked = Wish(save=frozenset(lives.captured), on_host=frozenset(lives.offloaded))
+    if (layers := few_layers(lives.joint, asked)) is None:
+        return _fitted(lives, limit)
+    few = layers[0]
+    kept = few.wish(asked)
+    step = Lifetimes(few.joint, kept.save, kept.on_host)
+    below = None if limit is None else limit - (lives.peak - step.peak)
+    for low in dict.fromkeys((below, None)):  # as few as will do, or all
+        found = lives.rewired_by(few.rewired(_fitted(step, low).rewiring, lives.joint))
+        if found.peak <= (lives.peak if limit is None else limit):
+            return found
+    return lives
 
-    Of what waits at the first step that holds most, the value that takes the least time for its
-    bytes goes first, if the peak is lower then, or reached at fewer steps."""
+
+def _fitted(lives: Lifetimes, limit: int | None) -> Lifetimes:
+    """The same, value by value: of what waits at the first step that holds most, the one that takes
+    the least time for its bytes goes first, if the peak is lower then, or reached at fewer
+    steps."""
     best = now = lives
     held, refused, tries = now.bytes(), set[tuple[str, str]](), 0
     while tries < TRIES and (limit is None or now.peak > limit):

@@ -38,7 +38,7 @@ LINES = {
     "commands": 3378,
     "core": 1351,
     "engine": 41676,
-    "passes": 11779,
+    "passes": 12036,
     "recorder": 1471,
     "samples": 553,
     "viz": 24947,

@@ -68,7 +68,8 @@ def test_a_copy_takes_as_long_as_it_was_measured():
     low = cut(graph, "peak")
     assert low.recomputed and low.peak_bytes < peak(joint := low.joint, joint.crossings)
     wide = Joint(graph_of(f"{CHEAP} :64x64", "y", gradients="dx", ir="relax"))
-    assert cut(wide, "peak").recomputed and not cut(wide, "peak", offload=True).recomputed
+    assert peak(wide, []) == cut(wide, "peak").peak_bytes  # of equal peaks the least time
+    assert not cut(wide, "peak").recomputed and not cut(wide, "peak", offload=True).recomputed
     for rate in 1e-3, 1e30:
         found = cut(Joint(graph, copied=rate), "peak", low.peak_bytes, offload=True)
         assert found.peak_bytes <= low.peak_bytes
