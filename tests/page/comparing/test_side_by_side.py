@@ -107,10 +107,6 @@ def choose(both, monkeypatch):
     return choose_it
 
 
-def asked(page):
-    return [page.session_state[f"against_asked_{side}"] for side in (0, 1)]
-
-
 def became(page):
     return table_with(page, "only in")
 
@@ -150,7 +146,7 @@ def test_what_is_chosen_goes_to_its_counterpart_and_back(both, choose):
         ("operator", 0, "matmul", [None, "m0"]),
     ):
         says(choose(kind, side, what), *said)
-        assert asked(both) == wanted
+        assert [both.session_state[f"against_asked_{side}"] for side in (0, 1)] == wanted
 
 
 def pictures(page):
@@ -222,15 +218,11 @@ def test_two_recordings_need_no_engine_and_say_where_they_part(beside, clients):
     assert "After tir.Pass1, as chosen above" in words(run(beside))
     beside.session_state["keep_against_all_steps"] = True  # in which the first row is another
     assert "as chosen above" not in words(run(beside))
-    page = operators(beside)
+    beside.session_state["keep_against_table"] = "Operators"
+    page = run(beside)
     assert "Both call the same" in words(page)
     ids = [b.proto.id for b in page.get("bidi_component")]
     assert sum("against_view" in i for i in ids) == 2
-
-
-def operators(page):
-    page.session_state["keep_against_table"] = "Operators"
-    return run(page)
 
 
 def test_what_it_is_held_against_is_there_after_a_reload(beside):
