@@ -14,7 +14,7 @@ from relascope.core.memo import Memo
 from relascope.passes.cuts.flow import solved
 from relascope.passes.cuts.frontier import FrontierPoint, Prices, frontier
 from relascope.passes.cuts.joint import Joint
-from relascope.passes.cuts.layers import few_layers
+from relascope.passes.cuts.layers import Few, few_layers
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
 from relascope.passes.cuts.offload import may_wait, offloaded
 from relascope.passes.cuts.per_use import fitted
@@ -121,36 +121,29 @@ def _points(joint: Joint, wish: Wish) -> Points:
     """Cuts to choose from: of few of equal layers, spread to the others. The peak grows with each
     layer by as much, or at last by more, where another place of the step becomes the highest."""
     layers, prices = few_layers(joint, wish), Prices(joint, wish)
-    if layers is None:
+    few, more, times = layers or (Few(joint, {}), None, 0.0)
+    own = Prices(few.joint, few.wish(wish)) if layers else prices
 
-        def peaks_of(point: FrontierPoint) -> list[float]:
-            lives = Lifetimes(joint, prices.used(point.saved).saved)
-            return [lives.peak, lives.forward_peak]
-
-        points = _frontiers(joint, wish)
-        points = _quickest(points, peaks_of) if wish.per_use else points
-        return dict.fromkeys(points, lambda: 0.0)
-    few, more, times = layers
-    own = Prices(few.joint, few.wish(wish))
-
-    def grown(point: FrontierPoint, per_use: bool) -> list[float]:
+    def grown(point: FrontierPoint, per_use: bool = wish.per_use) -> list[float]:
         """The peaks of the whole, and of its forward."""
-        steps = list[Lifetimes]()
-        for each in (few, more):
-            there = few.spread(own.used(point.saved).saved) & each.joint.graph.by_id.keys()
+        steps, saved = list[Lifetimes](), few.spread(own.used(point.saved).saved)
+        for each in filter(None, (few, more)):
+            there = saved & each.joint.graph.by_id.keys()
             away = may_wait(each.joint, there, each.wish(wish))
             steps.append(Lifetimes(each.joint, there, away))
         if per_use:
             steps[0] = fitted(steps[0])
-            steps[1] = steps[1].rewired_by(few.rewired(steps[0].rewiring, more.joint))
-        first, then = ((lives.peak, lives.forward_peak) for lives in steps)
-        return [a + (b - a) * times for a, b in zip(first, then, strict=True)]
+            rewiring = few.rewired(steps[0].rewiring, steps[-1].joint)
+            steps[1:] = [lives.rewired_by(rewiring) for lives in steps[1:]]
+        peaks = [(lives.peak, lives.forward_peak) for lives in steps]
+        return [a + (b - a) * times for a, b in zip(peaks[0], peaks[-1], strict=True)]
 
     points = _frontiers(few.joint, few.wish(wish))
     points = _quickest(points, partial(grown, per_use=False)) if wish.per_use else points
+    if not layers:
+        return dict.fromkeys(points, lambda: 0.0)
     spread = (prices.used(few.spread(own.used(p.saved).saved)) for p in points)
-    least = (cache(lambda p=p: grown(p, wish.per_use)[0]) for p in points)
-    return dict(zip(spread, least, strict=True))
+    return {s: cache(lambda p=p: grown(p)[0]) for s, p in zip(spread, points, strict=True)}
 
 
 def _lowest_first(points: Points, wish: Wish) -> list[tuple[float, FrontierPoint]]:

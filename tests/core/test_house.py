@@ -34,11 +34,11 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3647,
+    "bench": 3653,
     "commands": 3378,
     "core": 1351,
     "engine": 41676,
-    "passes": 12036,
+    "passes": 12029,
     "recorder": 1471,
     "samples": 553,
     "viz": 24947,
