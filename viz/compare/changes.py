@@ -31,9 +31,8 @@ def start_of(ir: str, pipeline: Pipeline, index: int) -> int:
 def around(ir: str, pipeline: Pipeline, index: int) -> tuple[Program, Program]:
     """What to ask for the programs before and after a step with."""
     if index >= 0 and (step := pipeline.steps[index]).name == recorded.NAME:
-        return recorded.after(Pipeline((recorded.before(step),)), 0), recorded.after(
-            pipeline, index
-        )
+        before = Pipeline((recorded.before(step),))
+        return recorded.after(before, 0), recorded.after(pipeline, index)
     start = start_of(ir, pipeline, index)
     return (pipeline.upto(start), start), (pipeline.upto(index), index)
 

@@ -71,7 +71,7 @@ class RecordedCompile:
         return ModelInfo(source, graph, 0, given, len(given), 0.0)
 
     def step(self, source: ModelSource, pipeline: Pipeline) -> tuple[StepRecord, ...]:
-        return tuple(map(self._record, map(self._run, pipeline)))
+        return tuple(self._record(self._runs[recorded.number_of(step)]) for step in pipeline)
 
     def graph_after(self, source: ModelSource, pipeline: Pipeline, index: int) -> Graph:
         """The graph, the same object for the same content, with the texts of kernels it calls."""
@@ -100,9 +100,6 @@ class RecordedCompile:
             content = functions.get(source.module)
             return "" if content is None else self.recording.text(content)
         return "\n".join(f"# {n}\n{self.recording.text(c)}" for n, c in functions.items())
-
-    def _run(self, step: Step) -> PassRun:
-        return self._runs[recorded.number_of(step)]
 
     def _graph(self, content: str) -> Graph | None:
         return self._graphs.get(content, lambda: self.recording.graph(content))

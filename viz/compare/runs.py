@@ -122,7 +122,8 @@ def _first_difference(
         if not only and len(failures) == 1:
             ((side, message),) = failures.items()
             return {**about, "why": f"It fails in {side.upper()}: {message}"}
-        same = _same_text(a, b, at)
+        states = [run.steps[i].state if i >= 0 else "" for run, i in ((a, at["a"]), (b, at["b"]))]
+        same = states[0] == states[1] if all(states) else None  # None if unknown
         if same:
             continue
         here = program(at["a"], at["b"])
@@ -133,12 +134,6 @@ def _first_difference(
             why = why if only else "The texts differ, but the graphs are the same."
             texts = texts or {**about, "why": why, **(here or {})}
     return texts
-
-
-def _same_text(a: ComparedRun, b: ComparedRun, at: Mapping[str, int]) -> bool | None:
-    """Whether programs after two steps have the same texts; None if unknown."""
-    states = [run.steps[i].state if i >= 0 else "" for run, i in ((a, at["a"]), (b, at["b"]))]
-    return states[0] == states[1] if all(states) else None
 
 
 def program_document(matching: Matching) -> Row:
@@ -180,12 +175,8 @@ def coloured_side(matching: Matching, side: int) -> Row:
     style: dict[str, str] = {}
     pairs = [(p.right if side else p.left, p) for p in matching.pairs]
     changed = [(ident, "changed") for ident, p in pairs if not p.same]
-    gone = (
-        [(i, "added") for i in matching.added]
-        if side
-        else [(i, "removed") for i in matching.removed]
-    )
-    for ident, name in changed + gone:
+    what, only = ("added", matching.added) if side else ("removed", matching.removed)
+    for ident, name in (*changed, *((i, what) for i in only)):
         if ident in outer:
             style.setdefault(outer[ident], "changed")
         else:

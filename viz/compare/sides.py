@@ -48,12 +48,10 @@ def run_of(
             return graph(index)
         ends = (found for i in range(index, -2, -1) if (found := graph(i)) is not None)
         last = next(ends, None)
-        whole = (g for g in chain([last], ends) if g and not _planned(g))
-        return next(whole, last)
+        unplanned = (
+            g for g in chain([last], ends) if g and not any(n.op.startswith(_LOWERED) for n in g)
+        )
+        return next(unplanned, last)
 
     about = about or {"pipeline": str(stepped.pipeline), "training": source.training}
     return ComparedRun(label, ir, tuple(stepped.records[i] for i in ran), or_end, about)
-
-
-def _planned(graph: Graph) -> bool:
-    return any(n.op.startswith(_LOWERED) for n in graph)
