@@ -9,7 +9,7 @@ from relascope.viz.compare.text import DiffEffort
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.handed_on.steps import Answers, StepSheet, StepsSheet, steps_tab
+from relascope.viz.handed_on.steps import StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows.step_list import StepChange, StepListRow
 
 PAGE = "report.html"
@@ -32,8 +32,8 @@ def _sheet(report: Report) -> Sheet:
         rows.append(StepListRow(_SIDES[1], "", nodes=len(after), **counts))
     steps = [StepSheet([("main", (0, at), "")]) for at in range(len(rows))]
     graphs, texts = (before, after), (report.before, report.after)
-    answers = Answers(graphs.__getitem__, texts.__getitem__, DiffEffort())
-    steps_tab(file, StepsSheet(steps, answers, [row.data for row in rows], len(steps) - 1), PLAIN)
+    of = graphs.__getitem__, texts.__getitem__, DiffEffort()
+    steps_tab(file, StepsSheet(steps, [row.data for row in rows], len(steps) - 1, *of), PLAIN)
     return file
 
 

@@ -9,7 +9,7 @@ from relascope.viz.drawing.drawing import MOST_NODES
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.handed_on.steps import Answers, Pair, StepSheet, StepsSheet, steps_tab
+from relascope.viz.handed_on.steps import Pair, StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows import Row
 from relascope.viz.rows import recording as rows_of
 
@@ -31,8 +31,8 @@ def recording_sheet(recording: Recording) -> Sheet:
     return file
 
 
-def _contents(recording: Recording) -> Answers:
-    """Graphs and texts of functions, by the hash of their content."""
+def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
+    """The passes; keys of functions are hashes of their content."""
     effort = DiffEffort(_STEPS + _STEPS_PER_BYTE * recording.path.stat().st_size)
 
     def graph(key: str) -> Graph | None:
@@ -45,16 +45,12 @@ def _contents(recording: Recording) -> Answers:
         effort.left -= len(text)
         return brief(text)
 
-    return Answers(graph, text, effort, ASIDE)
-
-
-def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
     steps = [
         StepSheet(list(_functions(recording, run, row)), list(_said(run)))
         for run, row in zip(recording.passes, rows, strict=True)
     ]
     listed, first = rows_of.list_rows(rows), rows_of.first(rows)
-    return StepsSheet(steps, _contents(recording), listed, first)
+    return StepsSheet(steps, listed, first, graph, text, effort, ASIDE)
 
 
 def _said(run: PassRun) -> Iterator[Section]:

@@ -33,17 +33,6 @@ Pair = tuple[Any, Any]
 
 
 @dataclass(frozen=True)
-class Answers:
-    """Gives the graph (or None) and text for each key. `same` is the note if texts do not differ;
-    once `effort` is used up, the rest is left out."""
-
-    graph: Callable[[Any], Graph | None]
-    text: Callable[[Any], str]
-    effort: DiffEffort
-    same: str = "The text did not change."
-
-
-@dataclass(frozen=True)
 class StepSheet:
     """A step: each function's name, keys, and change in words; and sentences on its failure and
     output."""
@@ -54,18 +43,23 @@ class StepSheet:
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps in order, with the rows of their list, and the step shown at first."""
+    """Steps in order, with the rows of their list, and the step shown at first. `graph` (or None)
+    and `text` are given for each key; `same` is the note if texts do not differ; once `effort` is
+    used up, the rest is left out."""
 
     steps: Sequence[StepSheet]
-    answers: Answers
     rows: Sequence[Row]
     chosen: int
+    graph: Callable[[Any], Graph | None]
+    text: Callable[[Any], str]
+    effort: DiffEffort
+    same: str = "The text did not change."
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
     """Add the tab of steps, with each step's changes in colour; `chosen` is shown at first, by
     default that of the steps."""
-    drawings = _Drawings(file, of.answers, view)
+    drawings = _Drawings(file, of, view)
     for step in of.steps:  # before drawing the first, so that nothing moves between steps
         for name, pair, _ in step.functions:
             drawings.see(name, pair)
@@ -95,7 +89,7 @@ class _Drawings:
     the union in which they are drawn, by a function's name or the family of a pipeline's graphs."""
 
     file: Sheet
-    answers: Answers
+    of: StepsSheet
     view: View
     graphs: dict[Hashable, Graph | None] = field(default_factory=dict)
     unions: dict[str, Union] = field(default_factory=dict)
@@ -104,7 +98,7 @@ class _Drawings:
 
     def _graph(self, key: Hashable) -> Graph | None:
         if key not in self.graphs:
-            self.graphs[key] = None if key is None else self.answers.graph(key)
+            self.graphs[key] = None if key is None else self.of.graph(key)
         return self.graphs[key]
 
     def see(self, function: str, pair: Pair) -> None:
@@ -155,11 +149,11 @@ class _Drawings:
     def text(self, pair: Pair) -> int:
         key = "text", pair
         if key not in self.blocks:
-            effort, found, same = self.answers.effort, [], _FULL
-            if effort.left > 0:
-                before, after = ("" if k is None else self.answers.text(k) for k in pair)
-                found = stretches_of(before, after, effort)
-                same = self.answers.same if pair[0] != pair[1] else "The text is the same."
+            found, same = [], _FULL
+            if self.of.effort.left > 0:
+                before, after = ("" if k is None else self.of.text(k) for k in pair)
+                found = stretches_of(before, after, self.of.effort)
+                same = self.of.same if pair[0] != pair[1] else "The text is the same."
             self.blocks[key] = self.file.block(diff_data(found, ("before", "after"), same))
         return self.blocks[key]
 
@@ -193,8 +187,8 @@ def steps_of(
         steps.append(StepSheet([("", pair, "")], said))
     shown = [row.data | {"fixed": True} for row in listed]
     graph, text = (partial(ask, what, source, pipeline) for what in ("graph_after", "text"))
-    answers = Answers(graph, text, DiffEffort(_EFFORT * (1 + len(pipeline))))
-    return StepsSheet(steps, answers, shown, len(pipeline))
+    effort = DiffEffort(_EFFORT * (1 + len(pipeline)))
+    return StepsSheet(steps, shown, len(pipeline), graph, text, effort)
 
 
 def error_text(row: Row) -> str:
