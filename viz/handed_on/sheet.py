@@ -9,7 +9,6 @@ models reach the page as text only.
 import base64
 import hashlib
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -20,7 +19,7 @@ from relascope.core.version import __version__
 from relascope.core.visible import visible
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.palette import CATEGORIES
-from relascope.viz.rows import sections
+from relascope.viz.rows import packed, sections
 from relascope.viz.rows.sections import Section as Section
 from relascope.viz.rows.sections import figures as figures
 from relascope.viz.rows.sections import sentence as sentence
@@ -61,9 +60,9 @@ class Sheet:
         }
         pool, blocks = pooled([index, *self.blocks])
         names = "pool", "index", *map(str, range(len(self.blocks)))
-        packed = dict(zip(names, map(_packed, (pool, *blocks)), strict=True))
-        digest = hashlib.blake2b("".join(packed.values()).encode(), digest_size=8).hexdigest()
-        return {"relascope_page": VERSION, "digest": digest, "blocks": packed}
+        made = {n: packed(data, 9) for n, data in zip(names, (pool, *blocks), strict=True)}
+        digest = hashlib.blake2b("".join(made.values()).encode(), digest_size=8).hexdigest()
+        return {"relascope_page": VERSION, "digest": digest, "blocks": made}
 
     def html(self) -> str:
         return page(f"{self.title} · relascope", json.dumps(self.data()))
@@ -111,12 +110,6 @@ def graph(block: int, height: int = 620) -> Section:
 def table(*arguments: Any, **more: Any) -> Section:
     """A table inside a block."""
     return drawn(sections.table(*arguments, **more))
-
-
-def _packed(data: Any) -> str:
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
-    # A name may contain a single surrogate, which is not valid UTF-8.
-    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
 _WIDTH = 700  # pixels, of charts that are as wide as their container

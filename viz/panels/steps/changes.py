@@ -1,9 +1,6 @@
 """Below a step's graph: the nodes that it touched with their origins, counts, sizes, text."""
 
-import base64
-import json
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 
@@ -20,7 +17,7 @@ from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid, show_sections
-from relascope.viz.rows import Row
+from relascope.viz.rows import Row, packed
 from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.step_list import CHANGED, StepChange
 
@@ -166,8 +163,7 @@ def text_data(before: str, after: str, whole: bool) -> str:
     if not whole:
         before, after = text.brief(before), text.brief(after)
     data = text.diff_data(text.stretches_of(before, after), ("before", "after"), same)
-    raw = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
-    return base64.b64encode(zlib.compress(raw.encode(), 1)).decode()
+    return packed(data, 1)
 
 
 def show_text(relay: bool, data_of: Callable[[bool], str], place: DeltaGenerator) -> None:

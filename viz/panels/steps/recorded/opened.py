@@ -1,9 +1,5 @@
 """An open recording, with results cached so far."""
 
-import base64
-import json
-import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -13,14 +9,14 @@ from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.changes import Program, around
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import recording_screen
-from relascope.viz.rows import Row
+from relascope.viz.rows import Row, packed
 from relascope.viz.rows.recording import list_rows, pass_rows, recording_document
 
 
 @dataclass
 class OpenedRecording:
-    """A recording on a screen of its own, with its `pass_rows`, `recording_document` and `packed`
-    rows."""
+    """A recording on a screen of its own, with its `pass_rows`, `recording_document` and, `packed`,
+    `list_rows`."""
 
     screen: Screen
     recording: Recording
@@ -35,12 +31,6 @@ class OpenedRecording:
         return of, around(of.ir, Pipeline((self.screen.recorded.step_of(run),)), 0)
 
 
-def packed(rows: Sequence[Row]) -> str:
-    """Rows of `list_rows`, deflated, as base64."""
-    raw = json.dumps(list_rows(rows), separators=(",", ":")).encode()
-    return base64.b64encode(zlib.compress(raw, 6)).decode()
-
-
 def read_once(path: str) -> OpenedRecording:
     """The recording in a file, as `recording_screen`."""
     screen = recording_screen(path)
@@ -49,7 +39,7 @@ def read_once(path: str) -> OpenedRecording:
         assert screen.recorded
         recording = screen.recorded.recording
         rows = pass_rows(recording)
-        document = recording_document(recording, rows)
-        known = OpenedRecording(screen, recording, rows, document, packed(rows))
+        document, listed = recording_document(recording, rows), packed(list_rows(rows), 6)
+        known = OpenedRecording(screen, recording, rows, document, listed)
         st.session_state.recording_opened = known
     return known
