@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from relascope.commands.options import limits, positive
+from relascope.commands.options import positive
 from relascope.commands.shared import Command, Connect, Document
 from relascope.core.errors import EngineError
 from relascope.core.place import FOLDERS, with_import_root
@@ -20,12 +20,6 @@ from relascope.engine.registry import ENGINES
 from relascope.engine.relay.tvm.find import SETTING, WHEEL, check_platform
 
 TOKEN = "RELASCOPE_TOKEN"  # as `viz.gate` reads it, which imports Streamlit
-
-
-def page_options(command: argparse.ArgumentParser) -> None:
-    """The page's address, and the limits of its engines."""
-    served_options(command)
-    limits(command)
 
 
 def served_options(command: argparse.ArgumentParser) -> None:
@@ -56,7 +50,7 @@ def page(command: Command) -> Document:
 
 
 def serve(args: argparse.Namespace, more: Mapping[str, str]) -> NoReturn:
-    """Become the page's server, with `more` variables; `args` are those of `page_options`."""
+    """Become the page's server, with `more` variables; `args` are `served_options` and `limits`."""
     script = next(f for folder in FOLDERS if (f := folder / "viz" / "app.py").is_file())
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(args.port)] if args.port is not None else []

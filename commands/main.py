@@ -37,7 +37,7 @@ _TEXTS = {"open": "open_recording", "compare": "diff", "gradients": "diff"}  # o
 
 _MODEL = "model gradient passes"
 _COMMANDS = f"""
-page | installation | installation.page_options | open the page
+page | installation | installation.served_options limits | open the page
 engines | installation | | list the engines, and what is missing
 install-relay | installation | installation.relay_options | install Relay's TVM
 models | graphs | search | list the samples, or search for models by name
@@ -124,7 +124,11 @@ def _run(
         from relascope.engine.sandbox import TRUST
 
         os.environ[TRUST] = "1"  # which engines inherit
-    _own_passes(args)
+    if files := getattr(args, "pass_file", ()):
+        from relascope.passes.catalogue.user import name_files
+
+        with refusing("usage", "{}.", "--pass-file", "A pass is a function of one `program`."):
+            name_files(files)
     from relascope.commands.shared import Command, engine_of
     from relascope.engine.client import EngineClient
 
@@ -165,15 +169,6 @@ def _print(text: str, stream: TextIO) -> bool:
             _print(f"error: The result cannot be written: {error.strerror}.", sys.stderr)
         return False
     return True
-
-
-def _own_passes(args: argparse.Namespace) -> None:
-    if not getattr(args, "pass_file", ()):
-        return
-    from relascope.passes.catalogue.user import name_files
-
-    with refusing("usage", "{}.", "--pass-file", "A pass is a function of one `program`."):
-        name_files(args.pass_file)
 
 
 _PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list, their texts

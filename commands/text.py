@@ -286,9 +286,8 @@ def _tuned_on(document: Document) -> str:
     return f"{_head(document)}, {document['threads']} threads"
 
 
-def _head(document: Document, *more: str) -> str:
-    of = f"{document['model']} ({document['engine']})"
-    return ", ".join([of, *more, f"target {document['target']}"])
+def _head(document: Document) -> str:
+    return f"{document['model']} ({document['engine']}), target {document['target']}"
 
 
 def record(document: Document) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from relascope.commands import handing_on
 from relascope.commands.faults import narrowed, test_of
-from relascope.commands.installation import page_options, serve
+from relascope.commands.installation import serve, served_options
+from relascope.commands.options import limits, run_kernels, seed_and_tensors, target, tolerance
 from relascope.commands.options import own_test as test_options
-from relascope.commands.options import run_kernels, seed_and_tensors, target, tolerance
 from relascope.commands.shared import Command, Document, check_folder, write, writing
 from relascope.core.errors import EngineError, refusing
 from relascope.core.scratch import Scratch
@@ -61,7 +61,8 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     about += "`relascope viewer` (.rsc), its passes as a table (.csv), or what --json "
     about += "prints (.json)"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
-    page_options(add_to)
+    served_options(add_to)
+    limits(add_to)
 
 
 def record_program(command: Command) -> Document:

@@ -62,12 +62,8 @@ def bulk(command: ArgumentParser) -> None:
     outcomes = ("wrong", "crash", OF_TEST, "slow", "rounding", "not opened")
     about = f"exit with status 3 if a line has one of these outcomes: {', '.join(outcomes)}"
     add("--fail-on", action="append", choices=outcomes, metavar="OUTCOME", help=about)
-    _workers(command)
-    options.target(command)
-    options.tolerance(command)
-    options.own_test(command)
+    _runs(command)
     options.pass_file(command)
-    options.limits(command)
     nothing = dict.fromkeys(("input", "pin", "tensors", "count"), ())
     usual: dict[str, Any] = {
         "run_kernels": False,
@@ -84,17 +80,16 @@ def coverage(command: ArgumentParser) -> None:
     """What fails, the workers, and the file of lines."""
     about = "exit with status 3 if a pipeline of TVM's, or ours, does not match"
     command.add_argument("--fail", action="store_true", help=about)
-    _workers(command)
-    options.target(command)
-    options.tolerance(command)
-    options.own_test(command)
-    options.limits(command)
+    _runs(command)
     command.set_defaults(limit_seconds=LONGEST, pass_file=())
 
 
-def _workers(command: ArgumentParser) -> None:
+def _runs(command: ArgumentParser) -> None:
+    """The workers, the file of lines, and how each run is judged."""
     add = command.add_argument
     about = "engines to run at once; default: one per core"
     add("--workers", type=options.positive, metavar="N", help=about)
     about = "append each line to this file as it is ready, and skip those already in it"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
+    for group in (options.target, options.tolerance, options.own_test, options.limits):
+        group(command)
