@@ -1,11 +1,11 @@
 """How long a training step holds each tensor, and the most bytes that it holds at once.
 
 Captures, masks, results, recomputed values, and everything else that forward and backward write
-count, in the order of nodes that holds least, which engines use. In Relay, captures are held until
-the backward ends. In Relax, they are freed after their last reader; an elementwise operator writes
-over an operand that it is the last to read; and a reduction computes the elements that only it
-reads. Otherwise each node is a kernel, storages are not packed, and memory inside libraries'
-kernels does not count. Unknown dimensions count as none.
+count, in the order of nodes that holds least, which engines use. In Relay, captures and gradients
+are held while the backward runs. In Relax, captures are freed after their last reader; an
+elementwise operator writes over an operand that it is the last to read; and a reduction computes
+the elements that only it reads. Otherwise each node is a kernel, storages are not packed, and
+memory inside libraries' kernels does not count. Unknown dimensions count as none.
 
 A capture on the host is held until its last reader in the forward, and again from the copy back,
 right before its first reader in the backward; memory of the host does not count.
@@ -29,10 +29,10 @@ AGAIN = "again"
 @dataclass(frozen=True)
 class Lifetime:
     """The nodes between which a storage is held. Nodes are numbered from 1 through forward and
-    backward, in order of execution; `begin` is 0 for what exists before the first, and `end` is
-    None for what is held to the end. `id` is that of the node that writes it, `reads` are the
-    numbers of its readers, and `role` is a node's (`core.graph.Role`), or "again" if the backward
-    recomputes it."""
+    backward, in order of execution; `begin` is 0 for what exists before the first, the backward's
+    first for gradients in Relay, and `end` is None for what is held to the end. `id` is that of the
+    node that writes it, `reads` are the numbers of its readers, and `role` is a node's
+    (`core.graph.Role`), or "again" if the backward recomputes it."""
 
     id: str
     role: str
@@ -91,9 +91,9 @@ class _Phase:
         return self.lives.overwritten(self.lives.best_order)
 
     def uses(self, before: int) -> dict[str, tuple[int, list[int]]]:
-        """By storage the number of the node that writes it, or `before`, with which the phase
-        begins, and those of its readers."""
-        found = {base: (before, list[int]()) for base in self.bases}
+        """By storage the number of the node that writes it, or with which the phase begins after
+        `before`, and those of its readers."""
+        found = {base: (before and before + 1, list[int]()) for base in self.bases}
         for step, node in enumerate(self.lives.best_order, before + 1):
             found.update((s, (step, [])) for s in self.lives.writes[node])
             for storage in found.keys() & self.lives.read[node]:
@@ -120,14 +120,13 @@ class Lifetimes:
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
-        given = kept | {b: joint.work.bytes[b] for b in results}
-        held = results if joint.graph.ir == "relax" else given.keys()
+        ends, in_relay = results | rewired.storages_of(joint.gradients), joint.graph.ir == "relay"
+        given = kept | {b: joint.work.bytes[b] for b in (ends if in_relay else results)}
         again = {*joint.computed_again(captured), *(i for i in self.rewiring if MARK in i)}
         back = backward_order(joint, again, offloaded, rewired.graph.edges)
-        ends = rewired.storages_of(joint.gradients) | held
-        self._kept = kept
+        ends |= given.keys() if in_relay else set()
         self._backward = _Phase(rewired, back, ends, given, offloaded, True)
-        self._before, self._ends = before, (results | kept.keys(), masks)
+        self._before, self._kept, self._ends = before, kept, (results | kept.keys(), masks)
         self.forward, self.backward = len(joint.own_forward), len(back)
 
     @cached_property

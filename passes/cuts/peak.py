@@ -235,7 +235,8 @@ class _Program:
         self.joint, self.per_use, self.there = joint, per_use, set[str]()
         own, size = {*joint.own_backward}, joint.work.bytes
         lives = Lifetimes(joint, joint.crossings)._backward.lives
-        results, again = joint.storages_of(joint.outputs), joint.behind(joint.needed)
+        early = [*joint.outputs, *(joint.gradients if joint.graph.ir == "relay" else ())]
+        results, again = joint.storages_of(early), joint.behind(joint.needed)
         self.over, self.ends = lives.over, joint.storages_of(joint.gradients) - results
         self.base = dict.fromkeys(i for i in again if joint.writes[i] and i not in results)
         cost: dict[str, int] = {}  # of saving each storage: a view of it may be smaller
@@ -244,7 +245,8 @@ class _Program:
                 cost[b] = min(size[i], cost.get(b, size[i]))
         read = (m for m in joint.masks if not own.isdisjoint(joint.graph.readers[m]))
         masks = {m: size[m] for m in read if m not in results}
-        made = {b: lives.sizes[b] for b in joint.own_backward if joint.writes[b]}
+        sizes = {**lives.sizes, **dict.fromkeys(results, 0)}
+        made = {b: sizes[b] for b in joint.own_backward if joint.writes[b]}
         there = own.union(self.base, masks)
         self.reads = {i: there.intersection(joint.reads[i]) for i in (*own, *self.base)}
         self.readers: dict[str, list[str]] = {b: [] for b in (*made, *masks, *self.base)}
@@ -262,8 +264,7 @@ class _Program:
         self.saved = {b: self.column() for b in cost}
         # What is there before, in Relay until the end.
         kept = sum(masks.values()), [(self.saved[b], -float(n)) for b, n in cost.items()]
-        waits: list[tuple[str, int, int | None]] = [(m, n, None) for m, n in masks.items()]
-        waits += [(b, n, self.saved[b]) for b, n in cost.items()]
+        waits = [(b, n, self.saved.get(b)) for b, n in (masks | cost).items()]
         self.kept, self.waits = (kept, []) if joint.graph.ir == "relay" else ((0, []), waits)
         self.held(*kept)
         self.held(sum(made[b] for b in self.ends & made.keys()) + self.kept[0], self.kept[1])

@@ -333,7 +333,7 @@ def test_a_click_lists_what_is_held_there_instead_of_at_the_peak():
     page = AppTest.from_function(held).run()
     assert not page.exception
     peak = page.dataframe[-1].value
-    assert list(peak["written by node"]) == [3, 2, 4, 5, 6, 7]
+    assert list(peak["held from node"]) == [3, 2, 4, 5, 6, 6]
     assert peak["bytes"].sum() == 512
     chosen = {"selection": {charts.CLICKED: [{"node": 1}]}}
     page.session_state["held_chart_keep_all_384_512"] = chosen

@@ -14,7 +14,7 @@ from relascope.viz.rows.sections import Section
 
 _TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
 _HELD = (
-    "name: title; line?: line; what: role; bytes; written by node: begin; next read by: next; "
+    "name: title; line?: line; what: role; bytes; held from node: begin; next read by: next; "
     "held to: end; made in: scope; from: source"
 )
 _WIDE, _HIGH = 64, 40  # columns and storages of the picture in a terminal
