@@ -2,7 +2,7 @@
 one that narrows the fault inside that pass, with the report to download."""
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,7 @@ from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS, Bisection, Question, Try
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
-from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import recorded
-from relascope.passes.pipeline import Pipeline
 from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on.fault import with_page
@@ -31,15 +29,6 @@ from relascope.viz.rows.script import arguments, training_arguments
 from relascope.viz.sessions import results
 
 _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
-
-
-@dataclass(frozen=True)
-class BisectQuestion:
-    """A requested search, with fields of a `Question`."""
-
-    source: ModelSource
-    pipeline: Pipeline
-    wish: tuple[tuple[str, Any], ...]
 
 
 @dataclass
@@ -62,13 +51,12 @@ class BisectSearch:
 
 def search(screen: Screen) -> BisectSearch | None:
     """Continue the requested search of this pipeline; the request cache has the answers so far."""
-    asked: BisectQuestion | None = st.session_state.get("bisect")
+    asked: Question | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
     found = BisectSearch()
     try:
-        best = screen.cache.ask("describe").best
-        question = Question(screen.source, screen.pipeline, best, **dict(asked.wish))
+        question = replace(asked, target=screen.cache.ask("describe").best)
         found.result = bisect.bisect(screen.cache.ask, screen.ir, question, found.log.append)
     except (Waiting, EngineError) as problem:
         found.problem = problem
@@ -88,9 +76,7 @@ def show(screen: Screen, search: BisectSearch | None) -> None:
         "the first bad pass is found.",
     ):
         screen.cache.forget_errors()
-        st.session_state.bisect = BisectQuestion(
-            screen.source, screen.pipeline, tuple(wish.items())
-        )
+        st.session_state.bisect = Question(screen.source, screen.pipeline, "", **wish)
         st.rerun()
     if search is None:
         noting.show_kept(screen, "bisection")
