@@ -15,7 +15,6 @@ from relascope.viz.rows.memory import cut_peak_words
 
 _NAME = "show"  # the address's parameter
 _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
-_TAB = "Gradient & cut"
 
 
 def arrive() -> None:
@@ -24,7 +23,7 @@ def arrive() -> None:
     state, context = st.session_state, get_script_run_ctx()
     went = context is not None and context.is_history_navigation
     if _on() and (went or _ARRIVED not in state):
-        put("keep_tab", _TAB)
+        put("keep_tab", "Gradient & cut")
         put("keep_mode", "Training")
         _begin()
     state[_ARRIVED] = True

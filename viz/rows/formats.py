@@ -82,14 +82,6 @@ def net_text(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-def numeric(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[bool]:
-    """Whether each column has numbers."""
-    return [
-        any(isinstance(r.get(c), int | float) and not isinstance(r.get(c), bool) for r in rows)
-        for c in columns
-    ]
-
-
 def aligned(columns: Sequence[str], right: Sequence[bool], cells: Sequence[Sequence[str]]) -> str:
     """The first lines of cells under their titles, each column aligned right or left."""
     cells = [[cell.partition("\n")[0] for cell in row] for row in cells]

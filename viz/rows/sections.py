@@ -9,7 +9,7 @@ from typing import Any
 
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import cell_text, renamed
-from relascope.viz.rows.formats import aligned, numeric
+from relascope.viz.rows.formats import aligned
 
 Section = dict[str, Any]
 _WIDE = 40  # characters; a terminal shows wider columns last, except the first
@@ -51,7 +51,12 @@ def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> 
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:
     """A table's columns, whether each has numbers, and its rows as text."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return names, numeric(rows, names), [[cell_text(n, row.get(n)) for n in names] for row in rows]
+    values = [[row.get(name) for row in rows] for name in names]
+    numbers = [
+        any(isinstance(v, int | float) and not isinstance(v, bool) for v in column)
+        for column in values
+    ]
+    return names, numbers, [[cell_text(n, row.get(n)) for n in names] for row in rows]
 
 
 def text(parts: Iterable[Section | str]) -> str:

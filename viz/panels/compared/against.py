@@ -26,7 +26,6 @@ from relascope.viz.sessions.state import pipeline_text
 
 _KIND, _IR, _PIPELINE = "keep_against", "keep_against_ir", "keep_against_pipeline"
 _SAMPLE, _FILE, _SESSION = "keep_against_sample", "keep_against_file", "keep_against_session"
-_LIMIT_MB = 1024
 _UPLOADED = "against_uploaded"  # the id of the upload in use
 
 
@@ -120,7 +119,7 @@ def _file(screen: Screen) -> Screen | None:
     upload = st.file_uploader(
         "File of B: a model, a module of TVM's, a recording",
         key="against_upload",
-        max_upload_size=_LIMIT_MB,
+        max_upload_size=sidebar.UPLOAD_LIMIT_MB,
         help="Opening a model's file runs code of torch or TVM: open only files that you trust.",
     )
     state = st.session_state

@@ -48,7 +48,7 @@ KINDS = (
     (".rsc", "a recording of a compile"),
 )
 """Endings of the files that can be opened, with descriptions."""
-_UPLOAD_LIMIT_MB = 1024
+UPLOAD_LIMIT_MB = 1024
 
 
 def sample_source(name: str = FIRST) -> ModelSource:
@@ -313,7 +313,7 @@ def _upload() -> None:
         "A file, dropped here or anywhere",
         key="upload",
         accept_multiple_files=True,
-        max_upload_size=_UPLOAD_LIMIT_MB,
+        max_upload_size=UPLOAD_LIMIT_MB,
         help="\n".join(f"- `{endings}` {what}" for endings, what in KINDS)
         + "\n\nOpening a model's file runs code of "
         "torch or TVM: open only files that you trust. `relascope record` writes recordings.",
@@ -428,7 +428,7 @@ def _tensors() -> None:
         "Saved inputs (.npy, .npz, .safetensors, .pt)",
         key="tensors",
         accept_multiple_files=True,
-        max_upload_size=_UPLOAD_LIMIT_MB,
+        max_upload_size=UPLOAD_LIMIT_MB,
         help="By the names of forward()'s arguments, or in order; missing inputs are drawn at "
         "random. Each of several files is one set: the model is opened on the first, and a check "
         "can use any. Only plain tensors are unpickled.",

@@ -33,21 +33,16 @@ _LABELS = (
 _VIEW = "error_view"
 
 
-def shows_errors() -> bool:
-    """Whether a step's graph shows errors instead of changes."""
-    return bool(st.session_state.get(COLOURS) == ERRORS)
-
-
-def shows_text() -> bool:
-    """Whether a step's text is shown instead of its graph."""
-    return bool(st.session_state.get(COLOURS) == TEXT)
+def shown() -> str:
+    """What is shown of a step: the graph with changes or errors, or the text."""
+    return str(st.session_state.get(COLOURS) or CHANGES)
 
 
 def choose(screen: Screen) -> DeltaGenerator:
     """Draw the choice of the graph's colours, or the text; returns its row."""
     row = st.container(horizontal=True, vertical_alignment="center")
     one_of("Show", (CHANGES, ERRORS, TEXT), COLOURS, row, hidden=True)
-    if shows_errors() and _choice(screen):
+    if shown() == ERRORS and _choice(screen):
         one_of("Precision", accuracy.DTYPES, _DTYPE, row, hidden=True)
     return row
 

@@ -85,7 +85,11 @@ def _draw(screen: Screen) -> None:
         tvm_pipelines.show(tries, partial(take, screen))
     if known.change is not None:
         with boundary(screen.cache, "changes"):
-            _changes(known, known.change)
+            if errors.shown() == errors.ERRORS:
+                errors.nodes(known.alive, known.index)
+            else:
+                title = "What this step changed" if known.index >= 0 else ""
+                changes.show(known.change, _VIEW, title)
 
 
 def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
@@ -140,11 +144,11 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         if record.error is not None:
             show_error(record.error)
     places = change.successors if keep else None
-    if errors.shows_text():
+    if errors.shown() == changes.TEXT:
         make = partial(changes.texts, alive, around(screen.ir, alive.pipeline, index))
         changes.show_text(screen.ir == "relay", make, st.container())
         return
-    if errors.shows_errors():
+    if errors.shown() == errors.ERRORS:
         errors.show(alive, index, places)
         return
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
@@ -160,13 +164,6 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
         among=(known.model.graph,),
     )
     graph_view(changes.picture(change, _VIEW), look, key=_VIEW)
-
-
-def _changes(known: _StepState, change: StepChange) -> None:
-    if errors.shows_errors():
-        errors.nodes(known.alive, known.index)
-    else:
-        changes.show(change, _VIEW, "What this step changed" if known.index >= 0 else "")
 
 
 def _walk(known: _StepState, row: DeltaGenerator) -> None:
