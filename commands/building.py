@@ -64,7 +64,7 @@ def profile(command: Command) -> Document:
     """Time every kernel by itself, against what the machine does at best."""
     args, source, pipeline = command.args, command.source, command.pipeline
     graph: Graph = command("graph_after", source, pipeline, last_built(command.engine, pipeline))
-    result = _profile(command)
+    result: Profile = command("profile", command.cut_request())
     document = command.about(source, pipeline) | profile_document(result, graph)
     if args.operator:
         document |= {"operator": args.operator, "chosen": computing(document, args.operator)}
@@ -80,13 +80,9 @@ def lint(command: Command) -> Document:
     target = command.target
     graph: Graph = command("graph_after", source, pipeline, last_built(command.engine, pipeline))
     if measure:
-        result = _profile(command)
+        result = command("profile", command.cut_request())
     else:
         kernels = command("kernels", source, pipeline, True)
     document = command.about(source, pipeline, built=False)
     document |= {"target": target, "measured": measure}
     return command.written(document | lint_document(findings(graph, kernels, result, target)))
-
-
-def _profile(command: Command) -> Profile:
-    return command("profile", command.cut_request())

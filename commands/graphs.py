@@ -8,7 +8,7 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.engine.registry import ENGINES
-from relascope.passes.catalogue import default_pipeline, gradients, names
+from relascope.passes.catalogue import CATALOGUE, default_pipeline, gradients, names
 from relascope.passes.catalogue import info as pass_info
 from relascope.passes.catalogue.tvm_named import MARK
 from relascope.samples import SAMPLES
@@ -86,7 +86,7 @@ def passes(command: Command) -> Document:
         pipelines[name] = default_pipeline(ir, True, way)
     return {
         "engine": ir,
-        "passes": tables.pass_rows(ir),
+        "passes": [tables.pass_row(p) for p in CATALOGUE.values() if p.ir == ir],
         "pipelines": {name: str(pipeline) for name, pipeline in pipelines.items()},
     }
 

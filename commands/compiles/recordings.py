@@ -117,7 +117,11 @@ def open_recording(command: Command) -> Document:
     rows = passes_of.pass_rows(found)
     diff = None if args.step is None else passes_of.step_diff(found, args.step)
     if args.module:
-        _write_module(found, args.step, args.module)
+        if args.step is None:
+            said = "Writing a module needs the number of a pass."
+            raise EngineError("usage", said, "--module", "Add --step N.")
+        run = passes_of.pass_of(found, args.step)
+        write(args.module, passes_of.module_text(found, run, after=True), "--module")
     document = {
         "file": str(args.file),
         **passes_of.recording_document(found, rows),
@@ -128,14 +132,6 @@ def open_recording(command: Command) -> Document:
         handing_on.recorded(args.output, found, document)
         document["written"] = None if args.print else str(args.output)
     return document
-
-
-def _write_module(found: Recording, step: int | None, path: Path) -> None:
-    if step is None:
-        hint = "Add --step N."
-        raise EngineError("usage", "Writing a module needs the number of a pass.", "--module", hint)
-    run = passes_of.pass_of(found, step)
-    write(path, passes_of.module_text(found, run, after=True), "--module")
 
 
 def number_options(add_to: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
 from relascope.engine.protocol.times import BEST_BUDGET, BUDGETS, TorchSaved
-from relascope.passes.catalogue import CATALOGUE, PassInfo, recorded
+from relascope.passes.catalogue import PassInfo, recorded
 from relascope.passes.catalogue.entry import COUNT
 from relascope.passes.cuts.cut import STRATEGIES, Cut, Joint, cut, cut_of
 from relascope.passes.cuts.frontier import FrontierPoint, frontier
@@ -210,11 +210,6 @@ def graph_sections(document: Row) -> list[Section]:
 def _few(modules: list[str]) -> str:
     more = f", {len(modules) - 1} more" if len(modules) > 1 else ""
     return f"{modules[0] or 'the top'}{more}" if modules else ""
-
-
-def pass_rows(ir: str) -> list[Row]:
-    """Every pass of one IR, as `passes` prints them."""
-    return [pass_row(p) for p in CATALOGUE.values() if p.ir == ir]
 
 
 def pass_row(entry: PassInfo) -> Row:
