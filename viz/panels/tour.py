@@ -30,14 +30,11 @@ class Stop:
         found, _ = address.session_of(
             {"engine": ["relay"], **{n: [v] for n, v in self.query.items()}}
         )
-        step = _step(self.at, found.model.training) if self.at else found.look.step
+        step = found.look.step
+        if self.at:
+            passes = default_pipeline("relay", found.model.training)
+            step = max(i for i, one in enumerate(passes) if one.name == self.at)
         return replace(found, look=replace(found.look, step=step, choices=dict(self.choices)))
-
-
-def _step(name: str, training: bool) -> int:
-    """The index of a pass's last step in the default pipeline."""
-    steps = default_pipeline("relay", training).steps
-    return max(index for index, step in enumerate(steps) if step.name == name)
 
 
 _TRAINING = {"mode": "training"}

@@ -66,11 +66,6 @@ def _cells(kernel: Row) -> Row:
     }
 
 
-def languages(artefact: Artefact) -> list[str]:
-    """The languages of all kernels' code."""
-    return list(dict.fromkeys(language for k in artefact.kernels for language, _ in k.code))
-
-
 def search(text: str, wanted: str) -> list[tuple[int, str]]:
     """The lines of code that contain a text, with numbers from 1; case does not matter."""
     sought = wanted.lower()

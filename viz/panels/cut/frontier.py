@@ -160,19 +160,14 @@ def measure_it(screen: Screen, document: Row) -> None:
 
 
 def _add(screen: Screen, names: list[str]) -> None:
-    """Ask for some cuts to be measured, too."""
-    state = st.session_state
-    state.points = {**_asked(screen), **_wanted(screen, names)}
-    state.points_of = screen.place
-
-
-def _wanted(screen: Screen, names: list[str]) -> dict[Any, tuple[str, cuts.Cut]]:
-    """The cuts by what they save: one that two names stand for is measured once."""
-    found: dict[Any, tuple[str, cuts.Cut]] = {}
+    """Ask for some cuts to be measured, too, by what they save: one that two names stand for is
+    measured once."""
+    state, wanted = st.session_state, dict[Any, tuple[str, cuts.Cut]]()
     for name in names:
         cut = screen_cut(screen)[0] if name == CHOSEN else cuts.cut(screen_joint(screen), name)
-        found.setdefault(cut.marked, (_title(screen, name), cut))
-    return found
+        wanted.setdefault(cut.marked, (_title(screen, name), cut))
+    state.points = {**_asked(screen), **wanted}
+    state.points_of = screen.place
 
 
 def _title(screen: Screen, name: str) -> str:

@@ -14,10 +14,10 @@ from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.request_cache import RecordingCache, RequestCache, Value
 
 
-def look_at(module: str, call: int = 1) -> None:
+def look_at(module: str) -> None:
     """Show a submodule alone from the next run of the page on; "" for the whole model."""
     put("keep_module", module)
-    put("keep_call", call)
+    put("keep_call", 1)
 
 
 @dataclass(frozen=True)

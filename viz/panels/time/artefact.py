@@ -42,7 +42,7 @@ def _largest_first(found: Artefact) -> tuple[Artefact, list[Section]]:
 
 
 def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: list[Row]) -> None:
-    languages = artefact.languages(found)
+    languages = list(dict.fromkeys(name for k in found.kernels for name, _ in k.code))
     if not languages:
         return
     pick, sought, save = st.columns([3, 3, 1.6], vertical_alignment="bottom")
