@@ -14,7 +14,7 @@ _WHOLE = 1  # the row of phases from end to end; rows of kernels follow
 _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "flops", "bad")
 
 
-def trace(document: Row) -> Row:
+def trace_json(document: Row) -> str:
     """One run of the document of `profile MODEL`, made of its medians: kernels one after another in
     the order in which they ran. A phase has its length from end to end, unprofiled; the time
     outside kernels follows the last of them."""
@@ -39,7 +39,7 @@ def trace(document: Row) -> Row:
         about = {k: phase[k] for k in ("median_ms", "kernels_ms", "unexplained_ms")}
         events.append(_event(name, "phase", _WHOLE, began, length, about))
         began += length
-    return {
+    trace = {
         "traceEvents": events,
         "displayTimeUnit": "ms",
         "otherData": {
@@ -48,10 +48,7 @@ def trace(document: Row) -> Row:
             "times": f"each kernel's median of {document['repeats']} runs, one after another",
         },
     }
-
-
-def trace_json(document: Row) -> str:
-    return json.dumps(trace(document), ensure_ascii=False)
+    return json.dumps(trace, ensure_ascii=False)
 
 
 def _event(name: str, kind: str, row: int, at: float, length: float, about: Row) -> Row:

@@ -40,7 +40,8 @@ def tasks_table(tasks: Sequence[Row]) -> Section:
     """A table of rows of `task_rows`."""
     rows = []
     for t in tasks:
-        text, faster = shapes_text(t["shapes"], t["dtypes"]), gain(t["before_ms"], t["best_ms"])
+        text, before, best = shapes_text(t["shapes"], t["dtypes"]), t["before_ms"], t["best_ms"]
+        faster = before / best if before and best else None
         rows.append({**t, "shapes": text, "gain": faster, "built": _BUILT[t["uses_record"]]})
     return table("", rows, _TASKS)
 
@@ -83,11 +84,6 @@ def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
         )
         for t in tasks
     )
-
-
-def gain(before: float | None, best: float | None) -> float | None:
-    """How many times faster the kernel is with the best record than without; None if unknown."""
-    return before / best if before and best else None
 
 
 def labels(tasks: Sequence[TuneTask]) -> dict[str, str]:

@@ -190,9 +190,9 @@ def _pipeline(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, steps = (d["pipeline"].split("|") for d in (then, now))
     said = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, was, steps, False).get_opcodes():
-        parts = was[a:b], steps[c:d]
-        old, new = (", ".join(f"`{s}`" for s in part) for part in parts)
-        gone, come = (f"{old} {_are(parts[0])}", f"{new} {_are(parts[1])}")
+        old, new = (", ".join(f"`{s}`" for s in part) for part in (was[a:b], steps[c:d]))
+        gone = f"{old} {'is' if b - a == 1 else 'are'}"
+        come = f"{new} {'is' if d - c == 1 else 'are'}"
         if what == "delete":
             said.append(f"{gone} no longer in it")
         elif what == "insert":
@@ -478,10 +478,6 @@ _HELD: dict[str, Callable[[Document, Document], Iterable[BaselineDifference]]] =
     "compile": _compile,
     "speed": _speed,
 }
-
-
-def _are(parts: Sequence[str]) -> str:
-    return "is" if len(parts) == 1 else "are"
 
 
 def _alike(scopes: Sequence[str]) -> list[list[str]]:

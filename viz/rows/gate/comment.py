@@ -79,14 +79,11 @@ def comment(document: Row, argv: Sequence[str]) -> str:
     ]
     if lines and not document["updated"] and document["now"] is not None:
         parts.append(f"To take this as the new baseline, run this, and commit {file}:")
-        parts.append(f"```sh\n{_cut(_update(argv), 2000)}\n```")
+        # The same command with --update, without its output files.
+        kept = [b for a, b in pairwise(["", *argv]) if not {"-o", "--markdown"} & {a, b}]
+        update = shlex.join(["relascope", *kept, "--update"])
+        parts.append(f"```sh\n{_cut(update, 2000)}\n```")
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _update(argv: Sequence[str]) -> str:
-    """The same command with --update, without its output files."""
-    kept = [b for a, b in pairwise(["", *argv]) if not {"-o", "--markdown"} & {a, b}]
-    return shlex.join(["relascope", *kept, "--update"])
 
 
 def _cut(text: str, most: int) -> str:
