@@ -178,7 +178,7 @@ def test_long_texts_stand_once_and_come_back():
 
 def test_names_cannot_end_the_script_or_leave_the_page():
     file = Sheet(NASTY, {"model": NASTY}, [NASTY])
-    file.tab("one", NASTY, [sheet.table(NASTY, [{"a": NASTY}]), sheet.sentence(NASTY)])
+    file.tab("one", NASTY, [sheet.sections.table(NASTY, [{"a": NASTY}]), sheet.sentence(NASTY)])
     text = graph_file(".html", _nasty(), Appearance(sheet=lambda: file)).decode()
     assert "alert" not in text.replace(sheet.escape(NASTY), "").replace("alert(1)&lt;", "")
     assert len(re.findall("</script>", text)) == len(re.findall("<script", text))

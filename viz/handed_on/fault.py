@@ -6,10 +6,10 @@ from typing import Any
 
 from relascope.engine.protocol.fault import Report
 from relascope.viz.compare.text import DiffEffort
-from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.handed_on.steps import StepSheet, StepsSheet, steps_tab
+from relascope.viz.rows.sections import table
 from relascope.viz.rows.step_list import StepChange, StepListRow
 
 PAGE = "report.html"
@@ -43,4 +43,4 @@ def _sections(report: Report) -> Iterator[Section]:
         yield {"kind": "passage", "title": one.title, "words": words, "code": one.code}
         if one.rows:
             rows = [{n: cell.replace("`", "") for n, cell in row.items()} for row in one.rows]
-            yield sheet.table("", rows)
+            yield table("", rows)

@@ -91,7 +91,7 @@ def page(title: str, data: str = "") -> str:
 
 def drawn(section: Section) -> Section:
     """A section for the page's script: a table's cells as text, a chart as SVG."""
-    if section["kind"] == "table" and "columns" not in section:
+    if section["kind"] == "table":
         names, numbers, rows = sections.cells(section["rows"])
         return {**section, "columns": names, "numbers": numbers, "rows": rows}
     if section["kind"] == "chart":
@@ -105,11 +105,6 @@ def drawn(section: Section) -> Section:
 def graph(block: int, height: int = 620) -> Section:
     """A graph in the viewer, with its data in a `block`."""
     return {"kind": "graph", "block": block, "height": height}
-
-
-def table(*arguments: Any, **more: Any) -> Section:
-    """A table inside a block."""
-    return drawn(sections.table(*arguments, **more))
 
 
 _WIDTH = 700  # pixels, of charts that are as wide as their container

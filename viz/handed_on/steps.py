@@ -23,6 +23,7 @@ from relascope.viz.handed_on.graphs import drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
 from relascope.viz.rows import Row
 from relascope.viz.rows.memory import memory_sections
+from relascope.viz.rows.sections import table
 from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
 _HEIGHT = 570
@@ -134,14 +135,14 @@ class _Drawings:
             ids, often = [r["id"] for r in change.rows], change.operators
             often = [r for r in often if r["difference"]]
             tables = (
-                sheet.table("What this step changed", change.rows, CHANGED, ids),
-                sheet.table("Operators whose number of calls changed", often),
+                table("What this step changed", change.rows, CHANGED, ids),
+                table("Operators whose number of calls changed", often),
             )
             about = {
                 "picture": picture,
                 "figures": sheet.figures(*change.figures),
                 "memory": [*map(sheet.drawn, memory)],
-                "tables": [t for t in tables if t["rows"]],
+                "tables": [sheet.drawn(t) for t in tables if t["rows"]],
             }
             self.blocks[key] = self.file.block(about)
         return self.blocks[key]

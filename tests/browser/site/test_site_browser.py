@@ -51,7 +51,7 @@ def site(tmp_path_factory):
     replay.write(folder / "session.zip", Session(), None)
     named = Sheet(NASTY, {"model": NASTY}, [NASTY])
     graph_tab(named, transformer(1))
-    named.tab("more", NASTY, [sheet.table(NASTY, [{NASTY: NASTY}]), sheet.sentence(NASTY)])
+    named.tab("more", NASTY, [sheet.sections.table(NASTY, [{NASTY: NASTY}]), sheet.sentence(NASTY)])
     (folder / "names.html").write_text(named.html())
     (folder / "names.page.json").write_text(json.dumps(named.data()))
     (folder / "older.page.json").write_text(json.dumps(named.data() | {"relascope_page": 99}))
