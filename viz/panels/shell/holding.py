@@ -42,7 +42,9 @@ def keeping_widget_values() -> Iterator[None]:
     _set_but(mine.shown)
     try:
         yield
-        _set_but(_drawn())
+        context = get_script_run_ctx()
+        ids = context.shared.widget_ids_this_run.snapshot() if context is not None else ()
+        _set_but(_keys(ids))
         mine.pressed.clear()
     finally:  # even if the next run cuts this one short
         mine.run += 1
@@ -106,12 +108,6 @@ def _set_but(drawn: set[str]) -> None:
     state = st.session_state
     for key in [k for k in state if str(k).startswith("keep_") and k not in drawn]:
         state[key] = state[key]
-
-
-def _drawn() -> set[str]:
-    context = get_script_run_ctx()
-    ids = context.shared.widget_ids_this_run.snapshot() if context is not None else ()
-    return _keys(ids)
 
 
 def _keys(ids: Iterable[str]) -> set[str]:

@@ -116,17 +116,15 @@ def _dtype(screen: Screen) -> str:
     return st.session_state.get(_DTYPE) or node_accuracy.SINGLE
 
 
-def _against(screen: Screen) -> str:
-    """The reference of the comparison; PyTorch until the model is open."""
+def _choice(screen: Screen) -> bool:
+    """Whether the precision can be chosen: in float32 against PyTorch, or before that is known."""
+    if screen.source.dtype != node_accuracy.SINGLE:
+        return False
     try:
         ask = partial(screen.cache.ask, patience=0.0)
-        return node_accuracy.nodes_against(ask, screen.source)
+        return node_accuracy.nodes_against(ask, screen.source) == PYTORCH
     except (Waiting, EngineError):
-        return PYTORCH
-
-
-def _choice(screen: Screen) -> bool:
-    return screen.source.dtype == node_accuracy.SINGLE and _against(screen) == PYTORCH
+        return True
 
 
 def _at(screen: Screen, index: int, dtype: str) -> Screen:

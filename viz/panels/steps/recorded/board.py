@@ -28,14 +28,11 @@ _FUNCTION = "keep_recorded_function"
 _REFUSED, _OPENED = "recorded_refused", "recorded_as_model"
 
 
-def show(opened: OpenedRecording) -> None:
-    if opened.rows:
-        _board(opened)
-
-
 @st.fragment
-def _board(opened: OpenedRecording) -> None:
+def show(opened: OpenedRecording) -> None:
     """The tab alone: a click on a pass leaves the page around it unchanged."""
+    if not opened.rows:
+        return
     begin()
     if st.session_state.pop(_OPENED, False):
         rerun()
