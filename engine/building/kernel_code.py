@@ -2,7 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+
+from relascope.core.graph import reached
 
 _DEFINED = re.compile(r'^define\b([^@\n]*)@"?([^"(\s]+)"?\(', re.MULTILINE)
 _REFERRED = re.compile(r'@"?([\w.$]+)"?')
@@ -40,21 +42,14 @@ def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
     bodies = llvm_functions(text)
     linkage = {m[2]: m[1] for m in _DEFINED.finditer(text)}
     heads = [n for n in bodies if not any(w in linkage[n].split() for w in _LOCAL)]
-    inner = {n: b for n, b in bodies.items() if n not in heads}
-    reached = {head: _reached(head, bodies[head], inner) for head in heads}
-    readers = Counter(name for names in reached.values() for name in names)
-    return {head: tuple(n for n in names if readers[n] == 1) for head, names in reached.items()}
+    inner = bodies.keys() - heads
 
+    def called(name: str) -> list[str]:
+        return [n for n in _REFERRED.findall(bodies[name]) if n in inner]
 
-def _reached(head: str, body: str, inner: Mapping[str, str]) -> tuple[str, ...]:
-    """A function, and those of `inner` that it calls, directly or through others."""
-    todo, seen = [body], {head: None}
-    while todo:
-        for name in _REFERRED.findall(todo.pop()):
-            if name in inner and name not in seen:
-                seen[name] = None
-                todo.append(inner[name])
-    return tuple(seen)
+    parts = {head: reached([head], called) for head in heads}
+    readers = Counter(name for names in parts.values() for name in names)
+    return {head: tuple(n for n in names if readers[n] == 1) for head, names in parts.items()}
 
 
 def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:

@@ -179,14 +179,11 @@ def _through_disk(
     about = repr((_makers(), _threads(), options, names))
     key = hashlib.sha256(f"{about}\0{text}".encode()).hexdigest()
     try:
-        if file := SHELF.find(key):
+        on_shelf = SHELF.find(key)
+        if file := on_shelf or _BESIDE.get()(key):
             loaded = keeping.load(str(file), program, options)
-            SHELF.hand(key, b"")
-            SHELF.taken += 1
-            return loaded
-        if file := _BESIDE.get()(key):
-            loaded = keeping.load(str(file), program, options)
-            SHELF.hand(key, file.read_bytes())
+            SHELF.hand(key, b"" if on_shelf else file.read_bytes())
+            SHELF.taken += bool(on_shelf)
             return loaded
     except Exception:  # of TVM's loader: build it anew
         traceback.print_exc()

@@ -31,15 +31,14 @@ def joint_of(
 ) -> Joint:
     """The joint graph at a pipeline's end, with the nodes of each kernel. `measured` has kernels'
     times, and `copied` the bytes a second of a copy to the host, from `forward_times`; without
-    them, work is estimated. Raises EngineError of kind "usage" where the pipeline takes no
-    gradient, and what the session raises."""
+    them, work is estimated. Raises EngineError as `joint_graph` does."""
     kernels = ask("kernels", source, pipeline)
     return Joint(joint_graph(ask, source, pipeline), kernels, measured, copied)
 
 
 def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
-    """The request; for training, split where `choose` says. Raises EngineError as `joint_of` does,
-    and what `choose` raises."""
+    """The request; for training, split where `choose` says. Raises EngineError as
+    `joint_graph` does, and what `choose` raises."""
     if not request.source.training:
         return request
     return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).marked)

@@ -124,8 +124,9 @@ def compare_inside(
         if counterpart is None and node.id in whole:
             counterpart = WHOLE, whole[node.id]
         if counterpart is not None:
-            name, tensor = counterpart
-            found.append(_error(node.id, name, ours, tensor, against.get(node.id)))
+            (name, tensor), scale = counterpart, scale_of(counterpart[1])
+            error = comparison(name, ours, tensor, scale, against.get(node.id, scale))
+            found.append(NodeError(node.id, error.max_abs, error.max_rel, name, error.spread))
     return tuple(found)
 
 
@@ -243,11 +244,3 @@ class _Nearest:
             if error <= _NEAR.get(ours.dtype, 0.0):
                 found.append((error, name, tensor))
         return min(found, key=lambda one: one[0])[1:] if found else None
-
-
-def _error(
-    ident: str, name: str, ours: torch.Tensor, theirs: torch.Tensor, against: float | None = None
-) -> NodeError:
-    scale = scale_of(theirs)
-    found = comparison(name, ours, theirs, scale, scale if against is None else against)
-    return NodeError(ident, found.max_abs, found.max_rel, name, found.spread)

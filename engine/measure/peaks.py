@@ -14,6 +14,7 @@ import torch
 
 from relascope.engine.building.cpu import machine
 from relascope.engine.measure.memory import waiter
+from relascope.engine.measure.timing import timed
 from relascope.engine.protocol.profile import Peaks
 from relascope.engine.turns import alone
 
@@ -77,12 +78,8 @@ def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> di
 
 
 def _turns(run: Work, wait: Callable[[], object]) -> int:
-    run()
-    wait()
-    began = time.perf_counter()
-    run()
-    wait()
-    return max(1, min(1000, round(_BLOCK_SECONDS / max(time.perf_counter() - began, 1e-9))))
+    timed(run, wait)
+    return max(1, min(1000, round(_BLOCK_SECONDS / max(timed(run, wait), 1e-9))))
 
 
 def _product(

@@ -53,9 +53,6 @@ class RelaxBackend:
     problems = staticmethod(problems)
     parts = Tensors
 
-    def check_formed(self, program: RelaxProgram) -> None:
-        replay.check_formed(program.mod)
-
     def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
         return bool(structural_equal(left, right, map_free_vars=True))
 

@@ -61,9 +61,6 @@ class RelayBackend:
         """With `shared`, what it builds shares memory."""
         self._workspace = SHARED_SPACE if shared else None
 
-    def check_formed(self, program: RelayProgram) -> None:
-        replay.check_formed(program.mod)
-
     def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
         return bool(tvm.ir.structural_equal(left, right, map_free_vars=True))
 

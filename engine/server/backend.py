@@ -44,9 +44,6 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
         "file", or of kind "input" where the file leaves types open that the source does not
         give."""
 
-    def check_formed(self, program: Program) -> None:
-        """Raise TVM's error, of any type, for a program that is not well-formed."""
-
     def problems(self, program: Program) -> Iterator[str]:
         """What is wrong with a program apart from its numbers, a sentence each."""
 

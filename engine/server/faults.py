@@ -1,11 +1,8 @@
 """Pieces of programs in which passes go wrong, and reports on them."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
 from relascope.core.memo import Memo
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.options import Function
@@ -26,7 +23,6 @@ from relascope.engine.protocol.fault import (
 )
 from relascope.engine.protocol.session import Progress, part, silent
 from relascope.engine.protocol.source import ModelSource
-from relascope.engine.server.backend import Program
 from relascope.engine.server.programs import Programs, masks_for
 from relascope.engine.server.steps import passes_of
 from relascope.engine.server.unbuilt import check_runs_here
@@ -52,7 +48,7 @@ class Faults:
         )
         progress(0.8, "looking for the first values that differ")
         with limited("Building the program after the passes", "suspects", "engine", where):
-            later = self._recorded(source, after.program, after.base, after.exprs, where.target)
+            later = self._recorded(source, after.function, where.target)
         return narrow.suspects(start, after.base, later, where.limit)
 
     def narrow(
@@ -120,7 +116,8 @@ class Faults:
             if where.building:
                 progress(0.5, "recording the values inside the program")
                 with limited("Building the program before the passes", "", "engine", where):
-                    recorded = self._recorded(source, program, graph, exprs, where.target)
+                    function = Function(program, "main", graph, exprs)
+                    recorded = self._recorded(source, function, where.target)
             # With this least scale, only a difference above `absolute` is over the limit.
             least = where.absolute / where.limit if where.absolute else 0.0
             made = Start(program, graph, exprs, steps, tail, recorded, least)
@@ -129,32 +126,24 @@ class Faults:
             left = self._programs.end(
                 source, where.pipeline.upto(where.last), part(progress, 0.6, 0.8)
             )
-            about = left.program, left.base, left.exprs
-            later = self._recorded(source, *about, where.target) if where.building else {}
-            same, differ = narrow.split_by_difference(made, later, where.limit)
-            after = narrow.After(*about, later, frozenset(same), frozenset(differ))
-            return replace(made, after=after)
+            later = self._recorded(source, left.function, where.target) if where.building else {}
+            found = map(frozenset, narrow.split_by_difference(made, later, where.limit))
+            about = left.program, left.base, left.exprs, later
+            return replace(made, after=narrow.After(*about, *found))
 
         return self._starts.get((source, where), make)
 
-    def _recorded(
-        self,
-        source: ModelSource,
-        program: Program,
-        graph: Graph,
-        exprs: Mapping[str, Any],
-        target: str,
-    ) -> Values:
+    def _recorded(self, source: ModelSource, function: Function, target: str) -> Values:
         """The values of a program's nodes by their ids, with arguments."""
         check_runs_here(self._programs.backend.target(target))
         model = self._programs.loaded(source, silent).model.on(torch_device(target))
+        program = function.program
         masks = masks_for(program, source, model)
-        function = Function(program, "main", graph, exprs)
         whole = Intermediates(function, masks, {}, program.gradients)
         try:
             inside = values_inside(self._programs.backend, model, whole, target)
         except EngineError:  # it cannot be built so; nodes without a value get a random one
             inside = {}
         given = {**values_for(model, program), **masks}
-        named = {n.id: given[n.name] for n in graph if n.name in given}
+        named = {n.id: given[n.name] for n in function.graph if n.name in given}
         return {i: t.detach().cpu().numpy() for i, t in {**named, **inside}.items()}

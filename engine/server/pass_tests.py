@@ -37,7 +37,7 @@ def _tested(
             step = Step(entry.name, True, example.params)
             result = entry.applied(example.program, step)
             check_kind(entry.title, example.program, result)
-            backend.check_formed(result)
+            backend.replay.check_formed(result.mod)
             expected = None if after is None else example_of(backend, after, dtype).program
             other = expected is not None and not backend.same(expected.mod, result.mod)
             if other and not run.diff:

@@ -453,7 +453,7 @@ class Programs:
             same = program is start and not (entry.looking or entry.own_file)
             if not same:
                 message = f"{entry.title} returned a program that is not well-formed: "
-                self.backend.check_formed(program)
+                self.backend.replay.check_formed(program.mod)
                 message = ""
                 graph, exprs = self.backend.to_graph(program)
                 check_signature(entry, (start, before.graph), (program, graph))
