@@ -208,6 +208,26 @@ class SplitResult:
 
 
 @dataclass(frozen=True)
+class FunctionText:
+    """The shortened text of one function. `head` is its first line, which names its arguments,
+    `lines` are its body's, without common indentation, and `tail` ends it, or is "". A `kernel` is
+    a loop nest, shown only where a pass makes or changes it; `indent` counts the blanks before each
+    line of the body."""
+
+    name: str
+    head: str
+    lines: tuple[str, ...]
+    tail: str = ""
+    kernel: bool = False
+    indent: int = 2
+
+    @property
+    def whole(self) -> list[str]:
+        body = [" " * self.indent + line for line in self.lines]
+        return [self.head, *body, *([self.tail] if self.tail else [])]
+
+
+@dataclass(frozen=True)
 class PassExample:
     """What a pass does to a program small enough to read. `arguments` are (name, type) of the
     program before the pass. `before` and `after` are the IR's text, shortened by

@@ -18,7 +18,6 @@ from relascope.engine.relax.frontend.importer import import_model
 from relascope.engine.relax.frontend.modules import read_program
 from relascope.engine.relax.tune import tuning
 from relascope.engine.server.session import PipelineSession
-from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relax import tvm_pipelines
 from relascope.passes.relax.examples import EXAMPLES
@@ -51,6 +50,8 @@ class RelaxBackend:
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
     problems = staticmethod(problems)
+    ordinal = staticmethod(imported_order)
+    examples = EXAMPLES
     parts = Tensors
 
     def same(self, left: tvm.IRModule, right: tvm.IRModule) -> bool:
@@ -63,17 +64,11 @@ class RelaxBackend:
         place = str(Path(tvm.__file__).parent)
         return EngineInfo(self.ir, self.version(), place, targets.targets())
 
-    def example(self, name: str, dtype: str) -> Example | None:
-        return EXAMPLES[name](dtype) if name in EXAMPLES else None
-
     def build(self, program: RelaxProgram, split: SplitProgram | None, target: str) -> Executable:
         return runtime.assemble(program, split, BuildOptions(target))
 
     def can_show(self, expr: Any) -> bool:
         return isinstance(expr, tvm.ir.Var) and isinstance(expr.ty, tvm.relax.TensorType)
-
-    def ordinal(self, program: RelaxProgram, expr: Any) -> int | None:
-        return imported_order(program, expr)
 
 
 class RelaxSession(PipelineSession):

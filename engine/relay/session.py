@@ -21,7 +21,6 @@ from relascope.engine.relay.frontend.importer import import_model
 from relascope.engine.relay.frontend.modules import read_program
 from relascope.engine.relay.tune import tuning
 from relascope.engine.server.session import PipelineSession
-from relascope.passes.catalogue.example import Example
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.relay import tvm_pipelines
 from relascope.passes.relay.examples import EXAMPLES
@@ -55,6 +54,7 @@ class RelayBackend:
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
     problems = staticmethod(problems)
+    examples = EXAMPLES
     parts = Tensors
 
     def __init__(self, shared: bool = False) -> None:
@@ -69,9 +69,6 @@ class RelayBackend:
 
     def describe(self) -> EngineInfo:
         return EngineInfo(self.ir, self.version(), str(installation().python), targets.targets())
-
-    def example(self, name: str, dtype: str) -> Example | None:
-        return EXAMPLES[name](dtype) if name in EXAMPLES else None
 
     def build(self, program: RelayProgram, split: SplitProgram | None, target: str) -> Executable:
         return runtime.assemble(program, split, BuildOptions(target), self._workspace)

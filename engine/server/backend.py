@@ -1,6 +1,6 @@
 """What an IR implements so that `engine.server.session` can serve it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,19 +12,20 @@ from relascope.engine.faults.narrow import PieceBackend
 from relascope.engine.measure.intermediates import InsideBackend
 from relascope.engine.measure.profile import Profiled
 from relascope.engine.measure.tuner import Tunable, Tuner
+from relascope.engine.protocol.results import FunctionText
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.targets import EngineInfo, Target
 from relascope.engine.pytorch.model import Model
-from relascope.engine.server.examples import ExampleBackend
 from relascope.engine.server.program_model import Imported
+from relascope.passes.catalogue.example import Example, Parts
 from relascope.passes.cuts.split_program import SplitProgram
 from relascope.passes.pipeline import TvmPipelines
 
 Program = Any  # the engine's own: passes of its IR take and return it
 
 
-class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
+class Backend(PieceBackend, InsideBackend, Protocol):
     """What a `PipelineSession` needs of an IR."""
 
     def describe(self) -> EngineInfo:
@@ -76,6 +77,16 @@ class Backend(PieceBackend, InsideBackend, ExampleBackend, Protocol):
 
     def kernels(self, function: Function) -> tuple[tuple[str, ...], ...] | None:
         """The nodes of a function, by id, that TVM's FuseOps makes one kernel each."""
+
+    examples: Mapping[str, Callable[[str], Example]]
+    """By a pass's name, what makes the small program that shows it, from a dtype."""
+
+    def example_text(self, program: Any) -> tuple[FunctionText, ...]:
+        """The text of a small program, shortened for reading."""
+
+    @property
+    def parts(self) -> Callable[[str], Parts]:
+        """What makes the parts of an example, from a dtype."""
 
     def same(self, left: Any, right: Any) -> bool:
         """Whether two modules are the same except for their variables' names."""

@@ -6,66 +6,28 @@ the pass does not change.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
-from relascope.engine.protocol.results import PassExample
+from relascope.engine.protocol.results import FunctionText, PassExample
+from relascope.engine.server.backend import Backend
 from relascope.passes.catalogue import PassInfo, user
-from relascope.passes.catalogue.example import Example, Parts
+from relascope.passes.catalogue.example import Example
 from relascope.passes.pipeline import Step
 from relascope.passes.program import Program
 
 Make = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class FunctionText:
-    """The shortened text of one function. `head` is its first line, which names its arguments,
-    `lines` are its body's, without common indentation, and `tail` ends it, or is "". A `kernel` is
-    a loop nest, shown only where a pass makes or changes it; `indent` counts the blanks before each
-    line of the body."""
-
-    name: str
-    head: str
-    lines: tuple[str, ...]
-    tail: str = ""
-    kernel: bool = False
-    indent: int = 2
-
-    @property
-    def whole(self) -> list[str]:
-        body = [" " * self.indent + line for line in self.lines]
-        return [self.head, *body, *([self.tail] if self.tail else [])]
-
-
-class ExampleBackend(Protocol):
-    """What running examples needs from an IR."""
-
-    def to_graph(self, program: Any, name: str = "main") -> tuple[Graph, dict[str, Any]]:
-        """Draw one function of a program; also the IR's expression of each node by id."""
-
-    def example(self, name: str, dtype: str) -> Example | None:
-        """The small program that shows a pass; None where it has none."""
-
-    def example_text(self, program: Any) -> tuple[FunctionText, ...]:
-        """The text of a small program, shortened for reading."""
-
-    @property
-    def parts(self) -> Callable[[str], Parts]:
-        """What makes the parts of an example, from a dtype."""
-
-
-def run_example(backend: ExampleBackend, entry: PassInfo) -> PassExample | None:
+def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
     """Run a pass on its example, the user's own pass on its first; None where it has none."""
-    example = None if entry.own_file else backend.example(entry.name, "float32")
-    for before, _ in user.examples(entry).values():
-        example = example_of(backend, before, "float32")
-        break
-    if example is None:
+    own = (partial(example_of, backend, before) for before, _ in user.examples(entry).values())
+    make = next(own, None if entry.own_file else backend.examples.get(entry.name))
+    if make is None:
         return None
+    example = make("float32")
     step = Step(entry.name, True, example.params)
     after = entry.applied(example.program, step)
     texts = shortened(backend.example_text(example.program), backend.example_text(after))
@@ -89,7 +51,7 @@ def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], sam
     return "\n".join(line for f in shown for line in f.whole)
 
 
-def example_of(backend: ExampleBackend, make: Make, dtype: str) -> Example:
+def example_of(backend: Backend, make: Make, dtype: str) -> Example:
     """The example of what the user's function returns: an example, a program, a module, or what
     "main" computes. Raises EngineError of kind "pass" where it returns None."""
     parts: Any = backend.parts(dtype)

@@ -91,7 +91,7 @@ class Run:
     them; results are NumPy arrays."""
 
     def __init__(self, name, dtype):
-        example = BACKEND.example(name, dtype)
+        example = BACKEND.examples[name](dtype)
         program, after = example.program, apply(info(ENGINE, name), example)
         rng = np.random.default_rng(5)
         graphs = [BACKEND.to_graph(p)[0] for p in (program, after)]

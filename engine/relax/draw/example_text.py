@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm import relax
 
+from relascope.engine.protocol.results import FunctionText
 from relascope.engine.relax.draw.to_text import function_text
-from relascope.engine.server.examples import FunctionText
 from relascope.passes.relax.ir.program import RelaxProgram
 
 _MARKS = {"R.output", "T.reads", "T.writes"}  # what a block returns, a loop nest reads and writes

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from relascope.engine.protocol.results import FunctionText
 from relascope.engine.relay.draw.to_text import named_devices
-from relascope.engine.server.examples import FunctionText
 from relascope.passes.relay.ir.program import RelayProgram
 
 _COMMENT = re.compile(r" ?/\*.*?\*/", re.DOTALL)  # types and origins

@@ -46,7 +46,7 @@ def otherwise():
 
 @pytest.mark.parametrize("name", names("relay"))
 def test_the_pass_leaves_the_program_that_it_is_given_as_it_was(name):
-    example = BACKEND.example(name, "float32")
+    example = BACKEND.examples[name]("float32")
     program, text = example.program, BACKEND.text(example.program)
     result = program.main.ret_type
     apply(info("relay", name), example)
