@@ -34,21 +34,8 @@ from torch.utils import _pytree as pytree
 sys.path.append(str(Path(__file__).parent / "oracles"))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/both/against_pytorch"))
 import drawn
-from judged import (
-    ROOT,
-    Row,
-    Tensors,
-    apart,
-    begin,
-    child,
-    differences,
-    double,
-    failed,
-    keep,
-    short,
-    target_of,
-    tried,
-)
+import judged
+from judged import ROOT, Row, Tensors
 from relascope.core.errors import EngineError
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.session import silent
@@ -90,7 +77,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         return {**base, "phase": phase, "step": step, **more, "seconds": seconds}
 
     def held(ours: Tensors, theirs: Tensors, judge: Any, tolerance: float, moved: Any) -> Row:
-        found = differences(ours, theirs, judge, tolerance, names, moved=moved)
+        found = judged.differences(ours, theirs, judge, tolerance, names, moved=moved)
         return row(verdict="wrong" if found else "right", message=found)
 
     yield row()
@@ -104,7 +91,9 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         with torch.no_grad():
             theirs = flat_tensors(module(*inputs))
     except Exception as error:
-        yield row(verdict="unwritten", message=f"{type(error).__name__}: {short(str(error))}")
+        yield row(
+            verdict="unwritten", message=f"{type(error).__name__}: {judged.short(str(error))}"
+        )
         return
     try:
         step = "open"
@@ -113,13 +102,13 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
             opened, live = _opened(backend, target, module, path, inputs, True)
         except EngineError:  # then its forward alone
             opened, live = _opened(backend, target, module, path, inputs, False)
-        if differences(opened.forward(), theirs, lambda: theirs, _TOLERANCE):
+        if judged.differences(opened.forward(), theirs, lambda: theirs, _TOLERANCE):
             yield row(verdict="unwritten", message="PyTorch's own file computes something else.")
             return
 
         def exact() -> Tensors:
             with torch.no_grad():
-                return flat_tensors(copy.deepcopy(module).double()(*double(inputs)))
+                return flat_tensors(copy.deepcopy(module).double()(*judged.double(inputs)))
 
         step = "run"
         yield row()
@@ -147,7 +136,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
             doubled = copy.deepcopy(module).double()
             of = dict(doubled.named_parameters())
             of |= {n.removeprefix("whole."): p for n, p in of.items()}
-            given = [t.requires_grad_(t.is_floating_point()) for t in double(inputs)]
+            given = [t.requires_grad_(t.is_floating_point()) for t in judged.double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
             for name in expected:
                 of[name].requires_grad_(True)  # a frozen parameter's is asked for, too
@@ -163,7 +152,7 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
             ours, (*theirs, *expected.values()), exact_too, 10 * _TOLERANCE, partial(_moved, opened)
         )
     except Exception as error:
-        verdict = failed(error)
+        verdict = judged.failed(error)
         if verdict.get("kind") == "file":  # an operator that no file may name
             verdict["verdict"] = "refused"
         verdict["verdict"] = {"eager": "unwritten"}.get(step, verdict["verdict"])
@@ -228,31 +217,31 @@ def run(ir: str, tasks: Iterable[tuple[str, str]], path: Path) -> None:
     torch.set_num_threads(1)
     gc.set_threshold(50_000, 20, 20)  # as the engine's own process does
     gc.freeze()
-    target = target_of(ir)
+    target = judged.target_of(ir)
     folder = tempfile.TemporaryDirectory(prefix="relascope-zoo-")
     first = _Positional(torch.nn.Linear(2, 2), ("input",))
     _write(first, (torch.ones(1, 2),), Path(folder.name) / "first.pt2", ".pt2")  # for its imports
     for name, form in tasks:
         last: Row = {"file": form}
         work = partial(_work, ir, target, name, form, Path(folder.name))
-        for row in child(work, _PATIENCE * _SECONDS):
+        for row in judged.child(work, _PATIENCE * _SECONDS):
             if "died" in row:
                 slow = f"{-signal.SIGXCPU}" in row["died"] or "took longer" in row["died"]
                 why = f"took longer than {_SECONDS} s" if slow else row["died"]
                 row = {**last, "verdict": "slow" if slow else "crash", "message": why}
             last = row
             if "verdict" in row:
-                keep(path, row)
+                judged.keep(path, row)
                 said = (row[k] for k in ("model", "file", "phase", "verdict", "seconds"))
                 print(ir, *said, row["step"], row["message"], row.get("where", ""), flush=True)
-        keep(path, {"model": name, "verdict": "end"})
+        judged.keep(path, {"model": name, "verdict": "end"})
 
 
 def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
     """Draws, until enough models were written; those in the file of rows are not repeated."""
-    done = {r["model"] for r in tried(path) if r["verdict"] == "end"}
+    done = {r["model"] for r in judged.tried(path) if r["verdict"] == "end"}
     for name, form in drawn.draw(seed):
-        rows = tried(path)
+        rows = judged.tried(path)
         vain = {r["model"] for r in rows if r["verdict"] == "unwritten"}
         if len({r["model"] for r in rows if r["verdict"] == "end"} - vain) >= wanted:
             return
@@ -284,7 +273,7 @@ def blockers(rows: list[Row], phase: str) -> dict[str, list[str]]:
     for model, row in verdicts(rows, phase).items():
         if row["verdict"] in ("refused", "crash", "wrong", "slow"):
             text = row["message"]
-            for key in dict.fromkeys(_OPERATOR.findall(text)) or [short(text)]:
+            for key in dict.fromkeys(_OPERATOR.findall(text)) or [judged.short(text)]:
                 found.setdefault(key, []).append(model)
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
@@ -339,7 +328,7 @@ def main() -> int:
     engines = args.engine or list(ENGINES)
     files = {e: ROOT / f"out/zoo/{e}-{args.seed}.jsonl" for e in engines}
     several = len(engines) > 1  # one TVM a process
-    status = apart(engines) if several else _drawn(engines[0], files[engines[0]], args)
+    status = judged.apart(engines) if several else _drawn(engines[0], files[engines[0]], args)
     if args.page:
         _write_page({e: _kept(f) for e, f in files.items()}, args.seed)
     return status
@@ -348,9 +337,9 @@ def main() -> int:
 def _drawn(ir: str, path: Path, args: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")  # of PyTorch's and transformers' on tracing
     logging.disable(logging.ERROR)  # torch.export logs whole graphs
-    rows = tried(path)
+    rows = judged.tried(path)
     done = {r["model"] for r in rows if r["verdict"] == "end"}
-    begin(path, (r for r in rows if r["model"] in done))
+    judged.begin(path, (r for r in rows if r["model"] in done))
     drawn.declare_torchvision()
     run(ir, _tasks(path, args.seed, args.draw), path)
     return summary(ir, _kept(path))
@@ -368,7 +357,7 @@ def _write_page(rows: dict[str, list[Row]], seed: int) -> None:
 
 def _kept(path: Path) -> list[Row]:
     """The rows with a verdict on a model."""
-    return [r for r in tried(path) if r["verdict"] != "end"]
+    return [r for r in judged.tried(path) if r["verdict"] != "end"]
 
 
 if __name__ == "__main__":

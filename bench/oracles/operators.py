@@ -30,23 +30,9 @@ from torch.utils import _pytree as pytree
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/both/against_pytorch"))
 
+import judged
 from defaults import Call, calls
-from judged import (
-    ROOT,
-    Row,
-    Tensors,
-    apart,
-    begin,
-    child,
-    differences,
-    double,
-    failed,
-    keep,
-    read,
-    short,
-    target_of,
-    tried,
-)
+from judged import ROOT, Row, Tensors
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.session import silent
@@ -261,7 +247,7 @@ def look(
         except NotCompared as why:
             yield {**base, "phase": phase, "verdict": "skipped", "message": str(why)}
         except Exception as error:
-            yield {**base, "phase": phase, **failed(error)}
+            yield {**base, "phase": phase, **judged.failed(error)}
 
 
 def _unlike(entry: Any, phase: str) -> bool:
@@ -290,7 +276,7 @@ def _comparable(entry: Any, sample: Any, dtype: torch.dtype, in_place: bool = Fa
         raise NotCompared("returns no tensor")
     if any(t.is_complex() or t.layout != torch.strided for t in theirs):
         raise NotCompared("complex or sparse")
-    if differences(again, theirs, lambda: theirs, 0.0):
+    if judged.differences(again, theirs, lambda: theirs, 0.0):
         raise NotCompared("draws random numbers that no seed fixes")
     return module
 
@@ -324,7 +310,7 @@ def _hold(
         weights = model.grad_outs()
         if gradient:
             theirs += _gradients(module, inputs, weights)
-        if not own and differences(
+        if not own and judged.differences(
             _run(model.traced, inputs), _run(module, inputs), lambda: (), 0.0
         ):
             return None  # the trace holds for the sample's values only, which a note says
@@ -340,7 +326,7 @@ def _hold(
     def judge() -> Tensors:
         """PyTorch's float64; where that itself is judged, its rounding by that of float32."""
         given = tuple(t.float() if t.dtype == torch.float64 else t for t in inputs)
-        given = given if own_double else double(inputs)
+        given = given if own_double else judged.double(inputs)
         found = _run(module, given)
         if gradient:
             found += _gradients(module, given, weights)
@@ -357,7 +343,9 @@ def _hold(
     if not gradient:
         ours = live.forward(values)
         other = [partial(_run, spare, inputs)] if spare else []
-        return differences(ours[: len(theirs)], theirs, judge, tolerance, outputs_named, other)
+        return judged.differences(
+            ours[: len(theirs)], theirs, judge, tolerance, outputs_named, other
+        )
     wanted = [n for n, t in zip(model.input_names, inputs, strict=True) if t.is_floating_point()]
     step = live.step(wanted)
     outputs, captures = step.forward(values)
@@ -373,7 +361,7 @@ def _hold(
 
     others = [partial(again, module, True)] if spare or not own else []
     others += [partial(again, spare, False)] if spare else []
-    return differences(ours, theirs, judge, 10 * tolerance, named, others)
+    return judged.differences(ours, theirs, judge, 10 * tolerance, named, others)
 
 
 def _words(part: _Call) -> str:
@@ -415,12 +403,12 @@ def run(ir: str, names: list[str], work: Callable[..., None], write: Callable[[R
     began = time.perf_counter()
     load_engine(ir)
     torch.set_num_threads(1)
-    target = target_of(ir)
+    target = judged.target_of(ir)
     rest, skip = list(names), 0
     while rest:
         own = partial(work, ir, target, rest[:_PER_PROCESS], skip)
         last: Row = {}
-        for row in child(own, _PHASE_SECONDS):
+        for row in judged.child(own, _PHASE_SECONDS):
             if row.get("end"):
                 write(row)
                 rest.remove(row["op"])
@@ -442,18 +430,18 @@ def resume(
 ) -> list[Row]:
     """Run the entries that a file of rows lacks, or all if they were chosen, whose rows are then
     printed, too. Returns the verdicts in the file."""
-    rows = read(path)
+    rows = judged.read(path)
     done = {r["op"] for r in rows if r.get("end")} - set(names if chosen else ())
-    begin(path, (r for r in rows if r["op"] in done))
+    judged.begin(path, (r for r in rows if r["op"] in done))
 
     def write(row: Row) -> None:
-        keep(path, row)
+        judged.keep(path, row)
         if chosen and "verdict" in row:
             said = ("op", "dtype", "sample", "phase", "on", "verdict", "message", "at")
             print(*(row[k] for k in said if k in row))
 
     run(ir, [n for n in names if n not in done], work, write)
-    return tried(path)
+    return judged.tried(path)
 
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
@@ -508,7 +496,7 @@ def page(rows: dict[str, list[Row]]) -> str:
     for ir, own in rows.items():
         for row in own:
             if row["verdict"] not in ("right", "skipped"):
-                reasons.setdefault(row["op"], f"{ir.title()}: {short(row['message'])}")
+                reasons.setdefault(row["op"], f"{ir.title()}: {judged.short(row['message'])}")
     lines = [
         PAGE.read_text(encoding="utf-8").partition("\n| | ")[0],
         "| | " + " | ".join(f"{ir.title()}, {p}" for p, ir in columns) + " |",
@@ -562,9 +550,9 @@ def main() -> int:
     phases = args.phase or (PHASES[:2] if args.defaults else PHASES)
     engines = args.engine or list(ENGINES)
     if len(engines) > 1:  # one TVM a process
-        status = apart(engines)
+        status = judged.apart(engines)
         if args.page:
-            found = {e: tried(folder / f"{e}.jsonl") for e in engines}
+            found = {e: judged.tried(folder / f"{e}.jsonl") for e in engines}
             PAGE.write_text(page(found), encoding="utf-8")
         return status
     path = folder / f"{engines[0]}.jsonl"
