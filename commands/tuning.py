@@ -10,11 +10,12 @@ from pathlib import Path
 from relascope.commands.shared import Command, Document
 from relascope.core.errors import EngineError
 from relascope.engine.protocol import records
+from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import TuneTask
 from relascope.passes.catalogue import last_built
-from relascope.viz.rows.tuning import curve_rows, task_rows, tuned_rows
+from relascope.viz.rows.tuning import task_rows
 
 
 def tasks(command: Command) -> Document:
@@ -51,8 +52,10 @@ def tune(command: Command) -> Document:
         "seconds": time.perf_counter() - began,
         "cancelled": result is None,
         "notes": list(book.notes if result is None else result.notes),
-        "tasks": tuned_rows(tuned, tasks),
-        "curve": curve_rows(book.in_run(run), tasks),
+        "tasks": [
+            {**plain(t), "shapes": [list(a.shape) for a in tasks[t.key].arguments]} for t in tuned
+        ],
+        "curve": [{**plain(t), "name": tasks[t.task].name} for t in book.in_run(run)],
     }
     return command.written(document)
 

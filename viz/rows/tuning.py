@@ -1,12 +1,11 @@
 """Rows of tuning tasks and results, for the page and the command line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from relascope.core.graph import Graph
-from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.records import Book
-from relascope.engine.protocol.tuning import Trial, Tuned, TuneTask
+from relascope.engine.protocol.tuning import TuneTask
 from relascope.viz.rows import Row, fields
 from relascope.viz.rows.formats import duration
 from relascope.viz.rows.sections import Section, figures, sentence, table
@@ -60,16 +59,6 @@ def tuned_sections(document: Row) -> list[Section]:
         *(sentence(note, True) for note in dict.fromkeys(document["notes"])),
         table("", [{**t, "built": _BUILT[t["uses_record"]]} for t in tasks], _TUNED),
     ]
-
-
-def tuned_rows(tuned: Sequence[Tuned], tasks: Mapping[str, TuneTask]) -> list[Row]:
-    """One row for each tuned task, as `tune` prints them; `tasks` by key."""
-    return [{**plain(t), "shapes": [list(a.shape) for a in tasks[t.key].arguments]} for t in tuned]
-
-
-def curve_rows(trials: Sequence[Trial], tasks: Mapping[str, TuneTask]) -> list[Row]:
-    """One row for each trial: the best so far over trials and seconds; `tasks` by key."""
-    return [{**plain(t), "name": tasks[t.task].name} for t in trials]
 
 
 def refreshed(tasks: Sequence[TuneTask], book: Book) -> tuple[TuneTask, ...]:
