@@ -26,7 +26,7 @@ from functools import cached_property
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import parameter_of
-from relascope.viz.compare.opened import FlatBodies, common_word, kernel_name
+from relascope.viz.compare.opened import FlatBodies, kernel_name
 
 
 class Rule(str, Enum):
@@ -175,13 +175,24 @@ class _GraphSide(FlatBodies):
 _Key = Callable[[_GraphSide, str], Hashable]
 
 
+_COMMON = {
+    "permute_dims": "transpose",
+    "concat": "concatenate",
+    "batch_matmul": "matmul",
+    "dense": "matmul",
+    "bias_add": "add",
+}
+"""Names of operators common to both IRs."""
+
+
 def _word(node: Node, across: bool) -> str:
     """The kind of a node, which neighbours and order match only to its equal."""
     if parameter_of(node) or node.kind is Kind.PARAMETER:
         return "parameter"
     if node.kind is not Kind.CALL:
         return node.kind.value
-    return common_word(node) if across else kernel_name(node)
+    word = node.op.rpartition(".")[2]
+    return _COMMON.get(word, word) if across else kernel_name(node)
 
 
 def _attributes(node: Node) -> str:

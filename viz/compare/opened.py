@@ -1,5 +1,5 @@
 """A graph with its fused functions opened, so that inputs and readers are those inside; and names
-of operators common to two graphs."""
+of kernels common to two graphs."""
 
 import re
 from collections import defaultdict
@@ -30,20 +30,7 @@ class FlatBodies:
 KERNELS = (*OWN_KERNELS, "call_dps_packed")
 """Calls whose operator is a function's name, the program's own or a library's."""
 
-_SHAPES = {
-    "permute_dims": "transpose",
-    "concat": "concatenate",
-    "batch_matmul": "matmul",
-    "dense": "matmul",
-    "bias_add": "add",
-}
 _COUNTED = re.compile(r"(?<=[a-z])_?\d+(?=_|$)")
-
-
-def common_word(node: Node) -> str:
-    """The operator of a call under a name common to both IRs."""
-    word = node.op.rpartition(".")[2]
-    return _SHAPES.get(word, word)
 
 
 def kernel_name(node: Node) -> str:
