@@ -74,11 +74,9 @@ def sheet_at_once(ask: Ask | None, session: Session, source: ModelSource) -> She
 
 def _saved(ask: Ask, info: ModelInfo) -> TorchSaved | None:
     """What PyTorch keeps; None without a PyTorch model, or if it fails."""
-    saved: TorchSaved | None = None
-    if info.against == PYTORCH:
-        with suppress(EngineError):
-            saved = ask("torch_saved", info.source)
-    return saved
+    with suppress(EngineError):
+        return ask("torch_saved", info.source) if info.against == PYTORCH else None
+    return None
 
 
 def _findings(session: Session) -> list[Section]:

@@ -316,8 +316,3 @@ def lint_sections(document: Row) -> list[Section]:
         table("", document["hazards"], _HAZARDS),
         table("", places, _PLACES, [f["nodes"][0] for f in places], most=60),
     ]
-
-
-def cost_text(row: Row) -> str:
-    """A finding's cost: `0.412 ms`, with `about` if estimated."""
-    return f"{'' if row['measured'] else 'about '}{row['ms']:.3g} ms"

@@ -5,12 +5,13 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.errors import EngineError
+from relascope.engine.jobs.cut import joint_graph
 from relascope.viz.component.views import graph_view, panes, selected_of
 from relascope.viz.handed_on.parts import cut_tab, overview
 from relascope.viz.panels import handing_on, presenting
 from relascope.viz.panels.cut import captures, frontier
 from relascope.viz.panels.shell import cut_choice
-from relascope.viz.panels.shell.cut_choice import choice_of, joint_graph, screen_cut
+from relascope.viz.panels.shell.cut_choice import choice_of, screen_cut
 from relascope.viz.panels.shell.frame import boundary, one_of, show_error, strip
 from relascope.viz.panels.shell.holding import put
 from relascope.viz.panels.shell.screen import Screen
@@ -33,7 +34,7 @@ def show(screen: Screen) -> None:
     joint = None
     with picture, boundary(screen.cache, picture=True):
         screen.cache.ask("load", screen.source)
-        joint = joint_graph(screen)
+        joint = joint_graph(screen.cache.ask, screen.source, screen.pipeline)
     if joint is None:
         return
     with details:

@@ -28,11 +28,6 @@ from relascope.viz.sessions.state import CutChoice
 SAVE, RECOMPUTE = "save", "recompute"
 
 
-def joint_graph(screen: Screen) -> Graph:
-    """The graph after the training pipeline; EngineError, kind "usage", if it takes no gradient."""
-    return cutting.joint_graph(screen.cache.ask, screen.source, screen.pipeline)
-
-
 def screen_joint(screen: Screen) -> cuts.Joint:
     """The joint graph for strategies, which caches results from cut to cut."""
     prices = _measured(screen)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -70,9 +69,16 @@ def change_of(screen: Screen, sides: tuple[Program, Program]) -> StepChange | No
 
 
 def texts(screen: Screen, sides: tuple[Program, Program], whole: bool) -> str:
-    """The texts before and after a step as `text_data`."""
+    """The texts before and after a step in two columns, for `show_text`; with `whole`, all of
+    Relay's text."""
     before, after = (screen.cache.ask("text", screen.source, *side) for side in sides)
-    make = partial(text_data, before, after, whole)
+
+    def make() -> str:
+        same = "The text is the same." if before == after or whole else text.ASIDE
+        old, new = (side if whole else text.brief(side) for side in (before, after))
+        data = text.diff_data(text.stretches_of(old, new), ("before", "after"), same)
+        return packed(data, 1)
+
     return screen.cache.derive(make, "texts", screen.ir, screen.source, *sides, whole)
 
 
@@ -157,18 +163,9 @@ def _nodes(change: StepChange, view: str) -> None:
     st.caption("Click a row's box to go to the node in the graph.")
 
 
-def text_data(before: str, after: str, whole: bool) -> str:
-    """Two texts of an IR in two columns, for `show_text`; with `whole`, all of Relay's text."""
-    same = "The text is the same." if before == after or whole else text.ASIDE
-    if not whole:
-        before, after = text.brief(before), text.brief(after)
-    data = text.diff_data(text.stretches_of(before, after), ("before", "after"), same)
-    return packed(data, 1)
-
-
 def show_text(relay: bool, data_of: Callable[[bool], str], place: DeltaGenerator) -> None:
-    """Draw two texts beside each other; `data_of` gives their `text_data`, and `place` has the
-    switch for the whole text of Relay's."""
+    """Draw two texts beside each other; `data_of` gives them as `texts`, and `place` has the switch
+    for the whole text of Relay's."""
     data = data_of(relay and place.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP))
     sent: Row = st.session_state.get(_SENT) or {}
     if sent.get("texts") != data:  # the time, because messages to a new component may overtake

@@ -14,7 +14,7 @@ from relascope.viz.panels.shell.frame import boundary, section, strip
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.profile import cost_text, findings, lint_document, lint_sections
+from relascope.viz.rows.profile import findings, lint_document, lint_sections
 
 _HEIGHT = 480
 
@@ -77,7 +77,7 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
         strip(
             (hazard["title"], ""),
             (str(count), "place" if count == 1 else "places"),
-            (cost_text(hazard), ""),
+            (f"{'' if hazard['measured'] else 'about '}{hazard['ms']:.3g} ms", ""),
             *([(formats.size(hazard["bytes"]), "moved")] if hazard["bytes"] else []),
         )
     remedy = hazard["remedy"]
