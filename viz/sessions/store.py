@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from relascope.core.errors import refusing
@@ -35,6 +36,11 @@ class Entry:
     @property
     def title(self) -> str:
         return self.name or self.about
+
+    @property
+    def when(self) -> str:
+        """When it changed, in local time: `05 Mar, 14:30`."""
+        return f"{datetime.fromtimestamp(self.changed):%d %b, %H:%M}"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import streamlit as st
@@ -145,17 +144,12 @@ def _session(screen: Screen) -> Screen | None:
     entries = {e.id: e for e in store.entries() if e.id != here}
     if st.session_state.get(_SESSION) not in entries:
         st.session_state.pop(_SESSION, None)
-
-    def said(ident: str) -> str:
-        changed = datetime.fromtimestamp(entries[ident].changed)
-        return f"{entries[ident].title}, {changed:%d %b, %H:%M}"
-
     ident = st.selectbox(
         "Session of B",
         list(entries),
         index=None,
         key=_SESSION,
-        format_func=said,
+        format_func=lambda i: f"{entries[i].title}, {entries[i].when}",
         placeholder="Choose a session",
     )
     session = store.get(ident) if ident else None

@@ -5,7 +5,6 @@ import io
 import math
 import tempfile
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -95,8 +94,7 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
     for e in entries:
         here = " (this tab)" if e.id == ident else ""
         name = f"{e.name}: {e.about}{here}" if e.name else f"{e.about}{here}"
-        changed = datetime.fromtimestamp(e.changed)
-        rows.append({"changed": f"{changed:%d %b, %H:%M}", "session": name})
+        rows.append({"changed": e.when, "session": name})
     picked = grid(
         rows,
         key="session_table",
