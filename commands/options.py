@@ -272,8 +272,7 @@ def threads(command: ArgumentParser) -> None:
 
 
 def time(command: ArgumentParser) -> None:
-    target(command)
-    threads(command)
+    tasks(command)
     add = command.add_argument
     add("--repeats", type=positive, default=30, metavar="N", help="runs per row")
 
@@ -295,7 +294,7 @@ def baselines(command: ArgumentParser) -> None:
 
 
 def tasks(command: ArgumentParser) -> None:
-    """The kernels' target and threads."""
+    """The target and the threads of kernels."""
     target(command)
     threads(command)
 

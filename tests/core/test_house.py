@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3653,
-    "commands": 3357,
+    "commands": 3356,
     "core": 1351,
     "engine": 41676,
     "passes": 12029,
     "recorder": 1471,
     "samples": 553,
-    "viz": 24809,
+    "viz": 24807,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
