@@ -12,10 +12,8 @@ from relascope.engine.building import elf, kernel_code
 from relascope.engine.protocol.artefact import KernelCode, Launch
 
 _WARP = 32
-_SHARED = {"cuda": 48 * 1024}
-"""Bytes that the threads of a block may share, in a kernel whose shared memory has a fixed size."""
-_THREADS = {"cuda": 1024}
-"""The most threads of a block."""
+_LIMITS = {"cuda": (1024, 48 * 1024)}
+"""The most threads of a block, and the most bytes that they may share if that size is fixed."""
 
 
 @dataclass
@@ -62,8 +60,7 @@ def compiled(launch: Launch, use: elf.RegisterUse | None) -> Launch:
 def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
     """Sentences on kernels that use a GPU badly, or ask for more than it has."""
     found = [launch for kernel in kernels for launch in kernel.launches]
-    threads, shared = _THREADS.get(kind, math.inf), _SHARED.get(kind, math.inf)
-    shared_kib = _SHARED.get(kind, 0) >> 10
+    threads, shared = _LIMITS.get(kind, (math.inf, math.inf))
     about: dict[str, Callable[[Launch], object]] = {
         "have one thread per block, which leaves most of the GPU idle": lambda x: x.threads == 1,
         f"have fewer threads per block than the {_WARP} that a GPU runs at a time": lambda x: (
@@ -74,7 +71,7 @@ def notes(kernels: Sequence[KernelCode], kind: str) -> Iterator[str]:
         "have more threads per block than this GPU allows, and will not run": lambda x: (
             x.threads > threads
         ),
-        f"share more than the {shared_kib} KiB of a block, and will not run": lambda x: (
+        f"share more than the {shared / 1024:g} KiB of a block, and will not run": lambda x: (
             x.shared_bytes > shared
         ),
         "spill registers to memory": lambda x: x.spilled_bytes,

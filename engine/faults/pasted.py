@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from relascope.engine.faults.narrow import ProgramText
 from relascope.engine.faults.show import ProgramCall
 from relascope.engine.protocol.fault import Suspicion
 from relascope.passes.tvm_calls import TvmCall
@@ -90,9 +91,7 @@ _PLAINLY = {
     "pipeline": 'relax.get_pipeline("default_build")',
     "disabled": ["SimplifyExpr"],
 }
-_PACKED = """\
-# TVM does not read this module's text back: this is its JSON, packed.
-"""
+_PACKED = "# TVM does not read this module's text back: this is its JSON, packed.\n"
 _PACKED += 'PROGRAM = """\n{program}\n"""\n'
 _UNPACK = "tvm.ir.load_json(zlib.decompress(base64.b64decode(PROGRAM)).decode())"
 _BOUND = """\
@@ -153,23 +152,21 @@ def numbers(arrays: Values) -> Literals | None:
 def script(
     ir: str,
     calls: Sequence[TvmCall] | OwnPasses,
-    program: str,
-    json: str,
-    constants: Sequence[str],
+    written: ProgramText,
     given: Literals,
     where: Suspicion,
     floor: float,
 ) -> str:
     """A script that fails while passes show their fault, and else exits with 0. It is "" where the
-    program is too long to paste, or needs more than TVM and these passes. `program` is the text of
-    the module before them, "" if TVM cannot read it back and `json` is used; `constants` are the
-    names, in `given`, of arrays to bind to arguments of `main`."""
+    program is too long to paste, or needs more than TVM and these passes. `written` is the module
+    before them; `given` has the arrays that it takes, those of its constants by the same names."""
     source = calls.source.strip() if isinstance(calls, OwnPasses) else ""
     if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
         return ""
     source += "\n\n" * bool(source)
-    words, packed = _DIALECTS[ir], "" if program else _packed(json)
-    if "relascope" in program + json or len(packed or program) > _MOST:
+    words, program, constants = _DIALECTS[ir], written.text, written.constants
+    packed = "" if program else _packed(written.json)
+    if "relascope" in program + written.json or len(packed or program) > _MOST:
         return ""
     if where.building and not where.target.startswith("llvm"):
         return ""

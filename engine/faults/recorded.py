@@ -149,14 +149,13 @@ def _blame(backend: PieceBackend, start: Start, where: Suspicion, ident: str) ->
     assert run is not None, "what is wrong was built"
     expected = [start.recorded[o] for o in start.graph.outputs]
     seen = [after.values[o] for o in after.graph.outputs]
-    was, left = (_worst(expected, results, start.floor) for results in (seen, run.results()))
+    was, left = (
+        max((g.max_rel for g in replay.differences(expected, results, start.floor)), default=0.0)
+        for results in (seen, run.results())
+    )
     if left > max(where.limit, _LEFT * was):
         message = "With its right value in place, the program is still as wrong."
         raise EngineError("pass", message, start.graph.by_id[ident].title)
-
-
-def _worst(before: Sequence[np.ndarray], after: Sequence[np.ndarray], floor: float) -> float:
-    return max((g.max_rel for g in replay.differences(before, after, floor)), default=0.0)
 
 
 def _there(start: Start, ident: str) -> str:

@@ -214,8 +214,7 @@ def _pasted(
         drawn = replace(found, program=drawn, values=given.values)
         if not _differs(backend, start, drawn, calls, where):
             return "", "it needs its own numbers, too many for a text"
-    about = written.text, written.json, tuple(written.constants), given, where, start.floor
-    script = pasted.script(backend.ir, by, *about)
+    script = pasted.script(backend.ir, by, written, given, where, start.floor)
     return script, "" if script else "program or pass is too long, or needs more of relascope"
 
 

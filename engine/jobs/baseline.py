@@ -20,7 +20,7 @@ from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.results import ModelInfo
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import CODE, INPUTS, ModelSource, linkable
+from relascope.engine.protocol.source import CODE, ModelSource, linkable
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.times import CompileTimes, TimeResult
 from relascope.passes import cost
@@ -35,18 +35,8 @@ ROUNDS, SECONDS = 7, 20.0
 
 Document = dict[str, Any]
 
-FACTS: Document = {
-    "training": False,
-    "batch": None,
-    "tokens": None,
-    "seed": 0,
-    "dtype": "float32",
-    "gradient": "tvm",
-    "values": INPUTS[0],
-    "module": "",
-    "call": 1,
-    "weights": "",
-}
+_DISTINCT = "training batch tokens seed dtype gradient values module call weights"
+FACTS: Document = {n: getattr(ModelSource(""), n) for n in _DISTINCT.split()}
 """The options that distinguish programs of one model, with their defaults."""
 
 

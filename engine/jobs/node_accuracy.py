@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind
@@ -104,24 +105,16 @@ def look(
     return replace(found, first=accuracy.first_bad(graph, worst.values(), limit, forward))
 
 
-def both(
-    ask: Ask,
-    ir: str,
-    source: ModelSource,
-    pipeline: Pipeline,
-    index: int,
-    target: str,
-    given: accuracy.Tolerance = accuracy.OURS,
-) -> Iterator[Inside]:
+def both(ask: Ask, ir: str, source: ModelSource, *about: Any) -> Iterator[Inside]:
     """The same in float32, and in float64 if something is over its limit; yields each as soon as
-    it is done.
+    it is done. The arguments are those of `look`.
 
     A source in float64, or a program that came without PyTorch, has one precision.
     """
-    first = look(ask, ir, source, pipeline, index, target, given)
+    first = look(ask, ir, source, *about)
     yield first
     if first.in_doubt:
-        yield look(ask, ir, replace(source, dtype=DOUBLE), pipeline, index, target, given)
+        yield look(ask, ir, replace(source, dtype=DOUBLE), *about)
 
 
 def verdict(first: Inside, second: Inside | None = None) -> str:
