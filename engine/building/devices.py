@@ -17,6 +17,7 @@ import torch
 from relascope.core.errors import EngineError, lines_of
 from relascope.engine.building import gpu_faults
 from relascope.engine.building.cpu import cpu_info, cpu_target, lacking
+from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.cuda_graphs import GRAPHS
 from relascope.engine.protocol.target_text import GPU, gpu_index, parse_target, refused
 from relascope.engine.protocol.targets import Target
@@ -92,6 +93,11 @@ class Tvm:
             listed = {t.name: t for t in self.targets()}
             self._examined[text] = listed.get(text) or self.examine(text)
         return self._examined[text]
+
+    def compiler_for(self, target: str) -> Callable[[str, str], bytes]:
+        """The compiler of a GPU's source code for a target."""
+        arch = str(self.parse(target).attrs.get("arch", ""))
+        return lambda source, form: compile_cuda(source, arch, form)
 
     def processor(self) -> str:
         """The target of this machine's processor, for code that every target needs."""

@@ -45,7 +45,7 @@ class RelayBackend:
     example_text = staticmethod(example_text.example_text)
     split = staticmethod(split)
     library = staticmethod(libraries.library)
-    compiler_for = staticmethod(libraries.compiler_for)
+    compiler_for = staticmethod(targets.compiler_for)
     with_intermediates = staticmethod(with_intermediates)
     profile = profiled.Profiled
     kernels = staticmethod(profiled.kernels_of)

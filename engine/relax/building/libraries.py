@@ -37,11 +37,6 @@ def library(function: Function, phase: str, target: str) -> Library:
     return library_of(executable, executable.mod, phase, target, _NOTES, watch.launches)
 
 
-def compiler_for(target: str) -> Any:
-    arch = str(parse(target).attrs.get("arch", ""))
-    return lambda source, form: compile_cuda(source, arch, form)
-
-
 @partial(tvm_ffi.register_global_func, "tvm_callback_cuda_compile", override=True)
 def _compiled(source: str) -> bytes:
     """TVM calls this to compile CUDA source for this machine's GPU."""

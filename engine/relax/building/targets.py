@@ -90,3 +90,4 @@ def _run(target: str, device: Any, given: np.ndarray) -> np.ndarray:
 
 _TVM = Tvm(tvm, parse, _run, missing, functools.partial(cpu_ways, BLAS), _CUDA_WAYS)
 targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor
+compiler_for = _TVM.compiler_for

@@ -12,7 +12,6 @@ from typing import Any
 import tvm
 from tvm import tir
 
-from relascope.engine.building.cuda_compiler import compile_cuda
 from relascope.engine.building.disassemble import Library, library_of
 from relascope.engine.building.launches import Launches
 from relascope.engine.building.options import BuildOptions, Function
@@ -54,11 +53,6 @@ def _source_alone() -> Iterator[None]:
         tvm._ffi.registry.remove_global_func(_CALLBACK)
         if theirs is not None:
             tvm.register_func(_CALLBACK, theirs, override=True)
-
-
-def compiler_for(target: str) -> Any:
-    arch = str(parse(target).attrs.get("arch", ""))
-    return lambda source, form: compile_cuda(source, arch, form)
 
 
 def launches() -> Launches:

@@ -66,3 +66,4 @@ _TVM = Tvm(
     },
 )
 targets, target, processor = _TVM.targets, _TVM.target, _TVM.processor
+compiler_for = _TVM.compiler_for
