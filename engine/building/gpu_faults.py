@@ -43,11 +43,6 @@ def _architecture(match: re.Match[str], text: str) -> str:
     return f"The CUDA compiler here does not know the architecture{what}."
 
 
-def _library(match: re.Match[str], text: str) -> str:
-    name = next(g for g in match.groups() if g)
-    return f"The library {name} is missing; the GPU needs it."
-
-
 _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] = (
     (
         r"CUDA:? out of memory|(CUDA_|cuda)Error_?(OutOf|Memory|OUT_OF_)\w*|"
@@ -114,7 +109,9 @@ _FAULTS: tuple[tuple[str, str | Callable[[re.Match[str], str], str], str], ...] 
         r"(lib(?:cuda|cudart|cublas|cublasLt|cudnn|nvrtc|nvrtc-builtins|nvJitLink)"
         r"[\w.-]*): cannot open shared object|"
         r"Could not load library (lib\w+\.so[\w.]*)|Unable to load any of \{(lib[\w.]+)",
-        _library,
+        lambda match, text: (
+            f"The library {next(filter(None, match.groups()))} is missing; the GPU needs it."
+        ),
         "Install it: libcuda comes with the driver, others with PyTorch's build for CUDA or the "
         "Python packages nvidia-…-cu12. Or name its folder in LD_LIBRARY_PATH.",
     ),

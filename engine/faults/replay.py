@@ -63,9 +63,8 @@ class Difference:
 _SHARE = 1e-3
 """The least scale of a result, as a fraction of the largest: the gradient of a bias that cancels is
 only rounding."""
-
-
-_WHOLE_NUMBERS = 2.0**32  # the largest scale of integers, so that one off by one shows
+WHOLE_NUMBERS = 2.0**32
+"""The largest scale of integers: with it, an error of 1 exceeds float64's limit at any size."""
 
 
 def floor_of(results: Iterable[np.ndarray]) -> float:
@@ -93,7 +92,7 @@ def difference(before: np.ndarray, after: np.ndarray, floor: float = 0.0) -> Dif
         return Difference(0.0, 0.0)
     scale, worst = max(_scale(before), floor), float(gaps(before, after).max())
     if before.dtype.kind in "iu" and after.dtype.kind in "iu":
-        scale = min(scale, _WHOLE_NUMBERS)
+        scale = min(scale, WHOLE_NUMBERS)
     return Difference(worst, worst / scale if scale else worst)
 
 

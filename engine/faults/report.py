@@ -82,12 +82,6 @@ class Facts:
     unpasted: str = ""
     modules: Mapping[str, ModuleFiles] = field(default_factory=dict)
 
-    @property
-    def copied(self) -> Passes:
-        """The passes whose sources the report needs."""
-        own = () if self.left is not None or self.calls else self.start.steps
-        return *own, *self.start.tail
-
 
 def report(
     backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, account: Account
@@ -290,7 +284,8 @@ def _result(facts: Facts) -> str:
 
 
 def files(facts: Facts) -> dict[str, bytes]:
-    passes = [entry for _, entry in facts.copied]
+    steps = () if facts.left is not None or facts.calls else facts.start.steps
+    passes = [entry for _, entry in (*steps, *facts.start.tail)]
     own = bundle.siblings(Path(e.own_file) for e in passes if e.own_file)
     found = {path.name: path.read_bytes() for path in own}
     if facts.modules:
@@ -341,9 +336,10 @@ python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass
 
 
 def _script(facts: Facts) -> str:
-    where, program = facts.where, facts.extracted.program
+    where, program, name = facts.where, facts.extracted.program, title(facts)
+    plain_name = name.replace("\\", "/").replace('"""', "'''")
     fields: dict[str, Any] = {
-        "title": title(facts),
+        "title": name,
         "kind": where.kind,
         "ir": facts.ir,
         "inputs": tuple(program.inputs),
@@ -373,7 +369,7 @@ def _script(facts: Facts) -> str:
     for name, calls in (("steps", steps), ("tail", _calls(facts.start.tail))):
         listed += f"    {name}=({''.join(f'{c!r}, ' for c in calls).rstrip()}),\n"
     return (
-        f'"""{_plain(fields["title"])}.\n\n{_USAGE}\n{EPILOG}\n"""\n\n'
+        f'"""{plain_name}.\n\n{_USAGE}\n{EPILOG}\n"""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
         "sys.path.insert(0, str(Path(__file__).resolve().parent))\n\n"
         "from relascope.engine.faults.show import Fault, ProgramCall, main\n"
@@ -391,18 +387,15 @@ def _quoted(text: str) -> str:
     return f'"""{text}"""'
 
 
-def _plain(text: Any) -> str:
-    return str(text).replace("\\", "/").replace('"""', "'''")
-
-
 def passages(facts: Facts) -> tuple[Passage, ...]:
     """The text: in the order and words of TVM's bug form, then the module and the rest."""
     found, command = (_FOLDERS.sub("", t) for t in (facts.account.summary, facts.account.command))
     kind = "python" if facts.ir == "relax" else ""  # TVMScript
     before = "" if facts.pasted and facts.written.text else facts.before  # it is in the script
     modules = {"before": before, "after": facts.after}
+    fault = f"crash {_crash(facts)}" if facts.where.kind == "crash" else facts.where.kind
     return (
-        Passage("Expected behavior", _expected(facts)),
+        Passage("Expected behavior", _EXPECTED[fault]),
         _happens(facts),
         Passage("The first bad pass", _passes(facts)),
         Passage("Environment", "\n".join(f"- {line}" for line in _versions(facts))),
@@ -505,11 +498,6 @@ _EXPECTED = {
     "crash seconds": "It ends within the limit, as without the pass.",
     "crash memory": "It stays within the limit of memory, as without the pass.",
 }
-
-
-def _expected(facts: Facts) -> str:
-    kind = facts.where.kind
-    return _EXPECTED[f"crash {_crash(facts)}" if kind == "crash" else kind]
 
 
 def _how(facts: Facts) -> Passage:

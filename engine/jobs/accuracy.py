@@ -425,18 +425,16 @@ class OfInputs:
 
 def by_inputs(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> tuple[OfInputs, ...]:
     """The table with one line for each kind of inputs; `against` is as in `verdict`."""
-    kinds = dict.fromkeys(r.inputs for r in rows)
-    one = against != PYTORCH  # precision
-    return tuple(_of_inputs(kind, [r for r in rows if r.inputs == kind], one) for kind in kinds)
-
-
-def _of_inputs(kind: str, rows: Sequence[AccuracyRow], one: bool) -> OfInputs:
-    over = [r for r in rows if not r.passed]
-    double = [r for r in over if one or r.dtype != DTYPES[0]]
-    failed = [r for r in over if r.failure is not None]
-    known = "rounding" if any(r.dtype != DTYPES[0] for r in rows) else "over"
-    said = "cannot be run" if failed else "wrong" if double else known if over else "right"
-    return OfInputs(kind, said, max(failed or double or over or rows, key=_share))
+    one, found = against != PYTORCH, []  # whether there is one precision
+    for kind in dict.fromkeys(r.inputs for r in rows):
+        own = [r for r in rows if r.inputs == kind]
+        over = [r for r in own if not r.passed]
+        double = [r for r in over if one or r.dtype != DTYPES[0]]
+        failed = [r for r in over if r.failure is not None]
+        known = "rounding" if any(r.dtype != DTYPES[0] for r in own) else "over"
+        said = "cannot be run" if failed else "wrong" if double else known if over else "right"
+        found.append(OfInputs(kind, said, max(failed or double or over or own, key=_share)))
+    return tuple(found)
 
 
 def _share(row: AccuracyRow) -> float:

@@ -292,10 +292,11 @@ def verdict(ir: str, result: Reduction) -> str:
             f"fault to report. {refused[0].message} {refused[0].hint}".rstrip()
         )
     if result.piece is None or result.shown is None:
+        failed = next((t.shown for t in result.log if t.shown.error is not None), None)
         return (
             f"The fault cannot be narrowed inside {names}: the programs before and after the pass "
-            f"alone do not show it{_instead(result)}. It needs the whole pipeline that bisection "
-            "found."
+            f"alone do not show it{f' ({_of(failed)})' if failed else ''}. It needs the whole "
+            "pipeline that bisection found."
         )
     count = len(result.piece.nodes)
     size = f"{count} of the {result.total} nodes" if count < result.total else "the whole program"
@@ -307,11 +308,6 @@ def verdict(ir: str, result: Reduction) -> str:
     elif not result.minimal and count > 1:
         text += " The tries were used up; fewer nodes may show it."
     return f"{text} {len(result.log)} tries."
-
-
-def _instead(made: Reduction) -> str:
-    errors = [t.shown.error for t in made.log if t.shown.error is not None]
-    return f" ({errors[0].message.partition(chr(10))[0].rstrip('.')})" if errors else ""
 
 
 def _of(shown: PieceResult) -> str:

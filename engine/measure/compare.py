@@ -13,6 +13,7 @@ from relascope.engine.building.cpu import machine
 from relascope.engine.building.executables import Executable, Tensors
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
+from relascope.engine.faults.replay import WHOLE_NUMBERS
 from relascope.engine.measure import timing
 from relascope.engine.measure.difference import deviation, scale_of
 from relascope.engine.measure.memory import torch_peak, waited, waiter
@@ -22,9 +23,6 @@ from relascope.engine.protocol.times import TimeResult, TimeRow
 from relascope.engine.pytorch.baselines.compile import CannotCompile, compiled, error_of, first_run
 from relascope.engine.pytorch.model import Model
 from relascope.passes.cuts.split_program import is_on_host
-
-WHOLE_NUMBERS = 2.0**32
-"""The largest scale of integers: with it, an error of 1 exceeds float64's limit at any size."""
 
 
 @dataclass(frozen=True)

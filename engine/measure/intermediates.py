@@ -133,11 +133,9 @@ def compare_inside(
 def compare_captures(captures: Tensors, results: Counterparts) -> tuple[Comparison, ...]:
     """Compare captures with PyTorch's tensors, where PyTorch has them, too."""
     found = []
-    for ident, ours in captures.items():
-        if ident in results:
-            _, theirs = results[ident]
-            scale = scale_of(theirs)
-            found.append(comparison(f"capture {ident}", ours, theirs, scale, scale))
+    for ident in (i for i in captures if i in results):
+        theirs, scale = results[ident][1], scale_of(results[ident][1])
+        found.append(comparison(f"capture {ident}", captures[ident], theirs, scale, scale))
     return tuple(found)
 
 

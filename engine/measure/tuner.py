@@ -95,7 +95,9 @@ def tasks(
         if function.profiled is None:
             continue
         progress(index / len(functions), f"running the {phase}, kernel by kernel")
-        times = _kernel_times(function.profiled, values)
+        with alone():
+            runs = [watched(function.profiled, values) for _ in range(RUNS + 1)]
+        times = [statistics.median(each) for each in zip(*runs[1:], strict=True)]
         for key, site, ms in zip(function.calls, function.profiled.kernels, times, strict=True):
             taken[key].append(ms)
             nodes[key].update(dict.fromkeys(site.nodes))
@@ -205,10 +207,3 @@ def in_turns(timers: Sequence[Callable[[], Any]]) -> tuple[float, float | None]:
     rounds = [[float(timer().mean) for timer in timers] for _ in range(ROUNDS)]
     first, *second = (1e3 * statistics.median(times) for times in zip(*rounds, strict=True))
     return first, second[0] if second else None
-
-
-@alone()
-def _kernel_times(function: Profiled, values: Tensors) -> list[float]:
-    """Milliseconds of each kernel call: the median over a few runs."""
-    runs = [watched(function, values) for _ in range(RUNS + 1)]
-    return [statistics.median(taken) for taken in zip(*runs[1:], strict=True)]

@@ -262,12 +262,11 @@ class Programs:
         decide what recomputing costs (`passes.cost`). Needs the gradient. None where fusion cannot
         be followed. If `whole`, those of the whole program, with or without a gradient."""
         state = self.end(source, pipeline, progress)
-        if whole:
-            progress(0.9, "fusing")
-            return self.backend.kernels(state.function)
-        if not state.program.gradients:
+        if not whole and not state.program.gradients:
             raise _no_gradient(pipeline)
         progress(0.9, "fusing")
+        if whole:
+            return self.backend.kernels(state.function)
         return forward_kernels(self.backend, state.program, state.base, state.exprs)
 
     def opened(self, source: ModelSource, progress: Progress) -> Opened:
