@@ -34,10 +34,10 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3653,
+    "bench": 3630,
     "commands": 3356,
     "core": 1351,
-    "engine": 41676,
+    "engine": 41562,
     "passes": 12029,
     "recorder": 1471,
     "samples": 553,
