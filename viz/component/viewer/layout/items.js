@@ -18,7 +18,11 @@ export class Items {
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
     this.halves = roots.length === 2 && roots.includes(FORWARD) && roots.includes(BACKWARD)
       && graph.group.every((g) => g >= 0) && !this.turnsBack();
-    this.make();
+    graph.all ??= Array.from({ length: graph.count }, (_, n) => n);
+    const { items } = this;
+    items.push(item({ members: graph.all, isOpen: true }));
+    for (let done = 0; done < items.length; done++) if (items[done].isOpen) this.open(items[done]);
+    this.numberParts();
   }
 
   // Whether the forward reads results of the backward, as steps drawn in each other's places may:
@@ -31,14 +35,6 @@ export class Items {
     });
     return graph.reads.some((reads, n) => !back[graph.group[n]]
       && reads.some((read) => back[graph.group[read]]));
-  }
-
-  make() {
-    const { items, graph } = this;
-    graph.all ??= Array.from({ length: graph.count }, (_, n) => n);
-    items.push(item({ index: 0, parent: -1, members: graph.all, isOpen: true, depth: 0 }));
-    for (let done = 0; done < items.length; done++) if (items[done].isOpen) this.open(items[done]);
-    this.numberParts();
   }
 
   // A group cut by a cycle, or inside one, is drawn in parts, in graph order.

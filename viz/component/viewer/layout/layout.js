@@ -35,18 +35,17 @@ export function layout(graph, opened) {
   return new Arrangement(graph, open).run();
 }
 
-class Arrangement {
-  constructor(graph, opened) {
-    Object.assign(this, new Items(graph, opened));
-  }
-
+class Arrangement extends Items {
   run() {
     const pairs = this.pairs();
     for (const pair of pairs) {
       pair.route = pair.loose ? undefined : this.route(pair.source, pair.target);
     }
     this.pull = this.pulls(pairs);
-    for (const item of this.items) item.lines = this.lines(item);
+    for (const item of this.items) {
+      item.lines = this.lines(item);
+      if (!item.isOpen) [item.w, item.h] = this.closedSize(item);
+    }
     this.tall = this.columnHeight();
     this.sizeAll();
     const passes = this.items.length > MANY ? 1 : PASSES;
@@ -130,16 +129,14 @@ class Arrangement {
   columnHeight() {
     if (this.halves) return 0;
     let room = 0;
-    for (const item of this.items) {
-      if (item.isOpen) continue;
-      [item.w, item.h] = this.closedSize(item);
-      room += (item.w + 22) * (item.h + 30);
-    }
+    for (const item of this.items) if (!item.isOpen) room += (item.w + 22) * (item.h + 30);
     return Math.max(LEAST_COLUMN, Math.round(Math.sqrt(room * WASTE / ASPECT)));
   }
 
   sizeAll() {
-    for (let i = this.items.length - 1; i >= 0; i--) this.size(this.items[i]);
+    for (let i = this.items.length - 1; i >= 0; i--) {
+      if (this.items[i].isOpen) this.size(this.items[i]);
+    }
   }
 
   closedSize(item) {
@@ -150,10 +147,6 @@ class Arrangement {
   }
 
   size(item) {
-    if (!item.isOpen) {
-      [item.w, item.h] = this.closedSize(item);
-      return;
-    }
     if (item.index === 0 && this.halves) { this.sizeHalves(item); return; }
     const sizes = [], kinds = [], values = new Map(), pull = [];
     for (const child of item.children) {
@@ -357,8 +350,7 @@ class Arrangement {
     this.goAround(pairs, over);
     for (const { source, target, values, way, kind } of pairs) {
       edge.s.push(this.shown[source]); edge.t.push(this.shown[target]);
-      for (let i = 0; i < way.length; i++) way[i] = rounded(way[i]);
-      edge.p.push(way);
+      edge.p.push(way.map(rounded));
       edge.kind.push(kind);
       const distinct = values.length === 1 ? 1 : new Set(values).size;
       edge.label.push(distinct > 1 ? `${distinct} tensors`
@@ -445,7 +437,9 @@ class Arrangement {
       });
     }
     for (const pair of over) {
-      pair.way ??= this.sideways(this.items[pair.source], this.items[pair.target]);
+      const back = this.items[pair.source].flip;
+      const [x, y] = side(pair.source, !back), [endX, endY] = side(pair.target, back);
+      pair.way ??= [x, y, endX, endY];
     }
   }
 
@@ -453,31 +447,23 @@ class Arrangement {
     const way = this.end(source, true);
     let straight = true, meeting = false;
     for (const [container, edge, port] of pair.route) {
-      const lane = container.placed.lanes[edge];
+      const { left, top, flip, placed } = container, lane = placed.lanes[edge];
       straight &&= lane !== null;
       const at = port === -1 ? null : this.atPort(container, -2 - port);
       if (at && meeting) way.push(at[0], at[1]);
-      if (lane) this.pass(way, container, lane);
+      for (let i = 0; i < lane?.length; i += 2) {
+        way.push(left + lane[i], top + (flip ? placed.height - lane[i + 1] : lane[i + 1]));
+      }
       if (at && !meeting) way.push(at[0], at[1]);
       meeting ||= port === -1;
     }
     way.push(...this.end(target, false));
-    if (!straight && way.length === 4) way.splice(2, 0, ...this.aside(way));
+    if (!straight && way.length === 4) { // bow out, so as not to hide behind a column of boxes
+      const [x, y, endX, endY] = way, bow = Math.min(60 + Math.abs(endY - y) * 0.06, 400);
+      way.splice(2, 0, (x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2);
+    }
     pair.way = way;
     pair.kind = straight ? PLAIN : LONG;
-  }
-
-  // Add the places of a lane in the drawing to a way.
-  pass(way, { left, top, flip, placed }, lane) {
-    for (let i = 0; i < lane.length; i += 2) {
-      way.push(left + lane[i], top + (flip ? placed.height - lane[i + 1] : lane[i + 1]));
-    }
-  }
-
-  // The point that a long edge bows out to, so as not to hide behind a column of boxes.
-  aside([x, y, endX, endY]) {
-    const bow = Math.min(60 + Math.abs(endY - y) * 0.06, 400);
-    return [(x + endX) / 2 + (endX >= x ? bow : -bow), (y + endY) / 2];
   }
 
   // The place of a port, on the border of its group's box.
@@ -489,12 +475,6 @@ class Arrangement {
 
   end(item, leaving) {
     return [item.x + item.w * 0.5, item.y + item.h * (leaving !== item.flip ? 1 : 0)];
-  }
-
-  sideways(source, target) {
-    const onward = source.flip ? 0 : 1;
-    return [source.x + source.w * onward, source.y + source.h * 0.5,
-      target.x + target.w * (1 - onward), target.y + target.h * 0.5];
   }
 
   // Let the edges into one box end side by side, in the order of their arrival.
@@ -520,25 +500,19 @@ class Arrangement {
 
   boxes() {
     const { graph } = this;
-    const box = { id: [], kind: [], x: [], y: [], w: [], h: [], lines: [], group: [], open: [],
-      depth: [], node: [] };
-    for (let i = 1; i < this.items.length; i++) {
-      if (this.shown[i] < 0) continue;
-      const item = this.items[i];
-      const group = item.node >= 0 ? graph.group[item.node] : item.group;
-      const name = group >= 0 ? graph.groupId[group] : "";
-      box.id.push(item.node >= 0 ? graph.id(item.node)
-        : `group:${name}${item.part ? `#${item.part + 1}` : ""}`);
-      box.kind.push(item.node >= 0 ? 0 : 1);
-      box.x.push(rounded(item.x)); box.y.push(rounded(item.y));
-      box.w.push(rounded(item.w)); box.h.push(rounded(item.h));
-      box.lines.push(item.lines);
-      box.group.push(name);
-      box.open.push(item.isOpen ? 1 : 0);
-      box.depth.push(item.depth);
-      box.node.push(item.node >= 0 ? graph.current[item.node] : -1);
-    }
-    return box;
+    const drawn = this.items.filter((_, i) => this.shown[i] >= 0);
+    const list = (of) => drawn.map(of), places = (name) => list((item) => rounded(item[name]));
+    const group = list((item) =>
+      graph.groupId[item.node < 0 ? item.group : graph.group[item.node]] ?? "");
+    return {
+      id: list(({ node, part }, i) => (node >= 0 ? graph.id(node)
+        : `group:${group[i]}${part ? `#${part + 1}` : ""}`)),
+      kind: list(({ node }) => (node < 0 ? 1 : 0)),
+      x: places("x"), y: places("y"), w: places("w"), h: places("h"),
+      lines: list(({ lines }) => lines), group,
+      open: list(({ isOpen }) => (isOpen ? 1 : 0)), depth: list(({ depth }) => depth),
+      node: list(({ node }) => graph.current[node] ?? -1),
+    };
   }
 }
 

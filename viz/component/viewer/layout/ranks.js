@@ -220,17 +220,14 @@ class Placement {
   }
 
   link(upper, lower, shift) {
+    const { count, width, height } = this;
     // Large boxes that are alike are put straight below each other, even if their ports are not.
-    if (shift && this.alike(upper, lower)) shift = 0;
+    if (upper < count && lower < count && height[upper] > 100 && height[upper] === height[lower]
+      && width[upper] === width[lower]) shift = 0;
     this.below[upper].push(lower);
     this.belowShift[upper].push(-shift);
     this.above[lower].push(upper);
     this.aboveShift[lower].push(shift);
-  }
-
-  alike(a, b) {
-    const { count, width, height } = this;
-    return a < count && b < count && height[a] > 100 && height[a] === height[b] && width[a] === width[b];
   }
 
   order() {
