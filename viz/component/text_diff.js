@@ -7,10 +7,8 @@ const AROUND = 3; // lines kept around a change
 const AT_ONCE = 1500; // rows drawn before one asks for more
 
 export default function viewTexts(component) {
-  const { parentElement, data } = component;
-  const root = parentElement.querySelector(".diff");
-  const diff = root.diff ??= new Diff(root);
-  diff.receive(data);
+  const root = component.parentElement.querySelector(".diff");
+  (root.diff ??= new Diff(root)).receive(component.data);
 }
 
 function button(text, label, onclick) {
@@ -57,7 +55,6 @@ class Diff {
     this.body.replaceChildren(
       element("div", { class: "line head" }, side("left", before), side("right", after)));
     this.body.scrollTop = 0;
-    let drawn = 0;
     const parts = [];
     rows.forEach((part, index) => {
       if (!same[index]) { parts.push({ changed: part }); return; }
@@ -78,12 +75,9 @@ class Diff {
     const draw = (from) => {
       const made = [];
       let index = from;
-      for (drawn = 0; index < parts.length && drawn < AT_ONCE; index++) {
-        const part = parts[index];
-        const lines = part.changed ? this.changed(part.changed)
-          : part.same ? this.same(part.same) : [this.folded(part.folded)];
-        drawn += lines.length;
-        made.push(...lines);
+      for (; index < parts.length && made.length < AT_ONCE; index++) {
+        const { changed: rows, same: lines, folded: stretch } = parts[index];
+        made.push(...(rows ? this.changed(rows) : lines ? this.same(lines) : [this.folded(stretch)]));
       }
       this.body.append(...made);
       if (index < parts.length) {

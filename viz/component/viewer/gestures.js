@@ -20,13 +20,11 @@ export class Gestures extends Part {
 
   listen() {
     const v = this.viewer;
-    const options = { signal: this.stop.signal };
     const on = (target, type, handler, more = {}) =>
-      target.addEventListener(type, handler, { ...options, ...more });
+      target.addEventListener(type, handler, { signal: this.stop.signal, ...more });
     on(v.main, "pointerdown", (e) => this.pointerDown(e));
     on(v.main, "pointermove", (e) => this.pointerMove(e));
-    on(v.main, "pointerup", (e) => this.pointerUp(e));
-    on(v.main, "pointercancel", (e) => this.pointerUp(e));
+    for (const type of ["pointerup", "pointercancel"]) on(v.main, type, (e) => this.pointerUp(e));
     on(v.main, "pointerleave", () => { this.setHover(-1); });
     on(v.main, "dblclick", (e) => this.doubleClick(e));
     on(v.main, "wheel", (e) => this.wheel(e), { passive: false });
@@ -34,17 +32,20 @@ export class Gestures extends Part {
     on(v.root, "keydown", (e) => this.key(e));
     on(document, "keydown", (e) => this.keyOfPage(e));
     on(v.colours, "change", () => {
-      if (v.colours.value !== "own…") { v.overlays.choose(v.colours.value); return; }
-      v.colours.value = v.overlays.chosen;
-      v.root.querySelector(".file").click();
+      if (v.colours.value === "own…") {
+        v.colours.value = v.overlays.chosen;
+        v.root.querySelector(".file").click();
+      } else {
+        v.overlays.chosen = v.colours.value;
+        v.overlays.apply();
+      }
     });
     on(v.root.querySelector(".file"), "change", (e) => {
       const [file] = e.target.files;
       if (file) v.overlays.open(file);
       e.target.value = "";
     });
-    on(v.input, "input", () => v.finder.find(v.input.value));
-    on(v.input, "focus", () => v.finder.find(v.input.value));
+    for (const type of ["input", "focus"]) on(v.input, type, () => v.finder.find(v.input.value));
     on(v.input, "keydown", (e) => {
       if (e.key === "Enter") {
         e.preventDefault();

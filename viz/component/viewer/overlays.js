@@ -114,11 +114,6 @@ export class Overlays extends Part {
     return mark;
   }
 
-  choose(name) {
-    this.chosen = name;
-    this.apply();
-  }
-
   // Colour anew without moving anything.
   apply() {
     const v = this.viewer;

@@ -25,11 +25,9 @@ export function texts(node, strings) {
     op, name: op, module: (n) => low[node.scope[n]], shape: type, type, attr: attributes,
     id: (n) => node.id[n].toLowerCase(), role: (n) => node.role[n],
     source: (n) => low[node.source[n]], line: (n) => low[node.line?.[n]] ?? "", // not in older pages
-    all: new Array(node.id.length),
   };
-  for (let n = 0; n < node.id.length; n++) {
-    found.all[n] = `${op(n)} ${found.module(n)} ${found.id(n)} ${type(n)} ${attributes(n)}`;
-  }
+  found.all = node.id.map((_, n) =>
+    `${op(n)} ${found.module(n)} ${found.id(n)} ${type(n)} ${attributes(n)}`);
   made.set(node.id, found);
   return found;
 }

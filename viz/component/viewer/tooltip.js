@@ -1,12 +1,9 @@
 // A few lines about the node, group or edge under the pointer.
 
+import { shortened } from "./layout/words.js";
 import { bytesText, clamp, element, Part } from "./parts.js";
 
 const LONGEST = 240; // characters of a line; the details card has them all
-
-function cut(line) {
-  return line.length > LONGEST ? line.slice(0, LONGEST - 1) + "…" : line;
-}
 
 export class Tooltip extends Part {
   hide() { clearTimeout(this.timer); this.viewer.tip.classList.add("hidden"); }
@@ -27,7 +24,7 @@ export class Tooltip extends Part {
         bytesText(node.bytes[n]), strings[node.scope[n]], node.note[n],
         v.overlays.describe(n));
     }
-    const [first, ...rest] = lines.map((line) => cut(line ?? ""));
+    const [first, ...rest] = lines.map((line) => shortened(line ?? "", LONGEST));
     v.tip.replaceChildren(element("b", {}, first),
       ...rest.filter(Boolean).map((line) => element("span", {}, line)));
     v.tip.classList.remove("hidden");

@@ -32,17 +32,10 @@ export class Viewer extends Camera {
     this.selected = null; // a box's key: a node's id, or "group:" and its path
     this.pendingFocus = null; this.focused = null; this.anchor = null;
     this.refit = false; this.ticket = 0;
-    this.theme = new Theme(this);
-    this.painter = new Painter(this);
-    this.minimap = new Minimap(this);
-    this.details = new Details(this);
-    this.finder = new Finder(this);
-    this.tooltip = new Tooltip(this);
-    this.overlays = new Overlays(this);
-    this.table = new Table(this);
-    this.walk = new Walk(this);
-    this.show = new Show(this);
-    this.gestures = new Gestures(this);
+    const parts = { theme: Theme, painter: Painter, minimap: Minimap, details: Details,
+      finder: Finder, tooltip: Tooltip, overlays: Overlays, table: Table, walk: Walk, show: Show,
+      gestures: Gestures };
+    for (const [name, Kind] of Object.entries(parts)) this[name] = new Kind(this);
     this.readTheme();
   }
 

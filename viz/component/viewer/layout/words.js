@@ -28,11 +28,14 @@ export function textWidth(text, size, bold = false) {
   return width * size * (bold ? 1.06 : 1);
 }
 
+// A text, with an ellipsis if it is longer than `longest` characters.
+export function shortened(text, longest) {
+  return text.length <= longest ? text : text.slice(0, longest - 1) + "…";
+}
+
 // The types of a node's results, beside an edge.
 export function typesText(types) {
-  if (types.length > 3) return `${types.length} tensors`;
-  const text = types.join(", ");
-  return text.length <= LONGEST ? text : text.slice(0, LONGEST - 1) + "…";
+  return types.length > 3 ? `${types.length} tensors` : shortened(types.join(", "), LONGEST);
 }
 
 // Bytes, readable: 1536 is "1.5 KiB".

@@ -40,7 +40,10 @@ export class Show extends Part {
     const { show, showing, present } = v.block;
     v.root.querySelector("[data-act=show]").classList.toggle("hidden", !show && !present);
     if (this.active && (!this.cuts.length || (this.seen && !showing))) this.leave(false);
-    else if (this.active) this.begin();
+    else if (this.active) {
+      this.slider.max = this.cuts.length - 1;
+      this.go(this.at);
+    }
     else if (showing && showing !== this.seen && this.cuts.length) this.enter();
     this.seen = showing;
   }
@@ -69,7 +72,7 @@ export class Show extends Part {
     delete v.block.showAt;
     this.capture = null;
     this.own = [];
-    this.begin();
+    this.go(this.at);
     v.resize();
     v.fit();
     this.slider.focus({ preventScroll: true });
@@ -101,7 +104,6 @@ export class Show extends Part {
     v.overlays.chosen = this.before.chosen;
     v.toggles = this.before.toggles;
     v.take(v.block);
-    v.captures = v.capturesOf(v.drawing);
     v.selected = null;
     v.fillHeight();
     v.resize();
@@ -155,12 +157,6 @@ export class Show extends Part {
           element("span", {}, "keeps more"))),
       element("div", { class: "show-held" }, this.held));
     v.root.append(this.head, this.panel, this.dock);
-  }
-
-  // Begin on new data.
-  begin() {
-    this.slider.max = this.cuts.length - 1;
-    this.go(clamp(this.at, 0, this.cuts.length - 1));
   }
 
   // Go to a cut of the frontier; the nodes take its colours at once.
