@@ -138,3 +138,12 @@ class Active(Generic[T]):
             yield
         finally:
             self.current = None
+
+    def layer(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
+        """A gradient as TVM calls it, which the current value, if any, takes with its `use`."""
+
+        def layer(*given: Any) -> Any:
+            recorder: Any = self.current
+            return recorder.use(gradient, *given) if recorder else gradient(*given)
+
+        return layer

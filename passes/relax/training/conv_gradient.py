@@ -17,17 +17,17 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         known = "is known in the layouts NCHW and OIHW only"
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
     grad, groups = builder.normalize(grad), int(attrs.groups)
-    options = (_numbers(attrs.strides), _numbers(attrs.padding), _numbers(attrs.dilation), groups)
-    strides, padding, dilation, _ = options
+    strides, padding, dilation = of_images(attrs, "strides", "padding", "dilation")
     by_data = op.nn.conv2d_transpose(
         grad,
         _dilated(weight, *dilation),
         strides=strides,
         padding=padding,
-        output_padding=beyond(data, grad, shape(weight), *options[:3]),
+        output_padding=beyond(data, grad, shape(weight), strides, padding, dilation),
         groups=groups,
     )
-    return [by_data, of_weight(data, grad, shape(weight), *options, builder)]
+    window = (strides, padding, dilation, groups)
+    return [by_data, of_weight(data, grad, shape(weight), *window, builder)]
 
 
 def of_weight(
@@ -87,16 +87,21 @@ def beyond(
     ]
 
 
-def _numbers(values: Any) -> list[int]:
-    return [int(v) for v in values]
+def of_images(attrs: Any, *names: str) -> list[list[int]]:
+    """Some attributes of a convolution or pooling as a 2D one has them: in one dimension, those of
+    an image with one row."""
+    values = [[int(v) for v in getattr(attrs, name)] for name in names]
+    if len(attrs.strides) > 1:
+        return values
+    pairs = zip(names, values, strict=True)
+    return [[0, v[0], 0, v[-1]] if name == "padding" else [1, *v] for name, v in pairs]
 
 
 def _dilated(weight: Any, down: int, across: int) -> Any:
     """A kernel with zeros between its elements, for transposed convolutions without dilation."""
-    out, inner, height, width = shape(weight)
+    size = list(shape(weight))
     for axis, step in ((2, down), (3, across)):
         if step > 1:
-            size = [out, inner, height, width]
             apart = op.reshape(weight, [*size[: axis + 1], 1, *size[axis + 1 :]])
             widths = [0] * (2 * (len(size) + 1))
             widths[2 * (axis + 1) + 1] = step - 1
@@ -104,5 +109,4 @@ def _dilated(weight: Any, down: int, across: int) -> Any:
             padded = op.reshape(op.nn.pad(apart, widths), size)
             size[axis] -= step - 1
             weight = op.strided_slice(padded, [axis], [0], [size[axis]])
-            height, width = size[2], size[3]
     return weight

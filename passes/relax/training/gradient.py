@@ -15,8 +15,8 @@ from relascope.passes.catalogue.entry import listed
 from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
 from relascope.passes.relax.ir.rewrite import Binding, Provenance, is_floating, op_name, variables
-from relascope.passes.relax.training.operator_gradients import OWN
-from relascope.passes.relax.training.recorder import RECORDING, Gradient, Recorder
+from relascope.passes.relax.training.operator_gradients import OWN, none
+from relascope.passes.relax.training.recorder import RECORDING, Recorder
 
 
 @listed("grad_out rooted", "the tutorial", required=True, excludes=("bind", "root_grad_out"))
@@ -248,18 +248,6 @@ def _complete(name: str) -> None:
     gradient = OWN.get(name) or tvm.ir.Op.get(full).get_attr("FPrimalGradient")
     if gradient is None:
         _without.add(name)
-    relax.op.register_gradient(full, _layer(gradient or _nowhere), level=_LAYER)
+    layer = RECORDING.layer(gradient or (lambda variable, call, grad, builder: none(call)))
+    relax.op.register_gradient(full, layer, level=_LAYER)
     _layered.add(name)
-
-
-def _nowhere(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The gradient of an operator without one: none for any argument."""
-    return [relax.op.grad.no_grad(a) for a in call.args]
-
-
-def _layer(gradient: Gradient) -> Gradient:
-    def layer(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        given, recorder = (variable, call, grad, builder), RECORDING.current
-        return recorder.use(gradient, *given) if recorder else gradient(*given)
-
-    return layer

@@ -11,8 +11,8 @@ from tvm.relax import op
 
 from relascope.core.errors import no_gradient
 from relascope.passes.gradients import adaptive_share, of_means, of_tile, reached_windows
-from relascope.passes.relax.ir.rewrite import dtype, is_floating, shape
-from relascope.passes.relax.training.conv_gradient import conv2d
+from relascope.passes.relax.ir.rewrite import dtype, is_floating, op_name, shape
+from relascope.passes.relax.training.conv_gradient import conv2d, of_images
 from relascope.passes.relax.training.recorder import Gradient, operator_of
 
 
@@ -77,11 +77,11 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         outside = op.logical_or(
             op.less_equal(x, number(low, x)), op.greater_equal(x, number(high, x))
         )
-        return [op.where(outside, number(0.0, x), grad), *_none(call, 1)]
+        return [op.where(outside, number(0.0, x), grad), *none(call, 1)]
     strict = any(n in operator for n in ("hardsigmoid", "hardswish"))
     above, below = (op.greater, op.less) if strict else (op.greater_equal, op.less_equal)
     inside = op.logical_and(above(x, number(low, x)), below(x, number(high, x)))
-    return [op.where(inside, grad, number(0.0, x)), *_none(call, 1)]
+    return [op.where(inside, grad, number(0.0, x)), *none(call, 1)]
 
 
 def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -114,25 +114,15 @@ def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)]
 
 
-def _triangle(part: Callable[[Any, Any], Any]) -> Gradient:
-    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        return [part(grad, call.args[1]), *_none(call, 1)]
-
-    return gradient
-
-
 def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
-    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        # As PyTorch: ties are shared evenly between both sides, and NaN passes to both.
-        x, y = call.args
-        half = op.multiply(grad, number(0.5, grad))
-        zero = number(0.0, grad)
-        tie = op.equal(x, y)
-        by_x = op.where(tie, half, op.where(other(x, y), zero, grad))
-        by_y = op.where(tie, half, op.where(other(y, x), zero, grad))
-        return [fitted(by_x, x, builder), fitted(by_y, y, builder)]
+    """As PyTorch's: ties are shared evenly between both sides, and NaN passes to both."""
 
-    return gradient
+    def by_both(x: Any, y: Any, grad: Any) -> list[Any]:
+        tie, half, zero = op.equal(x, y), op.multiply(grad, number(0.5, grad)), number(0.0, grad)
+        pairs = ((x, y), (y, x))
+        return [op.where(tie, half, op.where(other(*pair), zero, grad)) for pair in pairs]
+
+    return _of_two(by_both)
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -181,7 +171,7 @@ def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
             places[axis] = size[axis]
             zeros = op.zeros(places, dtype(x))
             grad = op.slice_scatter(zeros, grad, first, end, step, axis)
-    return [_around(grad, widths), *_none(call, 1)]
+    return [_around(grad, widths), *none(call, 1)]
 
 
 def _around(data: Any, widths: list[tuple[int, int]]) -> Any:
@@ -209,18 +199,18 @@ def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
                 taken = [*shape(grad)[:axis], extent, *shape(grad)[axis + 1 :]]
                 like = op.zeros(taken, dtype(grad))
                 grad = op.grad.take_backward(grad, like, relax.const(places, "int64"), axis)
-        return [grad, *_none(call, 1)]
+        return [grad, *none(call, 1)]
     widths = [int(p) for p in attrs.pad_width]
     begin = [max(b, 0) for b in widths[::2]]
     end = [n - max(a, 0) for n, a in zip(shape(grad), widths[1::2], strict=True)]
     kept = op.strided_slice(grad, list(range(len(size))), begin, end)
     if min(widths) < 0:  # the gradient of the cut-off part is 0
         kept = op.nn.pad(builder.normalize(kept), [max(-w, 0) for w in widths])
-    return [kept, *_none(call, 1)]
+    return [kept, *none(call, 1)]
 
 
 def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    return [op.reshape(grad, list(shape(call.args[0]))), *_none(call, 1)]
+    return [op.reshape(grad, list(shape(call.args[0]))), *none(call, 1)]
 
 
 def _stack(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -250,7 +240,7 @@ def _tile(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     if not (is_floating(x) and is_floating(variable)):
-        return _none(call)
+        return none(call)
     return [op.astype(grad, dtype(x))]
 
 
@@ -258,7 +248,7 @@ def _gather_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[
     data, indices = call.args
     zeros = op.zeros(list(shape(data)), dtype(data))
     axis = int(call.attrs.axis)
-    return [op.scatter_elements(zeros, indices, grad, axis, "add"), *_none(call, 1)]
+    return [op.scatter_elements(zeros, indices, grad, axis, "add"), *none(call, 1)]
 
 
 def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -273,11 +263,11 @@ def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         index = int(indices.value.numpy()) % size[axis]
         widths = [(0, 0)] * len(size)
         widths[axis] = (index, size[axis] - 1 - index)
-        return [_around(op.expand_dims(grad, axis), widths), *_none(call, 1)]
+        return [_around(op.expand_dims(grad, axis), widths), *none(call, 1)]
     count = math.prod(shape(indices))
     flat = op.reshape(indices, [count])
     rows = op.reshape(grad, [*size[:axis], count, *size[axis + 1 :]])
-    return [op.grad.take_backward(rows, data, flat, axis), *_none(call, 1)]
+    return [op.grad.take_backward(rows, data, flat, axis), *none(call, 1)]
 
 
 def _index_tensor(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -326,10 +316,8 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs = call.attrs
     if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
         raise no_gradient("nn.conv1d", "is known in the layouts NCW and OIW only")
-    left, right = (int(p) for p in attrs.padding)
     data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
-    strides, dilation = [1, int(attrs.strides[0])], [1, int(attrs.dilation[0])]
-    how = (strides, [0, left, 0, right], dilation, int(attrs.groups))
+    how = (*of_images(attrs, "strides", "padding", "dilation"), int(attrs.groups))
     image = builder.normalize(op.nn.conv2d(data, weight, *how))
     found = conv2d(image, image, op.expand_dims(grad, 2), builder)
     return [op.squeeze(g, [2]) for g in found]
@@ -347,7 +335,7 @@ def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         raise no_gradient("image.resize2d", why, hint)
     down, across = (p // s for s, p in zip(size, places, strict=True))
     apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
-    return [op.sum(apart, [3, 5]), *_none(call, 1)]
+    return [op.sum(apart, [3, 5]), *none(call, 1)]
 
 
 def _scatter_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -388,7 +376,7 @@ def _slice_scatter(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
     axis = int(call.attrs.axis)
     zeros = op.zeros(list(shape(source)), dtype(source))
     by_data = op.slice_scatter(grad, zeros, begin, end, step, axis)
-    return [by_data, op.strided_slice(grad, [axis], [begin], [end], [step]), *_none(call, 2)]
+    return [by_data, op.strided_slice(grad, [axis], [begin], [end], [step]), *none(call, 2)]
 
 
 def _of_two(formula: Callable[[Any, Any, Any], list[Any]]) -> Gradient:
@@ -426,36 +414,21 @@ def _prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [by_x, op.reshape(summed, list(shape(weight)))]
 
 
-def _conv_transpose(rank: int) -> Gradient:
+def _conv_transpose(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """The adjoint is a convolution with the same weight; the weight's gradient is the
-    convolution's."""
-
-    def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-        attrs, (data, weight) = call.attrs, call.args
-        name = f"nn.conv{rank}d_transpose"
-        layouts = str(attrs.data_layout), str(attrs.kernel_layout)
-        if layouts not in (("NCW", "IOW"), ("NCHW", "IOHW")):
-            raise no_gradient(name, "is known in the layouts NCHW and IOHW only")
-        padding = [int(p) for p in attrs.padding]
-        strides, dilation = ([int(v) for v in way] for way in (attrs.strides, attrs.dilation))
-        if rank == 1:  # an image with one row
-            data, weight, grad = (builder.emit(op.expand_dims(a, 2)) for a in (data, weight, grad))
-            padding, strides, dilation = (
-                [0, padding[0], 0, padding[1]],
-                [1, *strides],
-                [1, *dilation],
-            )
-        else:
-            grad = builder.emit(grad)
-        how = (strides, padding, dilation, int(attrs.groups))
-        by_data = builder.emit(op.nn.conv2d(grad, weight, *how))
-        by_weight = conv2d(
-            by_data, builder.normalize(op.nn.conv2d(grad, weight, *how)), data, builder
-        )[1]
-        found = [by_data, by_weight]
-        return [op.squeeze(g, [2]) for g in found] if rank == 1 else found
-
-    return gradient
+    convolution's. In one dimension, the image has one row."""
+    attrs, given = call.attrs, (*call.args, grad)
+    layouts = str(attrs.data_layout), str(attrs.kernel_layout)
+    if layouts not in (("NCW", "IOW"), ("NCHW", "IOHW")):
+        raise no_gradient(op_name(call), "is known in the layouts NCHW and IOHW only")
+    flat = layouts[0] == "NCW"
+    data, weight, grad = (builder.emit(op.expand_dims(a, 2)) for a in given) if flat else given
+    grad = grad if flat else builder.emit(grad)
+    how = (*of_images(attrs, "strides", "padding", "dilation"), int(attrs.groups))
+    by_data = builder.emit(op.nn.conv2d(grad, weight, *how))
+    convolved = builder.normalize(op.nn.conv2d(grad, weight, *how))
+    found = [by_data, conv2d(by_data, convolved, data, builder)[1]]
+    return [op.squeeze(g, [2]) for g in found] if flat else found
 
 
 def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -468,19 +441,6 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [of_means(op, relax.const, grad, shares, dtype(data))]
 
 
-def _avg_pool1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    attrs = call.attrs
-    if (bool(attrs.ceil_mode) and bool(attrs.count_include_pad)) or str(attrs.layout) != "NCW":
-        return _pooled(variable, call, grad, builder)
-    pads = [int(p) for p in attrs.padding]
-    around = [0, pads[0], 0, pads[-1]]
-    size, step, apart = ([1, int(v[0])] for v in (attrs.pool_size, attrs.strides, attrs.dilation))
-    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), "NCHW", "NCHW")
-    wide, data = (op.expand_dims(t, [2]) for t in (grad, call.args[0]))
-    made = op.grad.avg_pool2d_backward(wide, data, size, step, around, apart, *how)
-    return [op.squeeze(made, [2])]
-
-
 def _power(x: Any, y: Any, grad: Any) -> list[Any]:
     """As PyTorch's: zero for the base if the exponent is 0, and for the exponent if the base is 0
     and the exponent not negative."""
@@ -491,14 +451,18 @@ def _power(x: Any, y: Any, grad: Any) -> list[Any]:
     return [op.where(op.equal(y, zero), zero, by_base), op.where(nothing, zero, by_exponent)]
 
 
-def _avg_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """TVM's, except if a last window extends over the edge, whose missing elements TVM counts."""
-    attrs = call.attrs
-    if bool(attrs.ceil_mode) and bool(attrs.count_include_pad):
+def _avg_pool(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+    """TVM's, except if a last window extends over the edge, whose missing elements TVM counts. In
+    one dimension, the image has one row."""
+    attrs, data, flat = call.attrs, call.args[0], str(call.attrs.layout) == "NCW"
+    if (attrs.ceil_mode and attrs.count_include_pad) or not (flat or len(shape(data)) == 4):
         return _pooled(variable, call, grad, builder)
-    window = (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)
-    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), attrs.layout, attrs.out_layout)
-    return [op.grad.avg_pool2d_backward(grad, call.args[0], *window, *how)]
+    grad, data = (op.expand_dims(t, [2]) if flat else t for t in (grad, data))
+    window = of_images(attrs, "pool_size", "strides", "padding", "dilation")
+    layouts = ("NCHW", "NCHW") if flat else (attrs.layout, attrs.out_layout)
+    how = (bool(attrs.ceil_mode), bool(attrs.count_include_pad), *layouts)
+    made = op.grad.avg_pool2d_backward(grad, data, *window, *how)
+    return [op.squeeze(made, [2]) if flat else made]
 
 
 def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -538,15 +502,15 @@ def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
     return share / np.maximum(inside, 1)[:, None]
 
 
-def _none(call: Any, first: int = 0) -> list[Any]:
+def none(call: Any, first: int = 0) -> list[Any]:
     """No gradient for the arguments from `first` on."""
     return [op.grad.no_grad(a) for a in call.args[first:]]
 
 
 def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """Zeros, for an operator that is constant almost everywhere."""
-    none = op.grad.no_grad
-    return [op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else none(a) for a in call.args]
+    no_grad = op.grad.no_grad
+    return [op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else no_grad(a) for a in call.args]
 
 
 OWN: dict[str, Gradient] = {
@@ -570,8 +534,8 @@ OWN: dict[str, Gradient] = {
     "take": _take,
     "index_tensor": _index_tensor,
     "where": _where,
-    "tril": _triangle(op.tril),
-    "triu": _triangle(op.triu),
+    "tril": lambda variable, call, grad, builder: [op.tril(grad, call.args[1]), *none(call, 1)],
+    "triu": lambda variable, call, grad, builder: [op.triu(grad, call.args[1]), *none(call, 1)],
     "tan": _by_slope(lambda x, y, n: y * y + n(1.0)),
     "sinh": _by_slope(lambda x, y, n: op.cosh(x)),
     "cosh": _by_slope(lambda x, y, n: op.sinh(x)),
@@ -597,13 +561,13 @@ OWN: dict[str, Gradient] = {
     "scatter_elements": _scatter_elements,
     "index_put": _index_put,
     "slice_scatter": _slice_scatter,
-    "nn.avg_pool1d": _avg_pool1d,
-    "nn.avg_pool2d": _avg_pool2d,
+    "nn.avg_pool1d": _avg_pool,
+    "nn.avg_pool2d": _avg_pool,
     "power": _of_two(_power),
     "nn.max_pool2d": _max_pool2d,
     "nn.prelu": _prelu,
-    "nn.conv1d_transpose": _conv_transpose(1),
-    "nn.conv2d_transpose": _conv_transpose(2),
+    "nn.conv1d_transpose": _conv_transpose,
+    "nn.conv2d_transpose": _conv_transpose,
     "floor_mod": _of_two(lambda x, y, g: [g, op.negative(g * op.floor(op.divide(x, y)))]),
     "mod": _of_two(lambda x, y, g: [g, op.negative(g * op.trunc(op.divide(x, y)))]),
     "log_add_exp": _of_two(lambda x, y, g: [g * op.sigmoid(x - y), g * op.sigmoid(y - x)]),

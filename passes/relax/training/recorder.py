@@ -57,16 +57,13 @@ class Recorder:
         alive: list[Any] = []  # an address is only an identity while its object lives
         try:
             return [emit(g) for g in gradient(variable, call, grad, builder)]
-        except EngineError as refused:
-            where = origin.named(refused.where)
-            self.refused = EngineError(refused.kind, refused.message, where, refused.hint)
-            raise
         except Exception as wrong:
-            said = lines_of(wrong)[-1]
-            why = "cannot be taken as it is used here"
-            error = no_gradient(op_name(call), why if "span=" in said else f"{why}: {said}")
+            error = wrong
+            if not isinstance(error, EngineError):
+                said, why = lines_of(wrong)[-1], "cannot be taken as it is used here"
+                error = no_gradient(op_name(call), why if "span=" in said else f"{why}: {said}")
             where = origin.named(error.where)
-            self.refused = EngineError(error.kind, error.message, where)
+            self.refused = EngineError(error.kind, error.message, where, error.hint)
             raise
 
 

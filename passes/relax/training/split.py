@@ -109,12 +109,7 @@ def _half(
 ) -> RelaxProgram:
     """A function of the given results; it takes the arguments that it needs, and all `more`."""
     function = rewrite.function_of([], bound, returned)
-    read = {
-        v.__chandle__()
-        for block in function.body.blocks
-        for binding in block.bindings
-        for v in rewrite.variables(binding.value)
-    }
+    read = rewrite.read_counts(rewrite.bindings(function), ())
     params = [p for p in program.main.params if p.__chandle__() in read]
     function = relax.Function([*params, *more], function.body, function.ret_ty, True)
     # Kernels that passes made, such as those of fast_math, are functions of the module.

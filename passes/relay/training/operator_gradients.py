@@ -152,12 +152,6 @@ def _concatenate(call: Any, grad: Any) -> list[Any]:
     return [relay.Tuple([next(pieces) if n else z for n, z in zip(lengths, zeros, strict=True)])]
 
 
-def _rsqrt(call: Any, grad: Any) -> list[Any]:
-    x = call.args[0]
-    half = relay.const(-0.5, x.checked_type.dtype)
-    return [grad * half * call * call * call]
-
-
 def _power(call: Any, grad: Any) -> list[Any]:
     x, y = call.args
     one = relay.const(1.0, y.checked_type.dtype)
@@ -401,7 +395,9 @@ _OWN: dict[str, Gradient] = {
     "repeat": _repeat,
     "split": _split,
     "concatenate": _concatenate,
-    "rsqrt": _rsqrt,
+    "rsqrt": lambda call, grad: [
+        grad * relay.const(-0.5, call.checked_type.dtype) * call * call * call
+    ],
     # TVM's is 0 at minus infinity instead of NaN.
     "sqrt": lambda call, grad: [grad * relay.const(0.5, call.checked_type.dtype) / call],
     "power": _power,
@@ -483,7 +479,7 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
             gradient = call.op.get_attr("FPrimalGradient")
             if gradient is None:
                 _without.add(name)
-            relay.op.register_gradient(name, _layer(gradient or _flat), level=_LAYER)
+            relay.op.register_gradient(name, RECORDING.layer(gradient or _flat), level=_LAYER)
             _layered.add(name)
         if not name or (name in _without and _is_floating(call)):
             raise gradients.unknown("relay", name, where(call))
@@ -492,11 +488,3 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
 def _is_floating(call: Any) -> bool:
     kind = call.checked_type
     return any("float" in f.dtype for f in getattr(kind, "fields", [kind]))
-
-
-def _layer(gradient: Gradient) -> Gradient:
-    def layer(call: Any, grad: Any) -> Sequence[Any]:
-        recorder = RECORDING.current
-        return recorder.use(gradient, call, grad) if recorder else gradient(call, grad)
-
-    return layer
