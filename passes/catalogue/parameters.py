@@ -63,7 +63,8 @@ def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
 
 
-def _number(text: str) -> float | None:
+def number(text: str) -> float | None:
+    """A finite number from its text; None for other texts."""
     try:
         value = float(text)
     except ValueError:
@@ -80,7 +81,7 @@ _READERS = {
     "text": _text,
     "switch": lambda text: _SWITCHES.get(text.lower()),
     "whole number": _whole,
-    "number": _number,
+    "number": number,
 }
 
 

@@ -27,22 +27,23 @@ def transposes(subject: Subject) -> Iterator[Finding]:
             continue  # constant work
         source = graph.by_id[node.edges[0]]
         if is_transpose(source) and not subject.together(source.id, node.id):
-            yield _transposed_twice(subject, source, node)
+            both = tuple(order_of(source)[a] for a in order_of(node))
+            undone = both == tuple(range(len(both)))
+            message = "The second transpose undoes the first."
+            message = message if undone else "Two transposes in a row could be one."
+            yield _twice(subject, source, node, message, undone, "transpose of transpose")
         elif turns_matrix(node):
             yield from _matrix(subject, source, node)
 
 
-def _transposed_twice(subject: Subject, first: Node, second: Node) -> Finding:
-    inner, outer = order_of(first), order_of(second)
-    both = tuple(inner[a] for a in outer)
-    if both == tuple(range(len(both))):
-        message, spared = "The second transpose undoes the first.", [first.id, second.id]
-    else:
-        message, spared = "Two transposes in a row could be one.", [second.id]
-    if len(subject.graph.readers[first.id]) > 1:
-        spared = [second.id]
-    remedy = subject.remedy("transpose of transpose")
-    return subject.finding([second.id, first.id], message, remedy, spared)
+def _twice(
+    subject: Subject, first: Node, second: Node, message: str, both: bool, hazard: str
+) -> Finding:
+    """Two operators in a row, of which one is needless; `both` are if nothing else reads the
+    first."""
+    only = subject.graph.readers[first.id] == (second.id,)
+    spared = [first.id, second.id] if both and only else [second.id]
+    return subject.finding([second.id, first.id], message, subject.remedy(hazard), spared)
 
 
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
@@ -109,11 +110,9 @@ def layouts(subject: Subject) -> Iterator[Finding]:
         if first.op not in LAYOUTS or subject.together(first.id, node.id):
             continue
         undone = first.attrs.get("src_layout") == node.attrs.get("dst_layout")
-        only = graph.readers[first.id] == (node.id,)
         message = "Two layout changes in a row could be one."
         message = "The second layout change undoes the first." if undone else message
-        spared = [first.id, node.id] if undone and only else [node.id]
-        yield subject.finding([node.id, first.id], message, subject.remedy("layouts"), spared)
+        yield _twice(subject, first, node, message, undone, "layouts")
 
 
 @linter(
@@ -130,20 +129,12 @@ def casts(subject: Subject) -> Iterator[Finding]:
             message = f"This casts a {_dtype(node)} tensor to its own type."
             yield subject.finding([node.id], message, subject.remedy("idle cast"))
         elif source.op in CASTS and not subject.together(source.id, node.id):
-            yield from _cast_twice(subject, source, node)
+            before = _dtype(graph.by_id[source.edges[0]])
+            message = f"Two casts in a row, {before} to {_dtype(source)} to {_dtype(node)}"
+            message += ", restore the original type." if before == _dtype(node) else "."
+            yield _twice(subject, source, node, message, True, "cast of cast")
     if "float64" not in (t.dtype for i in graph.inputs for t in graph.by_id[i].outputs):
         yield from _wide(subject)
-
-
-def _cast_twice(subject: Subject, first: Node, second: Node) -> Iterator[Finding]:
-    graph = subject.graph
-    before = _dtype(graph.by_id[first.edges[0]])
-    back = before == _dtype(second)
-    words = f"{before} to {_dtype(first)} to {_dtype(second)}"
-    message = f"Two casts in a row, {words}" + (", restore the original type." if back else ".")
-    spared = [first.id, second.id] if graph.readers[first.id] == (second.id,) else [second.id]
-    remedy = subject.remedy("cast of cast")
-    yield subject.finding([second.id, first.id], message, remedy, spared)
 
 
 def _dtype(node: Node) -> str:

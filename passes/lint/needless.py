@@ -16,6 +16,7 @@ from relascope.core.operators import (
     WEIGHTED,
     ZEROS,
 )
+from relascope.passes.catalogue import parameters
 from relascope.passes.cost import is_random, is_view
 from relascope.passes.lint.subject import Finding, Subject, is_transpose, linter, order_of
 
@@ -274,20 +275,13 @@ def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str])
 
 def _is(subject: Subject, given: str | Literal, number: float, filled: frozenset[str]) -> bool:
     if isinstance(given, Literal):
-        return _number(given.text) == number
+        return parameters.number(given.text) == number
     node = subject.graph.by_id[given]
     while node.op in RESHAPES | BROADCASTS and node.edges:
         node = subject.graph.by_id[node.edges[0]]
     if node.kind is Kind.CONSTANT:
-        return _number(str(node.attrs.get("value", ""))) == number
+        return parameters.number(str(node.attrs.get("value", ""))) == number
     return node.op in filled
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 @linter("Dead code", "No output needs the value.")

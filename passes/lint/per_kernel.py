@@ -23,7 +23,10 @@ def unfused(subject: Subject) -> Iterator[Finding]:
     if fused and subject.measured is None:
         return
     for index, inside in enumerate(kernels):
-        found = _reader(subject, inside) if inside and _joins(subject, index, inside) else None
+        # A pointwise kernel that alone computes its nodes, and is not constant work.
+        own = (subject.place[n.id] == {index} and n.id not in subject.weights for n in inside)
+        joins = inside and all(map(_light, inside)) and all(own)
+        found = _reader(subject, inside) if joins else None
         if found is not None:
             last = inside[-1]
             message = f"{last.title} and the {found.title} that reads it are two kernels."
@@ -31,12 +34,6 @@ def unfused(subject: Subject) -> Iterator[Finding]:
             advice = "TVM's fusion keeps them separate." if fused else ""
             nodes = [n.id for n in inside]
             yield subject.finding([last.id, found.id], message, remedy, nodes, advice)
-
-
-def _joins(subject: Subject, index: int, inside: Sequence[Node]) -> bool:
-    """Whether a kernel is pointwise, alone computes its nodes, and is not constant work."""
-    own = (subject.place[n.id] == {index} and n.id not in subject.weights for n in inside)
-    return all(map(_light, inside)) and all(own)
 
 
 def _light(node: Node) -> bool:
