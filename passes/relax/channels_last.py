@@ -216,23 +216,22 @@ class _Images:
         for a depthwise weight, with the batch in place of channels; None for other convolutions."""
         data, window = call.args
         channels, batch, *size = shape(window)
-        grad = self._reshaped(window) if batch == 1 else self._turned_by(window, [1, 0, 2, 3])
+        grad = self._behind(window, "reshape")
         if batch > 1:
-            data = self._reshaped(self._turned_by(self._reshaped(data), [2, 1, 0, 3, 4]))
+            grad = self._behind(window, "permute_dims", [1, 0, 2, 3])
+            apart = self._behind(self._behind(data, "reshape"), "permute_dims", [2, 1, 0, 3, 4])
+            data = self._behind(apart, "reshape")
         wanted = ((batch, channels, *shape(call.args[0])[2:]), (batch, channels, *size))
         images = data, grad
         if not all(i is not None and _is_image(i) for i in images):
             return None
         return images if (shape(data), shape(grad)) == wanted else None
 
-    def _reshaped(self, expr: Any) -> Any:
-        value = None if expr is None else self._values.get(expr.__chandle__())
-        return value.args[0] if value is not None and op_name(value) == "reshape" else None
-
-    def _turned_by(self, expr: Any, axes: list[int]) -> Any:
-        value = None if expr is None else self._values.get(expr.__chandle__())
-        turned = op_name(value) == "permute_dims" and axes_of(value) == axes
-        return value.args[0] if value is not None and turned else None
+    def _behind(self, expr: Any, name: str, axes: Sequence[int] | None = None) -> Any:
+        """The operand of a call of this operator, with these axes if any; else None."""
+        value: Any = None if expr is None else self._values.get(expr.__chandle__())
+        fits = op_name(value) == name and (axes is None or axes_of(value) == axes)
+        return value.args[0] if fits else None
 
     def _operand(self, expr: Any) -> Any:
         """The other operand of an elementwise operator on an image, aligned with its last axes."""

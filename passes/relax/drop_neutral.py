@@ -9,7 +9,7 @@ from relascope.core.operators import KEEPS_NUMBERS, ONES, ZEROS
 from relascope.passes.catalogue.entry import listed
 from relascope.passes.constants import number_of
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import Maker, op_name, result_type, rewrite
+from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, shape
 
 
 @listed("x + 0", "the tutorial's ZeroZapp")
@@ -35,8 +35,8 @@ def _without(program: RelaxProgram, number: float, either: str, right: str) -> R
 
     def rule(call: Any, maker: Maker) -> Any:
         for kept in (0, 1) if op_name(call) == either else (0,):
-            keeps_type = result_type(call.args[kept]) == result_type(call)
-            if keeps_type and _uniform(call.args[1 - kept], maker) == number:
+            same = shape(call.args[kept]) == shape(call) and dtype(call.args[kept]) == dtype(call)
+            if same and _uniform(call.args[1 - kept], maker) == number:
                 return call.args[kept]
         return None
 

@@ -102,15 +102,11 @@ def fuse(program: RelayProgram) -> RelayProgram:
 
     After: Every operator is in a function marked Primitive, which will be one kernel.
     """
-    if any(_unpatterned(e) for e in post_order(program.main)):  # as relay.build begins
+    calls = (e for e in post_order(program.main) if op_name(e))
+    if any(e.op.get_attr("TOpPattern") is None for e in calls):  # as relay.build begins
         program = with_origins(program, _t.SimplifyInference()(copied(program.mod)))
     # At relay.build's own level, so that the page shows the kernels that will run.
     return with_mod(program, run(copied(program.mod), _t.FuseOps, 2))
-
-
-def _unpatterned(expr: Any) -> bool:
-    """Whether an expression calls an operator unknown to FuseOps, such as a normalisation."""
-    return bool(op_name(expr)) and expr.op.get_attr("TOpPattern") is None
 
 
 @listed("DefuseOps", "TVM", looking=True)

@@ -79,7 +79,8 @@ def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
     while ahead:
         index = ahead.pop()
         for name in info(ir, pipeline.steps[index]).needs:
-            found = _last_before(pipeline, name, index)
+            steps = enumerate(pipeline.steps[:index])
+            found = max((i for i, s in steps if s.enabled and s.name == name), default=None)
             if found is not None and found not in kept:
                 kept.add(found)
                 ahead.append(found)
@@ -92,11 +93,6 @@ def half_way(ir: str, pipeline: Pipeline, part: Pipeline) -> bool:
     done = {s.name for s in part if s.enabled}
     rest = [s for s in pipeline.steps[len(part) :] if s.enabled and info(ir, s).required]
     return any(name in done for step in rest for name in info(ir, step).needs)
-
-
-def _last_before(pipeline: Pipeline, name: str, index: int) -> int | None:
-    found = (i for i, s in enumerate(pipeline.steps[:index]) if s.enabled and s.name == name)
-    return max(found, default=None)
 
 
 def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:

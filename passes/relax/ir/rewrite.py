@@ -47,11 +47,6 @@ def dtype(expr: Any) -> str:
     return str(expr.ty.dtype)
 
 
-def result_type(expr: Any) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a typed tensor."""
-    return shape(expr), dtype(expr)
-
-
 def is_floating(expr: Any) -> bool:
     """Whether a typed expression is a tensor of floats, or a tuple with one among its fields."""
     todo = [expr.ty]
