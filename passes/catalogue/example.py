@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from relascope.passes.catalogue import info, read_pipeline
 from relascope.passes.program import Program
+
+P = TypeVar("P", bound=Program)
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,24 @@ class Parts:
         """A constant, such as a bound weight."""
         return self.const(draw(name, *shape, dtype=self.dtype), self.dtype)
 
-    def values(self, make: Callable[[np.ndarray], Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the parameters, by name; `kinds` has the types of all arguments."""
+    def typed(
+        self,
+        make: Callable[..., P],
+        array: Callable[[np.ndarray], Any],
+        mod: Any,
+        kinds: Mapping[str, Any],
+        result: Any,
+    ) -> P:
+        """A program of a typed module, with drawn parameters as TVM's arrays. `kinds` has the types
+        of all arguments of "main" by name, `result` is that of what it returns."""
 
-        def drawn(name: str, kind: Any) -> Any:
-            size = getattr(kind.shape, "values", kind.shape)
-            return make(draw(name, *map(int, size), dtype=str(kind.dtype)))
+        def drawn(name: str) -> Any:
+            size = getattr(kinds[name].shape, "values", kinds[name].shape)
+            return array(draw(name, *map(int, size), dtype=str(kinds[name].dtype)))
 
-        return {n: drawn(n, kinds[n]) for n in self.weights}
+        inputs = tuple(n for n in kinds if n not in self.weights)
+        params = {n: drawn(n) for n in self.weights}
+        return make(mod, params, inputs, len(getattr(result, "fields", [result])))
 
     def example(
         self,

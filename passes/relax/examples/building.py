@@ -41,10 +41,4 @@ class Tensors(Parts):
     def of_module(self, mod: Any) -> RelaxProgram:
         mod = relax.transform.Normalize()(mod)
         kinds = {str(p.name): p.ty for p in mod["main"].params}
-        result = mod["main"].ret_ty
-        return RelaxProgram(
-            mod=mod,
-            params=self.values(tvm.runtime.tensor, kinds),
-            inputs=tuple(n for n in kinds if n not in self.weights),
-            outputs=len(result.fields) if isinstance(result, relax.TupleType) else 1,
-        )
+        return self.typed(RelaxProgram, tvm.runtime.tensor, mod, kinds, mod["main"].ret_ty)

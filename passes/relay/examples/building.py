@@ -24,10 +24,4 @@ class Tensors(Parts):
     def of_module(self, mod: Any) -> RelayProgram:
         mod = relay.transform.InferType()(mod)
         kinds = {p.name_hint: p.checked_type for p in mod["main"].params}
-        result = mod["main"].ret_type
-        return RelayProgram(
-            mod=mod,
-            params=self.values(tvm.nd.array, kinds),
-            inputs=tuple(n for n in kinds if n not in self.weights),
-            outputs=len(result.fields) if isinstance(result, tvm.ir.TupleType) else 1,
-        )
+        return self.typed(RelayProgram, tvm.nd.array, mod, kinds, mod["main"].ret_type)
