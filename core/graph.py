@@ -358,9 +358,12 @@ def reached(
     return found
 
 
+_TEXTS = ("op", "name", "scope", "source", "line")  # fields of a node that JSON lacks if empty
+
+
 def _node_to_json(node: Node) -> dict[str, JsonValue]:
     data: dict[str, JsonValue] = {"id": node.id, "kind": node.kind.value}
-    for key in ("op", "name", "scope", "source", "line"):
+    for key in _TEXTS:
         if getattr(node, key):
             data[key] = getattr(node, key)
     if node.attrs:
@@ -380,16 +383,12 @@ def _node_from_json(data: Mapping[str, JsonValue]) -> Node:
     return Node(
         id=data["id"],
         kind=Kind(data["kind"]),
-        op=data.get("op", ""),
-        name=data.get("name", ""),
         attrs=dict(data.get("attrs", {})),
         inputs=tuple(
             i if isinstance(i, str) else Literal(i["literal"]) for i in data.get("inputs", ())
         ),
         outputs=tuple(TensorType(tuple(t["shape"]), t["dtype"]) for t in data.get("outputs", ())),
-        scope=data.get("scope", ""),
-        source=data.get("source", ""),
-        line=data.get("line", ""),
         role=Role(data.get("role", "none")),
         body=Graph.from_json(data["body"]) if data.get("body") else None,
+        **{key: data[key] for key in _TEXTS if key in data},
     )

@@ -124,10 +124,10 @@ class Contents:
             self._equal(version.function, function)
         )
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, kind: str = "text") -> str:
         """Write a text, and name it."""
         name = hashed(text)
-        self.writer.content("text", name, lambda: {"zlib": text})
+        self.writer.content(kind, name, lambda: {"zlib": text})
         return name
 
     def _text(self, function: Any) -> tuple[str, list[_Place]]:
@@ -188,9 +188,7 @@ class Contents:
 
     def _without_blobs(self, value: Any) -> Any:
         if isinstance(value, str) and len(value) > _BLOB:
-            name = hashed(value)
-            self.writer.content("blob", name, lambda: {"zlib": value})
-            return {"$blob": name}
+            return {"$blob": self.text(value, "blob")}
         if isinstance(value, list):
             return [self._without_blobs(v) for v in value]
         if isinstance(value, dict):

@@ -106,7 +106,10 @@ class Recording:
     """The content of a file. `about` has "tvm", "python", "arguments", "level", "process", and for
     a copy of the process (a fork) "parent". `kernels` is generated code, in its order. `whole` says
     whether all lines are complete; `stopped` why the recording ended before the compile did, such
-    as a full disk, or ""."""
+    as a full disk, or "".
+
+    Methods that take the hash of a content raise KeyError if there is none, and EngineError of kind
+    "file" if it cannot be read any more."""
 
     path: Path
     about: dict[str, Any]
@@ -126,15 +129,11 @@ class Recording:
         return ("blob", "page") in self._places
 
     def text(self, name: str) -> str:
-        """The text of a content, by its hash. Raises KeyError if there is none, EngineError (kind
-        "file") if it cannot be read any more."""
+        """The text of a content."""
         return self._inflated("text", name)
 
     def constants(self, name: str) -> list[tuple[TensorType, str]]:
-        """The types of a content's constants, each with a hash of its bytes.
-
-        Args, Raises: as for `text`.
-        """
+        """The types of a content's constants, each with a hash of its bytes."""
         with self._again():
             given = self._fields("text", name).get("constants", ())
             return [(TensorType(tuple(shape), _str(d)), _str(h)) for d, shape, h in given]
@@ -143,34 +142,22 @@ class Recording:
         """The graph of a content, read again each time; None where the recording has none: at a
         lower level, for loops, or where it could not be drawn (`no_graph` says why).
 
-        Functions that it calls are drawn as in the first module that had this content.
-
-        Args, Raises: as for `text`.
-        """
+        Functions that it calls are drawn as in the first module that had this content."""
         if not self.has_graph(name):
             return None
         with self._again():
             return Graph.from_json(json.loads(self._inflated("graph", name)))
 
     def has_graph(self, name: str) -> bool:
-        """Whether the recording has the graph of a content; does not read it.
-
-        Args, Raises: as for `text`.
-        """
+        """Whether the recording has the graph of a content; does not read it."""
         return ("graph", name) in self._places and "why" not in self._fields("graph", name)
 
     def graph_size(self, name: str) -> int:
-        """About how many characters the graph of a content has as JSON; 0 where it has none.
-
-        Args, Raises: as for `text`.
-        """
+        """About how many characters the graph of a content has as JSON; 0 where it has none."""
         return len(self._inflated("graph", name)) if self.has_graph(name) else 0
 
     def no_graph(self, name: str) -> str:
-        """Why a content has no graph; "" where it has one, or no reason is known.
-
-        Args, Raises: as for `text`.
-        """
+        """Why a content has no graph; "" where it has one, or no reason is known."""
         if ("graph", name) not in self._places:
             return ""
         return str(self._fields("graph", name).get("why", ""))

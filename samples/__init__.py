@@ -35,11 +35,6 @@ class Sample:
         """What it is, for people."""
         return _SUMMARIES[self.name]
 
-    @property
-    def has_tokens(self) -> bool:
-        """Whether the number of tokens may be chosen."""
-        return self.default_tokens is not None
-
 
 _LAYER = ("hidden_states", "attention_mask")
 _IMAGES = ("pixel_values",)
@@ -99,7 +94,7 @@ def build(
     import torch
 
     sample = SAMPLES[name]
-    if tokens is not None and not sample.has_tokens:
+    if tokens is not None and sample.default_tokens is None:
         raise ValueError(f"the sample {name} has no tokens to choose")
     batch = sample.default_batch if batch is None else batch
     tokens = sample.default_tokens if tokens is None else tokens

@@ -13,7 +13,7 @@ def test_sample_is_what_its_entry_says(name):
     assert sum(p.numel() for p in module.parameters()) == sample.parameters
     assert len(inputs) == len(sample.inputs) and not module.training
     assert inputs[0].shape[0] == sample.default_batch
-    if sample.has_tokens:
+    if sample.default_tokens is not None:
         assert inputs[0].shape[1] == sample.default_tokens
     for parameter_name, parameter in module.named_parameters():
         numbers = parameter if parameter.numel() > 1 else torch.stack([parameter, -parameter])

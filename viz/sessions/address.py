@@ -68,7 +68,7 @@ def _new(session: Session) -> Session:
     sample = SAMPLES.get(model.name) if not model.digest else None
     if sample is None:
         return Session()
-    tokens = sample.default_tokens if sample.has_tokens else None
+    tokens = sample.default_tokens
     return set_all(Session(), {"model.batch": sample.default_batch, "model.tokens": tokens})
 
 

@@ -249,7 +249,7 @@ def _sample(name: str) -> ModelSource:
     st.session_state.setdefault(batch_key, sample.default_batch)
     batch = left.number_input("Batch", **_number("model.batch", batch_key))
     tokens = None
-    if sample.has_tokens:
+    if sample.default_tokens is not None:
         st.session_state.setdefault(tokens_key, sample.default_tokens)
         tokens = int(right.number_input("Tokens", **_number("model.tokens", tokens_key)))
     return ModelSource(name, batch=int(batch), tokens=tokens)
