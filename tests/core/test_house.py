@@ -36,11 +36,11 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 3630,
     "commands": 3356,
-    "core": 1351,
+    "core": 1350,
     "engine": 41562,
     "passes": 12029,
-    "recorder": 1471,
-    "samples": 553,
+    "recorder": 1456,
+    "samples": 548,
     "viz": 24807,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
