@@ -11,6 +11,8 @@ from relascope.core.errors import EngineError
 from relascope.passes.program import Program
 
 T = TypeVar("T")
+Sizes = Sequence[int]
+"""A number for each axis of images."""
 
 
 def rooted(
@@ -40,12 +42,24 @@ def rooted(
     return pairs
 
 
+def beyond(
+    sizes: Sizes, counts: Sizes, window: Sizes, strides: Sizes, padding: Sizes, dilation: Sizes
+) -> list[int]:
+    """Elements at the end of each axis that the kernel of a convolution did not reach. `sizes` are
+    the data's, `counts` the result's and `window` the kernel's; `padding` is at all begins and then
+    at all ends."""
+    rank = len(sizes)
+    axes = zip(
+        sizes, counts, window, strides, padding[:rank], padding[rank:], dilation, strict=True
+    )
+    return [
+        size + before + after - (count - 1) * step - (reach - 1) * apart - 1
+        for size, count, reach, step, before, after, apart in axes
+    ]
+
+
 def reached_windows(
-    sizes: Sequence[int],
-    counts: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[int],
+    sizes: Sizes, counts: Sizes, window: Sizes, strides: Sizes, padding: Sizes
 ) -> tuple[list[int], list[int]]:
     """Padding with which TVM's gradient of a max pool reads only windows that exist.
 

@@ -6,6 +6,7 @@ from typing import Any
 from tvm.relax import op
 
 from relascope.core.errors import no_gradient
+from relascope.passes.gradients import beyond
 from relascope.passes.relax.ir.rewrite import shape
 
 
@@ -18,12 +19,13 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
     grad, groups = builder.normalize(grad), int(attrs.groups)
     strides, padding, dilation = of_images(attrs, "strides", "padding", "dilation")
+    sizes = shape(data)[2:], shape(grad)[2:], shape(weight)[2:]
     by_data = op.nn.conv2d_transpose(
         grad,
         _dilated(weight, *dilation),
         strides=strides,
         padding=padding,
-        output_padding=beyond(data, grad, shape(weight), strides, padding, dilation),
+        output_padding=beyond(*sizes, strides, padding, dilation),
         groups=groups,
     )
     window = (strides, padding, dilation, groups)
@@ -47,7 +49,8 @@ def of_weight(
     batch, channels, *_ = shape(data)
     out, *_, height, width = size
     top, left, bottom, right = padding
-    below, beside = beyond(data, grad, size, strides, padding, dilation)
+    sizes = shape(data)[2:], shape(grad)[2:], (height, width)
+    below, beside = beyond(*sizes, strides, padding, dilation)
     layouts = {"data_layout": "CNHW", "kernel_layout": "IOHW", "out_layout": "CNHW"}
     if groups > 1:
         layouts = {}
@@ -71,20 +74,6 @@ def of_weight(
     if channels == groups > 1:
         return op.reshape(by_weight, size)
     return by_weight if groups == 1 else op.permute_dims(by_weight, [1, 0, 2, 3])
-
-
-def beyond(
-    data: Any, grad: Any, size: Sequence[int], strides: Any, padding: Any, dilation: Any
-) -> list[int]:
-    """Rows and columns at the ends that the kernel did not reach."""
-    sizes = zip(shape(data)[2:], shape(grad)[2:], size[2:], strict=True)
-    steps = zip(strides, padding[:2], padding[2:], dilation, strict=True)
-    return [
-        length + before + after - (count - 1) * stride - (kernel - 1) * apart - 1
-        for (length, count, kernel), (stride, before, after, apart) in zip(
-            sizes, steps, strict=True
-        )
-    ]
 
 
 def of_images(attrs: Any, *names: str) -> list[list[int]]:

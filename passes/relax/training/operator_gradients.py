@@ -128,8 +128,8 @@ def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """Shared evenly among all extreme elements; in PyTorch's max and min also among NaN, but not in
     amax and amin."""
-    (x,) = call.args
-    axes, size = _axes(call), list(shape(x))
+    (x,), given, size = call.args, call.attrs.axis, list(shape(call.args[0]))
+    axes = list(range(len(size))) if given is None else [int(a) % len(size) for a in given]
     kept = [1 if i in axes else d for i, d in enumerate(size)]
     hit = op.equal(x, op.reshape(variable, kept))
     if operator_of(variable) in ("aten::max", "aten::min"):
@@ -137,12 +137,6 @@ def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[A
     hit = op.astype(hit, dtype(x))
     share = op.divide(op.reshape(grad, kept), op.sum(hit, axes, keepdims=True))
     return [op.multiply(hit, share)]
-
-
-def _axes(call: Any) -> list[int]:
-    rank = len(shape(call.args[0]))
-    given = call.attrs.axis
-    return list(range(rank)) if given is None else [int(a) % rank for a in given]
 
 
 def _ints(expr: Any) -> list[int]:

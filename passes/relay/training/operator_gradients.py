@@ -98,21 +98,15 @@ def _conv2d(call: Any, grad: Any) -> list[Any]:
     if str(attrs.data_layout) != "NCHW" or str(attrs.kernel_layout) != "OIHW":
         known = "is known in the layouts NCHW and OIHW only"
         raise no_gradient("nn.conv2d", known, "take the gradient before layouts are changed")
-    _, channels, tall, wide = shape(data)
-    _, _, height, width = given = shape(weight)
-    _, out, rows, columns = shape(call)
-    kernels = [out, channels // groups, height, width]
+    channels, given = shape(data)[1], shape(weight)
+    kernels = [shape(call)[1], channels // groups, *given[2:]]
     if kernels != list(given):
         weight = relay.reshape(weight, kernels)
-    padding = [int(p) for p in attrs.padding]
-    top, left, bottom, right = (int(p) for p in get_pad_tuple(padding, (height, width)))
-    down, across = (int(s) for s in attrs.strides)
-    step_down, step_across = (int(d) for d in attrs.dilation)
-    reach_down, reach_across = (height - 1) * step_down + 1, (width - 1) * step_across + 1
-    beyond_down = tall - ((rows - 1) * down - top - bottom + reach_down)
-    beyond_across = wide - ((columns - 1) * across - left - right + reach_across)
-    size = {"channels": channels, "kernel_size": (height, width)}
-    more = {"output_padding": (beyond_down, beyond_across), **size, **_window(attrs)}
+    padding = get_pad_tuple([int(p) for p in attrs.padding], given[2:])
+    window = [[int(v) for v in way] for way in (attrs.strides, padding, attrs.dilation)]
+    sizes = shape(data)[2:], shape(call)[2:], given[2:]
+    size = {"channels": channels, "kernel_size": given[2:]}
+    more = {"output_padding": gradients.beyond(*sizes, *window), **size, **_window(attrs)}
     by_data = relay.nn.conv2d_transpose(grad, weight, **more)
     by_weight = weight_gradient.of(grad, data, (shape(call), shape(data), kernels), attrs)
     return [by_data, by_weight if kernels == list(given) else relay.reshape(by_weight, given)]
