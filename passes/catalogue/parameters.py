@@ -59,10 +59,6 @@ class Parameter:
         return f"give a {self.kind}{bound}{unit}"
 
 
-def _whole(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[+-]?\d+", text) else None
-
-
 def number(text: str) -> float | None:
     """A finite number from its text; None for other texts."""
     try:
@@ -80,7 +76,7 @@ def _text(text: str) -> str | None:
 _READERS = {
     "text": _text,
     "switch": lambda text: _SWITCHES.get(text.lower()),
-    "whole number": _whole,
+    "whole number": lambda text: int(text) if re.fullmatch(r"[+-]?\d+", text) else None,
     "number": number,
 }
 

@@ -5,14 +5,7 @@ from collections.abc import Iterator, Sequence
 from relascope.core.graph import Kind, Node
 from relascope.core.operators import BROADCASTS, CASTS, LAYOUTS, TRANSPOSES
 from relascope.passes.cost import is_product, is_view
-from relascope.passes.lint.subject import (
-    Finding,
-    Subject,
-    is_transpose,
-    linter,
-    order_of,
-    turns_matrix,
-)
+from relascope.passes.lint.subject import Finding, Subject, is_transpose, linter, order_of
 
 
 @linter(
@@ -25,14 +18,14 @@ def transposes(subject: Subject) -> Iterator[Finding]:
     for node in subject.calls(TRANSPOSES):
         if node.id in subject.weights:
             continue  # constant work
-        source = graph.by_id[node.edges[0]]
+        source, order = graph.by_id[node.edges[0]], order_of(node)
         if is_transpose(source) and not subject.together(source.id, node.id):
-            both = tuple(order_of(source)[a] for a in order_of(node))
+            both = tuple(order_of(source)[a] for a in order)
             undone = both == tuple(range(len(both)))
             message = "The second transpose undoes the first."
             message = message if undone else "Two transposes in a row could be one."
             yield _twice(subject, source, node, message, undone, "transpose of transpose")
-        elif turns_matrix(node):
+        elif len(order) > 1 and order == (*range(len(order) - 2), len(order) - 1, len(order) - 2):
             yield from _matrix(subject, source, node)
 
 

@@ -157,15 +157,6 @@ def is_transpose(node: Node) -> bool:
     return node.kind is Kind.CALL and node.op in TRANSPOSES and bool(node.edges)
 
 
-def turns_matrix(node: Node) -> bool:
-    """Whether a node transposes matrices: it swaps only the last two axes."""
-    if not is_transpose(node):
-        return False
-    axes = order_of(node)
-    rank = len(axes)
-    return rank > 1 and axes == (*range(rank - 2), rank - 1, rank - 2)
-
-
 Find = Callable[[Subject], Iterable[Finding]]
 
 
