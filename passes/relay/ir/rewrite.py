@@ -158,24 +158,20 @@ def rewrite(program: RelayProgram, visits: Visits, arguments: Sequence[Any] = ()
     return with_main(program, relay.Function(params, body, main.ret_type, [], main.attrs))
 
 
-def rebuilt(results: Iterable[Any], instead: Mapping[int, Any], span: Any = None) -> dict[int, Any]:
-    """By old handle, every expression that some results need, after replacing some expressions by
-    those in `instead` (by handle). Expressions without a span get `span`, if not None."""
-    return _rebuild(results, dict(instead), span)
-
-
 def unbound(expr: Any) -> Any:
     """A chain of let bindings as a graph: each variable's readers read its value. TVM's own pass
     recurses over the chain, and overflows the stack if it is long."""
     new: dict[int, Any] = {}
     while isinstance(expr, relay.Let):
-        new[expr.var.handle.value] = _rebuild([expr.value], new)[expr.value.handle.value]
+        new[expr.var.handle.value] = rebuilt([expr.value], new)[expr.value.handle.value]
         expr = expr.body
-    return _rebuild([expr], new)[expr.handle.value]
+    return rebuilt([expr], new)[expr.handle.value]
 
 
-def _rebuild(results: Iterable[Any], new: dict[int, Any], span: Any = None) -> dict[int, Any]:
-    """As `rebuilt`; adds to `new`, which has the replacements, and returns it."""
+def rebuilt(results: Iterable[Any], new: dict[int, Any], span: Any = None) -> dict[int, Any]:
+    """By old handle, every expression that some results need, after replacing some expressions by
+    those in `new` (by handle), which grows by the rest and is returned. Expressions without a span
+    get `span`, if not None."""
     todo: list[tuple[Any, bool]] = [(r, False) for r in results]
     while todo:
         expr, ready = todo.pop()

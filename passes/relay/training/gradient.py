@@ -160,9 +160,6 @@ def _with_provenance(
     origin: dict[int, Any] = {}  # the span for the gradient of a variable's value
     result: list[Binding] = []
 
-    def read_variable(call: Any, args: list[Any]) -> Any:
-        return copies.get(call.handle.value)
-
     for variable, value in bindings:
         handle, name = value.handle.value, rewrite.op_name(value)
         if handle in recorder.forward:
@@ -174,7 +171,7 @@ def _with_provenance(
             if value.name_hint in program.params:
                 origin[variable.handle.value] = spans.of_parameter(value.name_hint)
         elif isinstance(value, relay.Call):
-            value = rewrite.rewrite_body(value, read_variable)
+            value = rewrite.rewrite_body(value, lambda call, _: copies.get(call.handle.value))
             # A call still without a span starts the gradient of one variable, or adds to it.
             if name in ("zeros_like", "add") and value.span is None:
                 span = origin.get(value.args[0].handle.value)

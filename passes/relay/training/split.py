@@ -39,7 +39,7 @@ def split(
     return SplitProgram.of(program, forward, backward, cut)
 
 
-def _rewired(exprs: Mapping[str, Any], cut: Cut, instead: Mapping[int, Any]) -> Mapping[int, Any]:
+def _rewired(exprs: Mapping[str, Any], cut: Cut, instead: dict[int, Any]) -> dict[int, Any]:
     """By handle what replaces expressions in the backward: what `instead` has, and what reads
     values that are computed more than once."""
     new, made, edges = instead, dict[str, Any](), cut.joint.graph.edges
