@@ -30,15 +30,7 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import INPUTS, ModelSource
 from relascope.passes.catalogue import last_built, recorded
 from relascope.passes.search.bisect import IMPORT, Verdict
-from relascope.passes.search.reduce import (
-    MOST,
-    Piece,
-    PieceVerdict,
-    calls,
-    operators,
-    reduce,
-    whole,
-)
+from relascope.passes.search.reduce import MOST, Piece, PieceVerdict, operators, reduce, whole
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ def narrow(
     shown, named = search.results[found.piece], tuple(operators(graph, found.piece))
     about = bisection, source, where, total, tuple(search.log), found.piece, shown
     made = Reduction(*about, named, found.minimal)
-    words = search_words(made, calls(graph, found.piece))
+    words = search_words(made, len(named))
     allowed = limits.seconds, limits.memory
     script = "" if test is None else f"test{Path(test.path).suffix}"
     told = script, verdict_of_pass(ir, bisection), command

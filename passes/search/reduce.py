@@ -62,11 +62,6 @@ def read_values(graph: Graph, piece: Piece) -> tuple[str, ...]:
     return tuple(n.id for n in graph if n.id in read and n.kind is not Kind.CONSTANT)
 
 
-def calls(graph: Graph, piece: Piece) -> int:
-    """How many operators (and fused functions) a piece calls."""
-    return sum(graph.by_id[i].kind in (Kind.CALL, Kind.FUNCTION) for i in piece.nodes)
-
-
 def near(graph: Graph, same: Collection[str], differ: Collection[str]) -> tuple[str, ...]:
     """Where to look first: from the first node whose value differs back to equal values. `same` and
     `differ` are ids of nodes that exist after the pass, too, with equal or different values."""
@@ -233,5 +228,6 @@ def _units(graph: Graph) -> tuple[list[list[str]], dict[str, int]]:
 
 
 def operators(graph: Graph, piece: Piece) -> Sequence[str]:
+    """The operators (and fused functions) that a piece calls."""
     found = (graph.by_id[i] for i in piece.nodes)
     return [n.op for n in found if n.kind in (Kind.CALL, Kind.FUNCTION)]

@@ -103,7 +103,7 @@ def test_two_places_far_apart_are_kept_and_the_rest_goes():
     found = pieces.reduce(one, Oracle({"n4", "n51"}))
     assert set(found.piece.nodes) == {"n4", "n51"}
     assert len(found.piece.outputs) == len(pieces.read_values(one, found.piece)) == 2
-    assert pieces.calls(one, found.piece) == 2
+    assert len(pieces.operators(one, found.piece)) == 2
 
 
 def test_what_needs_the_whole_stays_whole_and_a_good_one_has_no_piece():
