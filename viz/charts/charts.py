@@ -47,9 +47,10 @@ _RIGHT: Row = {"align": "left", "dx": 6}
 _HELD = {"captured": CAPTURED, "computed again": between("again"), "written on the way": QUIET}
 
 
-def columns(most: int) -> alt.ExprRef:
-    """The number of columns of a legend that fit the width of the chart."""
-    return alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
+def legend_below(most: int, **more: Any) -> alt.Legend:
+    """A legend below a chart, in as many columns, at most `most`, as fit its width."""
+    columns = alt.ExprRef(f"clamp(floor(width / 170), 1, {most})")
+    return alt.Legend(title=None, orient="bottom", columns=columns, **more)
 
 
 def _of(rows: Sequence[Row]) -> alt.Chart:
@@ -96,10 +97,7 @@ def frontier(
     y = alt.Y("net_share:Q", title="time added", axis=alt.Axis(format="+.0%", tickCount=6))
     sizes = "size:N; kept", "net:N; time added", "peak:N; peak of a step"
     named = tips("what:N; what", *sizes)
-    below = alt.Legend(
-        title=None, orient="bottom", columns=columns(2), labelLimit=190, offset=4, rowPadding=0
-    )
-    legend = None if clickable else below
+    legend = None if clickable else legend_below(2, labelLimit=190, offset=4, rowPadding=0)
     names, looks = zip(*_looks(marks, theirs).items(), strict=True)
     colours, shapes = (alt.Scale(domain=names, range=[*of]) for of in zip(*looks, strict=True))
     color = alt.Color("what:N", scale=colours, legend=legend)
@@ -281,12 +279,14 @@ def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
     x = alt.X("node:Q", title="nodes, in order of execution", axis=alt.Axis(tickCount=5))
     y = alt.Y("bytes:Q", title=None, stack=True, axis=alt.Axis(format="~s", tickCount=4))
     colours = alt.Scale(domain=[*_HELD], range=[*_HELD.values()])
-    legend = alt.Legend(title=None, orient="bottom", columns=columns(3), offset=4)
     alone = alt.selection_point(fields=["what"], bind="legend")
     area = _of(rows).mark_area(interpolate="step-after", opacity=0.6)
     area = area.add_params(alone).transform_filter(alone)
     area = area.encode(
-        x=x, y=y, color=alt.Color("what:N", scale=colours, legend=legend), order="order:O"
+        x=x,
+        y=y,
+        color=alt.Color("what:N", scale=colours, legend=legend_below(3, offset=4)),
+        order="order:O",
     )
     rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
     sides = [
@@ -399,9 +399,6 @@ _CHARTS: dict[str, Callable[..., Any]] = {
 }
 
 
-_MOST_NAMED = len(LINES)  # kernels; a legend of more says nothing
-
-
 def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerChart | None:
     """A run's measurements, and the least so far as steps, by kernel; None before the first."""
     rows = [
@@ -412,13 +409,9 @@ def best_so_far(trials: Sequence[Trial], names: Mapping[str, str]) -> alt.LayerC
     if not rows:
         return None
     order = list(dict.fromkeys(r["kernel"] for r in rows))
-    strokes: Row = {"symbolType": "stroke", "symbolOpacity": 1}
-    legend = alt.Legend(title=None, orient="bottom", columns=columns(2), labelLimit=300, **strokes)
-    color = alt.Color(
-        "kernel:N",
-        scale=alt.Scale(domain=order, range=list(LINES)),
-        legend=legend if len(order) <= _MOST_NAMED else None,
-    )
+    legend = legend_below(2, labelLimit=300, symbolType="stroke", symbolOpacity=1)
+    scale = alt.Scale(domain=order, range=[*LINES])  # a legend of more kernels says nothing
+    color = alt.Color("kernel:N", scale=scale, legend=legend if len(order) <= len(LINES) else None)
     trials_ = alt.Scale(zero=False, nice=False)
     x = alt.X("trial:Q", title="trial", scale=trials_, axis=_whole_steps())
     scale = alt.Scale(type="log", nice=False, padding=10)

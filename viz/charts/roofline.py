@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from relascope.viz.charts.charts import CHOSEN, QUIET, columns, tips
+from relascope.viz.charts.charts import CHOSEN, QUIET, legend_below, tips
 from relascope.viz.drawing import palette
 from relascope.viz.rows import Row
 from relascope.viz.rows.columns import renamed
@@ -49,7 +49,6 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
         for one in labels
     ]
     share = alt.Scale(domain=[0, 1], range=[30, 1600])
-    legend = alt.Legend(title=None, orient="bottom", columns=columns(3), labelLimit=220)
     scale = alt.Scale(domain=names, range=colours)
     points = (
         alt.Chart(kernels)
@@ -58,7 +57,7 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
             x=x,
             y=y,
             size=alt.Size("share:Q", legend=None, scale=share),
-            color=alt.Color("sort name:N", scale=scale, legend=legend),
+            color=alt.Color("sort name:N", scale=scale, legend=legend_below(3, labelLimit=220)),
             tooltip=tips(*(f"{name}:N" for name in _TIPS.split(", "))),
         )
         .add_params(alt.selection_point(name=CHOICE, fields=["index"]))

@@ -7,10 +7,9 @@ from relascope.core.graph import Kind, Literal, Node, TensorType
 # Values of attributes that are empty, neutral or internal to the compiler.
 _SILENT = {"", "None", "null", "[]", "()", "{}", "0", "0.0", "False", "false"}
 _SILENT |= {"float32", "void", "same"}
-_LONGEST = 30
 
 
-def shorten(text: str, longest: int = _LONGEST) -> str:
+def shorten(text: str, longest: int = 30) -> str:
     """A text, with an ellipsis if it is longer than `longest` characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

@@ -5,7 +5,7 @@ lightened for each theme. No meaning depends on hue alone: each style also has a
 the right or both sides, a mark in the corner, or dashes; scales use lightness.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 from typing import Literal as OneOf
@@ -85,15 +85,9 @@ heat1       #fffbe3 #b5a25c #3a3208  #2f2a16 #8a7c45 #e9e2c4  step 1 of a scale
 heat2       #fde49a #b08d1e #3a2c00  #5a4708 #b59422 #fdf0c4  step 2 of a scale
 heat3       #f3a33c #9a5a08 #331c00  #a85f0a #f0a546 #ffffff  step 3 of a scale
 heat4       #99390d #571d04 #ffffff  #ffd98a #fff3d6 #3a1b00  step 4 of a scale
-sort0       #e3edfb #2f6fc0 #12243d  #1d3250 #5b9bea #e4effd  a word
-sort1       #fdeade #c7632a #3f1e0b  #432716 #ea8a52 #fdebdf  a word
-sort2       #e4f4ee #11856a #0d2e26  #16372e #35b594 #dcf5ed  a word
-sort3       #f7e9f3 #b0558f #3e1731  #3f2136 #d77fb8 #fae6f3  a word
-sort4       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  a word
-sort5       #f1ecf7 #8a6bb0 #33264a  #322a40 #a98ad0 #efe7fa  a word
-sort6       #e0f0f7 #1f86a8 #0f2a35  #173642 #43aed2 #def3fa  a word
-sort7       #f0f3dc #7c8a12 #2a2f07  #33370f #b1c032 #f3f6d8  a word
 """
+# Styles whose colours the words of an overlay take in turn: "sort0" and on.
+_WORDS = "matmul activation normalisation function input parameter convolution reduction"
 # The sign of each: its side, its mark ("." for none), and "dash", "dots" or "thick" lines.
 _SIGNS = """
 matmul left ×
@@ -129,7 +123,8 @@ def _styles(colours: slice) -> dict[str, Style]:
         side, mark, *lines = signs.get(name, ["left", "."])
         more: dict[str, Any] = {k: v for line in lines for k, v in _LINES[line].items()}
         styles[name] = Style(label, fill, outline, text, side, mark.strip("."), **more)
-    return styles
+    words = [replace(styles[name], label="a word", mark="") for name in _WORDS.split()]
+    return styles | {f"sort{k}": style for k, style in enumerate(words)}
 
 
 STYLES: dict[Theme, dict[str, Style]] = {"light": _styles(slice(3)), "dark": _styles(slice(3, 6))}
