@@ -109,15 +109,13 @@ class Diff {
 
   changed(rows) {
     return rows.map(([left, right], k) => {
-      const made = this.line(left, right, left && right ? "changed" : left ? "gone" : "came");
-      if (k === 0) made.classList.add("first");
-      return made;
+      const kind = left && right ? "changed" : left ? "gone" : "came";
+      return this.line(left, right, k ? kind : `${kind} first`);
     });
   }
 
   line(left, right, kind) {
-    const sides = [this.side(left, "left"), this.side(right, "right")];
-    return element("div", { class: `line ${kind}` }, ...sides);
+    return element("div", { class: `line ${kind}` }, this.side(left, "left"), this.side(right, "right"));
   }
 
   side(line, name) {

@@ -9,13 +9,9 @@ function filled(value, pool) {
   if (typeof value === "string") {
     return value.startsWith(SIGN) ? pool[Number(value.slice(1))] : value;
   }
-  if (Array.isArray(value)) {
-    for (let i = 0; i < value.length; i++) {
-      const one = value[i];
-      if (typeof one === "string" || (typeof one === "object" && one)) value[i] = filled(one, pool);
-    }
-  } else if (typeof value === "object" && value) {
-    for (const name of Object.keys(value)) value[name] = filled(value[name], pool);
+  if (typeof value === "object" && value) {
+    const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
+    for (const key of keys) value[key] = filled(value[key], pool);
   }
   return value;
 }

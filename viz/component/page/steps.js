@@ -26,8 +26,6 @@ export class Steps {
     this.read();
   }
 
-  get most() { return this.section.rows.length - 1; }
-
   // The step that the address names, else the one chosen in the data.
   read() {
     const asked = this.place.get("step");
@@ -44,7 +42,7 @@ export class Steps {
   choose(at) { this.reach(at).catch((error) => this.said.replaceChildren(damaged(error))); }
 
   async reach(at) {
-    const chosen = Math.max(0, Math.min(this.most, at));
+    const chosen = Math.max(0, Math.min(this.section.rows.length - 1, at));
     if (chosen === this.chosen) return;
     this.chosen = chosen;
     this.place.go({ step: chosen });

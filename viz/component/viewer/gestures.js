@@ -7,19 +7,8 @@ export class Gestures extends Part {
   lastScroll = 0;
   stop = new AbortController();
 
-  constructor(viewer) {
-    super(viewer);
-    this.listen();
-  }
-
-  end() {
-    this.stop.abort();
-    this.resizing.disconnect();
-    this.filling.disconnect();
-  }
-
-  listen() {
-    const v = this.viewer;
+  constructor(v) {
+    super(v);
     const on = (target, type, handler, more = {}) =>
       target.addEventListener(type, handler, { signal: this.stop.signal, ...more });
     on(v.main, "pointerdown", (e) => this.pointerDown(e));
@@ -72,6 +61,8 @@ export class Gestures extends Part {
     for (const button of v.root.querySelectorAll("[data-act]")) {
       on(button, "click", () => { if (v.drawing) act[button.dataset.act](); });
     }
+    on(v.sheet, "scroll", () => v.table.draw());
+    on(v.sheet, "keydown", (e) => v.table.key(e));
     on(v.map, "pointerdown", (e) => { v.map.setPointerCapture(e.pointerId); v.minimap.moveTo(e); });
     on(v.map, "pointermove", (e) => { if (e.buttons) v.minimap.moveTo(e); });
     on(v.probe, "transitionend", () => { v.readTheme(); v.minimap.draw(); v.redraw(); });
@@ -83,6 +74,12 @@ export class Gestures extends Part {
     const page = v.root.getRootNode().host?.closest("[data-testid=stMainBlockContainer]");
     this.filling.observe(page ?? document.body);
     on(window, "resize", () => v.fillHeight());
+  }
+
+  end() {
+    this.stop.abort();
+    this.resizing.disconnect();
+    this.filling.disconnect();
   }
 
   local(e) {
@@ -199,7 +196,8 @@ export class Gestures extends Part {
     const { act } = this;
     const keys = {
       ArrowLeft: arrow(1, 0), ArrowRight: arrow(-1, 0), ArrowUp: arrow(0, 1), ArrowDown: arrow(0, -1),
-      f: act.fit, F: act.fit, "0": act.fit, z: () => v.walk.undo(), u: () => v.walk.undo(),
+      f: act.fit, F: act.fit, "0": act.fit, z: undo ? () => v.walk.undo() : null,
+      u: () => v.walk.undo(),
       "[": () => v.walk.mark(-1), "]": () => v.walk.mark(1),
       "<": () => v.walk.widen(-1), ">": () => v.walk.widen(1),
       p: () => this.pin(), t: act.table, "?": act.help, "+": act.in, "=": act.in, "-": act.out,
@@ -209,7 +207,6 @@ export class Gestures extends Part {
         else v.select(null);
       },
     };
-    if (!undo) delete keys.z;
     if (e.target === v.main) {
       keys.Enter = () => {
         const i = v.selected === null ? -1 : v.boxOf(v.selected);

@@ -3,11 +3,6 @@
 import { clamp, Part } from "./parts.js";
 
 export class Minimap extends Part {
-  constructor(viewer) {
-    super(viewer);
-    this.ctx = viewer.map.getContext("2d");
-  }
-
   draw() {
     const v = this.viewer;
     const d = v.drawing;
@@ -43,7 +38,7 @@ export class Minimap extends Part {
     const hide = all || v.wide < 480 || !d.box.id.length;
     v.map.classList.toggle("hidden", hide);
     if (hide || !this.sheet) return;
-    const ctx = this.ctx, ratio = window.devicePixelRatio || 1, [w, h] = this.size;
+    const ctx = v.map.getContext("2d"), ratio = window.devicePixelRatio || 1, [w, h] = this.size;
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.clearRect(0, 0, v.map.width, v.map.height);
     ctx.drawImage(this.sheet, 0, 0);

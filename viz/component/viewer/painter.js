@@ -268,11 +268,7 @@ export class Painter extends Part {
     names.push({ i, x: at[0], y: at[1], w, h, size: FAR_NAME });
     this.named.add(box.group[i]);
     ctx.save();
-    if (signed) {
-      ctx.translate(box.x[i], y);
-      this.sign(10, HEADER / 2, true);
-      ctx.translate(-box.x[i], -y);
-    }
+    if (signed) this.sign(box.x[i] + 10, y + HEADER / 2, true);
     ctx.translate(at[0], at[1]);
     ctx.scale(1 / zoom, 1 / zoom);
     ctx.font = font; ctx.textAlign = "left"; ctx.textBaseline = "middle";
@@ -434,10 +430,9 @@ export class Painter extends Part {
     if (low) return;
     for (const i of v.solid) {
       if (!seen(i)) continue;
-      const fade = lit && !lit.boxes.has(i) ? 0.3 : 1;
+      const fade = ctx.globalAlpha = lit && !lit.boxes.has(i) ? 0.3 : 1;
       if (box.kind[i] || box.shape[i] === "double") {
         // A closed group is a stack of sheets, a fused function has a double outline.
-        ctx.globalAlpha = fade;
         ctx.lineWidth = line * 0.8;
         ctx.strokeStyle = v.theme.styleOf(box.style[i]).stroke;
         ctx.beginPath();
@@ -447,13 +442,11 @@ export class Painter extends Part {
           ctx.moveTo(x + 12, y + 6); ctx.lineTo(x + w - 12, y + 6);
         } else ctx.roundRect(box.x[i] + 3, box.y[i] + 3, box.w[i] - 6, box.h[i] - 6, 4);
         ctx.stroke();
-        ctx.globalAlpha = 1;
       }
       if (box.shape[i] === "box" && (box.role[i] || !box.kind[i])) {
         // A sign beside the colour: a bar at the left, the right or both sides for forward,
         // captured or backward, whatever the colour means.
         const look = v.theme.styleOf(box.role[i] || box.style[i]);
-        ctx.globalAlpha = fade;
         ctx.fillStyle = look.stroke;
         ctx.beginPath();
         if (look.side !== "right") ctx.roundRect(box.x[i], box.y[i], 5, box.h[i], [6, 0, 0, 6]);
@@ -461,8 +454,8 @@ export class Painter extends Part {
           ctx.roundRect(box.x[i] + box.w[i] - 5, box.y[i], 5, box.h[i], [0, 6, 6, 0]);
         }
         ctx.fill();
-        ctx.globalAlpha = 1;
       }
+      ctx.globalAlpha = 1;
       if (box.kind[i]) this.drawCaptures(i, box.x[i] + box.w[i] - 6, box.y[i] + box.h[i], fade, true);
     }
   }

@@ -11,12 +11,6 @@ export class Table extends Part {
   by = "value";
   down = true;
 
-  constructor(viewer) {
-    super(viewer);
-    viewer.sheet.onscroll = () => this.draw();
-    viewer.sheet.onkeydown = (event) => this.key(event);
-  }
-
   toggle() {
     this.open = !this.open;
     this.show();
