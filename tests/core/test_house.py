@@ -41,7 +41,7 @@ LINES = {
     "passes": 11903,
     "recorder": 1456,
     "samples": 548,
-    "viz": 24699,
+    "viz": 24702,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -27,6 +27,7 @@ from relascope.recorder.reading import PassRun, Recording
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
 """Addresses in texts by TVM and LLVM, which differ in every process."""
 _UNDER_WAY = "The process ended in this pass."
+_UNDRAWN = "Record it with --level graphs."
 _KEPT = 96  # graphs
 
 
@@ -81,7 +82,9 @@ class RecordedCompile:
             found = max(filter(None, map(self._graph, functions.values())), key=len, default=None)
         if found is None:
             where = source.module or self.recording.path.name
-            raise EngineError("graph", "The recording has no graph here.", where)
+            drawn = self.recording.about.get("level") not in ("names", "text")
+            hint = "Look at an earlier pass (--stop-after N)." if drawn else _UNDRAWN
+            raise EngineError("graph", "The recording has no graph here.", where, hint)
         called = {n.kernel: functions[n.kernel] for n in found if n.kernel in functions}
 
         def make() -> tuple[Graph, Graph]:  # keeps it alive, because the key has its address
