@@ -74,6 +74,7 @@ def test_other_commands_ask_it_as_they_ask_an_engine(path):
     for name in ("time", "bisect", "captures", "compare"):
         assert "has no model to build or run" in run(name, path).stderr
     assert "those that ran" in run("graph", path, "--passes", "cse").stderr
+    assert "--level graphs" in run("graph", path, "--module", "nowhere").stderr
 
 
 def test_it_says_where_a_compile_stopped(path):
