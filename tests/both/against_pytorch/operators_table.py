@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional as F
 
 import defaults
+import judged
 import operators
 from gradients import Fn, error, imported, run
 from limits import POINTWISE, rounding
@@ -56,8 +57,8 @@ def in_this_process(monkeypatch):
             rows.append({"died": "it ended"})
         return rows
 
-    monkeypatch.setattr(operators, "child", child)
-    monkeypatch.setattr(operators, "target_of", lambda ir: QUICK)
+    monkeypatch.setattr(judged, "child", child)
+    monkeypatch.setattr(judged, "target_of", lambda ir: QUICK)
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
 
     def main(bench, *words):
@@ -71,14 +72,14 @@ def test_the_command_keeps_and_prints_what_it_finds(in_this_process, tmp_path, c
     asked = ("--op", "sigmoid", "--samples", 1, "--folder", tmp_path)
     assert in_this_process(operators, *asked) == 0
     assert "forward float32: right 1" in capsys.readouterr().out
-    rows = operators.tried(tmp_path / f"{ENGINE}.jsonl")
+    rows = judged.tried(tmp_path / f"{ENGINE}.jsonl")
     assert {r["phase"] for r in rows} == set(operators.PHASES) and not faults(rows)
     assert "sigmoid` | right | right |" in operators.page({ENGINE: rows})
 
 
 def test_what_ends_a_child_is_a_crash_and_the_rest_goes_on(in_this_process, tmp_path):
     path, base = tmp_path / "rows.jsonl", {"dtype": "float32", "phase": "forward"}
-    operators.begin(path, [{"op": "a", "end": True}])
+    judged.begin(path, [{"op": "a", "end": True}])
 
     def work(ir, target, names, skip, pipe):
         for name in names:
@@ -121,7 +122,7 @@ def test_all_operators_are_right_or_refused(tmp_path):
     phases = [word for p in operators.PHASES[:2] for word in ("--phase", p)]
     program = [sys.executable, operators.__file__, "--engine", ENGINE, *phases]
     subprocess.run([*program, "--folder", tmp_path], capture_output=True, check=False)
-    rows = operators.read(tmp_path / f"{ENGINE}.jsonl")
+    rows = judged.read(tmp_path / f"{ENGINE}.jsonl")
     asked = {e.formatted_name for e in operators.database()}
     assert {r["op"] for r in rows if r.get("end")} == asked
     assert not faults(rows)
