@@ -14,10 +14,10 @@ from tvm import relax
 
 from relascope.engine.building.executables import tensor_of
 from relascope.engine.cpu_kernels import convolutions
+from relascope.passes.gradients import beyond
 from relascope.passes.relax import channels_last
 from relascope.passes.relax.channels_last import FIRST
 from relascope.passes.relax.ir.rewrite import shape
-from relascope.passes.relax.training.conv_gradient import beyond
 
 TURNED = {
     f"relax.nn.conv{rank}d_transpose": layouts
@@ -91,10 +91,9 @@ def _is_even(call: Any, padding: tuple[int, ...], last: bool) -> bool:
     """Whether a weight's gradient belongs to a convolution with equal padding on both sides."""
     if not _is_static(call):
         return True
-    sizes = [[1, 1, *shape(a)[1:3]] if last else shape(a) for a in call.args]
-    data, grad = (relax.Var("", relax.TensorType(size, "float32")) for size in sizes)
+    data, grad = (shape(a)[1:3] if last else shape(a)[2:] for a in call.args)
     steps = call.attrs.dilation, (*padding, *padding), call.attrs.strides
-    ends = beyond(data, grad, shape(call), *steps)
+    ends = beyond(data, grad, shape(call)[2:], *steps)
     return all(0 <= end < stride for end, stride in zip(ends, call.attrs.dilation, strict=True))
 
 
