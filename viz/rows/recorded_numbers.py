@@ -25,7 +25,6 @@ from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import PassRun, Recording
 from relascope.recorder.writing import LEVELS
-from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.recording import module_text, no_module
 from relascope.viz.rows.sections import Section, table
@@ -65,7 +64,11 @@ def ir_of(recording: Recording) -> str:
     """The engine that reads a recording's modules: "relay" or "relax". Raises EngineError of kind
     "file" if it has none."""
     check(recording)
-    return RecordedCompile(recording).ir
+    for run in recording.passes:
+        if (text := recording.module(run.index, after=False)) is not None:
+            return "relax" if '"root_index"' in text else "relay"
+    name = recording.path.name
+    raise EngineError("file", f"No pass of {name} received a module.", name)
 
 
 def same_tvm(recording: Recording, version: str) -> None:
