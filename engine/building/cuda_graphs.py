@@ -79,7 +79,7 @@ def record(
             run()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    # PyTorch keeps cuBLAS's workspace for the next graph, which could outlive the memory's own.
+    # Without this, the next graph would use this one's workspace of cuBLAS, also after its end.
     torch._C._cuda_clearCublasWorkspaces()
     with torch.cuda.graph(graph):
         results = run()

@@ -533,9 +533,11 @@ class Programs:
             raise _no_gradient(request.pipeline)
 
         on_host = any(i.startswith(HOST) for i in request.captures)
-        if on_host and GRAPHS in request.target.split():
-            message = "A CUDA graph cannot wait for captures on the host."
-            raise EngineError("target", message, request.target, f"Leave out {GRAPHS}.")
+        kind, *how = request.target.split() or [""]
+        if on_host and (GRAPHS in how or kind not in ("", "llvm", "c", "cuda")):
+            message = "Captures wait on a host for a CPU, or an NVIDIA GPU without CUDA graphs."
+            hint = f"Leave out --offload, or {GRAPHS} for an NVIDIA GPU."
+            raise EngineError("target", message, request.target, hint)
 
         def make() -> Unbuilt:
             program, exprs = state.program, state.exprs

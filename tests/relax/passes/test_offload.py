@@ -1,5 +1,7 @@
 """Captures that wait on the host, and values that the backward computes per use."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -147,9 +149,9 @@ def moved_mlp(target):
 def test_a_gpu_builds_the_copies_but_records_none_as_a_graph():
     session, request, _ = moved_mlp("cuda -arch=sm_90")
     assert session.compile(request, progress=silent).kernels
-    session, request, _ = moved_mlp("cuda -arch=sm_90 -graphs=cuda")
-    with refused("target", "CUDA graph"):
-        session.compile(request, progress=silent)
+    for other in ("cuda -arch=sm_90 -graphs=cuda", "opencl"):
+        with refused("target", "without CUDA graphs"):
+            session.compile(replace(request, target=other), progress=silent)
 
 
 def test_a_kernel_writes_over_what_is_on_the_host_by_then():
