@@ -14,7 +14,7 @@ from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import ModelSource, own_inputs
-from relascope.passes.catalogue import last_built
+from relascope.passes.catalogue import last_built, recorded
 from relascope.passes.cuts.cut import STRATEGIES
 from relascope.passes.pipeline import Pipeline
 from relascope.samples import SAMPLES
@@ -55,11 +55,15 @@ def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
     if last is None:
         return pipeline
     places = [i for i, s in enumerate(pipeline) if s.enabled and s.name == last]
-    if last.isdigit() and 0 < int(last) <= len(pipeline):
+    hint = f"Name a pass that is on, or a number from 1 to {len(pipeline)}."
+    if recorded.in_pipeline(pipeline):  # in the order in which they ended, numbered as they began
+        named = [(str(recorded.number_of(s)), recorded.entry("", s).title) for s in pipeline]
+        places = [i for i, names in enumerate(named) if last in names]
+        hint = "Name a pass, or its number, which `relascope open --print` shows."
+    elif last.isdigit() and 0 < int(last) <= len(pipeline):
         places = [int(last) - 1]
     if not places:
         message = f"The pipeline has no step {last!r}."
-        hint = f"Name a pass that is on, or a number from 1 to {len(pipeline)}."
         raise EngineError("usage", message, "--stop-after", hint)
     return pipeline.upto(places[0])
 

@@ -75,6 +75,8 @@ def test_other_commands_ask_it_as_they_ask_an_engine(path):
         assert "has no model to build or run" in run(name, path).stderr
     assert "those that ran" in run("graph", path, "--passes", "cse").stderr
     assert "--level graphs" in run("graph", path, "--module", "nowhere").stderr
+    lasts = [document("step", path, "--stop-after", n)["steps"][-1] for n in ("2", "FoldTranspose")]
+    assert lasts[0]["pass"] == "FoldTranspose" and lasts[0] == lasts[1]
 
 
 def test_it_says_where_a_compile_stopped(path):

@@ -35,7 +35,7 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3630,
-    "commands": 3356,
+    "commands": 3360,
     "core": 1350,
     "engine": 41555,
     "passes": 11903,
