@@ -358,6 +358,23 @@ def reached(
     return found
 
 
+def read_first(
+    start: Iterable[_Found], read: Callable[[_Found], Iterable[_Found]]
+) -> dict[_Found, None]:
+    """Everything reached from `start` by `read`, itself included, each after what it reads."""
+    found: dict[_Found, None] = {}
+    seen: set[_Found] = set()
+    todo = [(one, False) for one in reversed([*start])]
+    while todo:
+        current, ready = todo.pop()
+        if ready:
+            found[current] = None
+        elif current not in seen:
+            seen.add(current)
+            todo += [(current, True), *((one, False) for one in reversed([*read(current)]))]
+    return found
+
+
 _TEXTS = ("op", "name", "scope", "source", "line")  # fields of a node that JSON lacks if empty
 
 

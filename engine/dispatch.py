@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import reached
 from relascope.engine.cpu_kernels.buffer_pool import SHARED
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks, drawn_again
 from relascope.engine.measure.compare import comparison, gradient_floor
@@ -669,15 +670,8 @@ class _NotTwice(torch.autograd.Function):
 def _leaves_of(tensor: torch.Tensor) -> set[int]:
     if tensor.grad_fn is None:
         return {id(tensor)} if tensor.requires_grad else set()
-    found, seen, waiting = set(), {tensor.grad_fn}, [tensor.grad_fn]
-    while waiting:
-        node: Any = waiting.pop()
-        if hasattr(node, "variable"):
-            found.add(id(node.variable))
-        after = {n for n, _ in node.next_functions if n is not None} - seen
-        seen |= after
-        waiting += after
-    return found
+    nodes: Any = reached([tensor.grad_fn], lambda n: [m for m, _ in n.next_functions if m])
+    return {id(n.variable) for n in nodes if hasattr(n, "variable")}
 
 
 def _type_of(tensor: torch.Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
 
-from relascope.core.graph import Role
+from relascope.core.graph import Role, read_first
 from relascope.passes.cuts.joint import MARK, Joint, Rewiring, original
 from relascope.passes.kernel_memory import KernelLives
 
@@ -231,18 +231,8 @@ def backward_order(
     """The backward's nodes in graph order; what is recomputed, or copied from the host, comes right
     before its first reader. `edges` are what each node reads there."""
     again = {*recomputed, *copied}
-    order: list[str] = []
-    seen: set[str] = set()
-    for node_id in joint.own_backward:
-        todo = [(e, False) for e in reversed(edges[node_id]) if e in again]
-        while todo:  # depth first, sources before what reads them
-            current, ready = todo.pop()
-            if ready:
-                order.append(current)
-            elif current not in seen:
-                seen.add(current)
-                todo.append((current, True))
-                read = () if current in copied else reversed(edges[current])
-                todo += [(e, False) for e in read if e in again]
-        order.append(node_id)
-    return order
+
+    def read(node_id: str) -> Iterator[str]:
+        return (e for e in edges[node_id] if e in again and node_id not in copied)
+
+    return [*read_first(joint.own_backward, read)]

@@ -4,10 +4,11 @@ A try switches the last optional passes off; required passes and those that they
 search halves the range between good and bad; if a try cannot run, it takes one nearby.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from relascope.core.graph import reached
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 
@@ -74,17 +75,14 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
     """Indices of the required steps of a pipeline, and of the nearest earlier steps that each
     needs, by the catalogue."""
-    kept = {i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required}
-    ahead = sorted(kept)
-    while ahead:
-        index = ahead.pop()
+
+    def needed(index: int) -> Iterator[int]:
         for name in info(ir, pipeline.steps[index]).needs:
             steps = enumerate(pipeline.steps[:index])
-            found = max((i for i, s in steps if s.enabled and s.name == name), default=None)
-            if found is not None and found not in kept:
-                kept.add(found)
-                ahead.append(found)
-    return frozenset(kept)
+            yield from [i for i, s in steps if s.enabled and s.name == name][-1:]
+
+    required = (i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).required)
+    return frozenset(reached(required, needed))
 
 
 def half_way(ir: str, pipeline: Pipeline, part: Pipeline) -> bool:

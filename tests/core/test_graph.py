@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drawn_graphs import few, graphs
 from effort import calls_of
 from graphs import chain, graph_of, group, transformer
-from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType
+from relascope.core.graph import Graph, Kind, Literal, Node, Role, TensorType, reached, read_first
 from relascope.core.identity import carry_identity
 from relascope.core.memo import Memo
 from relascope.core.sizes import size_of, sizes_in
@@ -223,3 +223,18 @@ def test_a_value_that_another_thread_drops_is_still_returned():
     assert memo.get(key, lambda: 3) == 1
     other.join()
     assert memo.get("another", lambda: 4) == 2
+
+
+@given(graphs())
+def test_what_is_reached_comes_after_what_it_reads(graph):
+    order = [*read_first(graph.outputs, graph.edges.__getitem__)]
+    assert sorted(order) == sorted(reached(graph.outputs, graph.edges.__getitem__))
+    place = {node_id: k for k, node_id in enumerate(order)}
+    assert all(place[read] < place[i] for i in order for read in graph.edges[i])
+
+
+def test_a_deep_chain_is_walked_without_recursion_and_the_first_start_comes_first():
+    deep = chain(5000)
+    assert [*read_first(deep.outputs, deep.edges.__getitem__)] == [*deep.by_id]
+    reads = {"a": "bc", "b": "", "c": "b", "d": "c"}
+    assert [*read_first("da", reads.__getitem__)] == ["b", "c", "d", "a"]

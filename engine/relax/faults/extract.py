@@ -9,6 +9,7 @@ import tvm_ffi
 from tvm import relax
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import reached
 from relascope.engine.faults.narrow import Cutout, ProgramText, plain_name
 from relascope.engine.relax.draw.to_graph import written_arguments
 from relascope.engine.relax.faults import replay
@@ -141,15 +142,12 @@ class _Cut:
 
 def _called(mod: Any, main: Any) -> dict[Any, Any]:
     """The functions of a module that "main" calls, directly or through others."""
-    found: dict[Any, Any] = {}
-    todo = [main]
-    while todo:
-        for name in everything(todo.pop()):
-            if isinstance(name, tvm.ir.GlobalVar) and name not in found:
-                found[name] = mod[name]
-                if isinstance(mod[name], relax.Function):
-                    todo.append(mod[name])
-    return found
+
+    def named(function: Any) -> list[Any]:
+        inside = everything(function) if isinstance(function, relax.Function) else []
+        return [one for one in inside if isinstance(one, tvm.ir.GlobalVar)]
+
+    return {name: mod[name] for name in reached(named(main), lambda name: named(mod[name]))}
 
 
 def written(program: RelaxProgram) -> ProgramText:

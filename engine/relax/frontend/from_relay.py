@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import TensorType
+from relascope.core.graph import TensorType, read_first
 from relascope.engine.files.tvm_arrays import read_array
 from relascope.engine.files.tvm_json import Node, check_relay_json, json_text
 from relascope.engine.relax.draw.to_graph import tensor_types
@@ -402,20 +402,6 @@ class _RelayReader:
             return list(self.nodes[int(attrs["fields"])].get("data", []))
         return [int(attrs["tuple_value"])] if kind == "relay.TupleGetItem" else []
 
-    def ordered(self, body: int) -> list[int]:
-        """The values of a function, each after those that it reads."""
-        order: list[int] = []
-        seen, todo = set(), [(body, False)]
-        while todo:
-            index, read = todo.pop()
-            if read:
-                order.append(index)
-            elif index not in seen:
-                seen.add(index)
-                todo.append((index, True))
-                todo += [(a, False) for a in reversed(self.args(index))]
-        return order
-
     def operator(self, index: int) -> str:
         called = self.nodes[int(self.nodes[index]["attrs"]["op"])]
         named = called["type_key"] == "Op"
@@ -452,7 +438,7 @@ def from_relay(text: str, name: str) -> Any:
     reader = _RelayReader(json.loads(check_relay_json(text, name)), name)
     nodes = reader.nodes
     main = nodes[reader.main()]["attrs"]
-    order = reader.ordered(int(main["body"]))
+    order = [*read_first([int(main["body"])], reader.args)]
     reader.check(order)
     builder = relax.BlockBuilder()
     made: dict[int, Any] = {}

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import NodeOrigin
+from relascope.core.graph import NodeOrigin, read_first
 from relascope.passes import applications
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -181,27 +181,14 @@ def with_args(call: Any, args: Sequence[Any]) -> Any:
 def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
     """Bindings reordered so that those with a handle in `movable` come right before their first
     reader, because they would be held from the start otherwise."""
-    waiting = {v.__chandle__(): (v, value) for v, value in bound if v.__chandle__() in movable}
-    placed: set[int] = set()
-    ordered: list[Binding] = []
-    for binding in bound:
-        if binding[0].__chandle__() in movable:
-            continue
-        todo = [(binding, False)]
-        while todo:
-            (variable, value), ready = todo.pop()
-            handle = variable.__chandle__()
-            if handle in placed:
-                continue
-            if ready:
-                placed.add(handle)
-                ordered.append((variable, value))
-                continue
-            todo.append(((variable, value), True))
-            for read in reversed(variables(value)):
-                if read.__chandle__() in waiting:
-                    todo.append((waiting[read.__chandle__()], False))
-    return [*ordered, *(b for h, b in waiting.items() if h not in placed)]
+    by_handle = {v.__chandle__(): (v, value) for v, value in bound}
+
+    def read(handle: int) -> list[int]:
+        reads = (v.__chandle__() for v in variables(by_handle[handle][1]))
+        return [h for h in reads if h in movable and h in by_handle]
+
+    placed = read_first((h for h in by_handle if h not in movable), read)
+    return [by_handle[handle] for handle in placed | dict.fromkeys(by_handle)]
 
 
 class Maker:
