@@ -37,7 +37,7 @@ LINES = {
     "bench": 3630,
     "commands": 3360,
     "core": 1367,
-    "engine": 41533,
+    "engine": 41504,
     "passes": 11878,
     "recorder": 1456,
     "samples": 548,

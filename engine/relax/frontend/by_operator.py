@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import tvm
+from torch.utils._pytree import tree_leaves
 from tvm import relax, tirx
 
 from relascope.core.errors import lines_of
@@ -409,19 +410,13 @@ class ByOperator:
         main = self._mod["main"]
         values = [_tensor(given[str(p.name)], p.ty) for p in main.params]
         try:
-            flat, todo = [], [self._call(main, values, {})]
+            flat = tree_leaves(self._call(main, values, {}))
         except (NotImplementedError, MemoryError):
             raise
         except Exception as other:  # PyTorch raises anything on what it does not accept
             raise NotImplementedError(f"what it does: {lines_of(other)[0]}") from other
-        while todo:
-            one = todo.pop()
-            if isinstance(one, tuple):
-                todo.extend(reversed(one))
-            else:
-                one = one.float() if one.dtype == torch.bfloat16 else one
-                flat.append(one.contiguous().numpy())
-        return flat
+        flat = [one.float() if one.dtype == torch.bfloat16 else one for one in flat]
+        return [one.contiguous().numpy() for one in flat]
 
     def _call(self, function: Any, values: Sequence[Any], outside: Mapping[int, Any]) -> Any:
         known, sizes = dict(outside), dict[str, int]()

@@ -25,9 +25,7 @@ from relascope.engine.pytorch.model import Model
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.arguments import Reading, in_common
 from relascope.passes.program import Mask
-from relascope.passes.relax.ir.rewrite import shape
-
-"""How the operator of a node begins that is part of another's gradient."""
+from relascope.passes.relax.ir.rewrite import shape, with_args
 
 _BY_NAME = "addmm batch_norm convolution dropout layer_norm linear"
 """Operators with a converter of the same name."""
@@ -104,10 +102,8 @@ class NamedBuilder(relax.BlockBuilder):
         """A call whose nested calls are bound, so that they get our names, too."""
         if not isinstance(expr, tvm.ir.Call):
             return expr
-        args = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
-        if all(a.same_as(b) for a, b in zip(args, expr.args, strict=True)):
-            return expr
-        return tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
+        inner = [self.emit(a) if isinstance(a, tvm.ir.Call) else a for a in expr.args]
+        return with_args(expr, inner)
 
     def hint(self) -> str:
         """The name for an operator's result, unlike those that passes invent."""

@@ -6,12 +6,14 @@ operators. As with TVM's gradient, dropouts are products with masks, and batch n
 return their new running statistics, so arguments and results are the same.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import torch
 from torch._decomp import core_aten_decompositions
-from torch.fx import Graph, Node
+from torch.fx import Graph, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -159,16 +161,9 @@ class _Joint:
     def gradients(
         self, outputs: list[Any], given: tuple[Any, ...], grad_outs: list[Any]
     ) -> list[Any]:
-        pairs = zip((outputs[i] for i in self.floating), grad_outs, strict=True)
-        used = [(o, g) for o, g in pairs if o.requires_grad]
         leaves = [given[index] for _, index in self.leaves]
-        if not used or not leaves:
-            message = "No output depends on a floating-point input or parameter."
-            hint = "Switch training off: there is no gradient to take."
-            raise EngineError("operator", message, self.model.source.model, hint)
-        ends, grads = [o for o, _ in used], [g for _, g in used]
         try:
-            found = torch.autograd.grad(ends, leaves, grads, allow_unused=True)
+            found = self.model.backward(outputs, leaves, grad_outs)
         except RuntimeError as wrong:
             reason = str(wrong).splitlines()[0]
             self.refuse(self.origins.no_gradient, f"PyTorch has no gradient here: {reason}")
@@ -263,13 +258,8 @@ class _Origins(TorchDispatchMode):
         if running is not None:
             forward = running.metadata.get(_ORIGIN, _UNKNOWN)
             origin = replace(forward, operator=GRADIENT_OF + forward.operator, further=False)
-        mode = get_proxy_mode()
-        assert mode is not None, "only recorded operators come here"
-        graph = mode.tracer.graph
-        before = _last(graph)
-        result = func(*args, **(kwargs or {}))
-        _mark(graph, before, origin)
-        return result
+        with _marking(origin):
+            return func(*args, **(kwargs or {}))
 
     def claim(self, value: Any) -> None:
         """Assign all that autograd has made since the last call to the current node."""
@@ -284,16 +274,18 @@ class _Origins(TorchDispatchMode):
             todo += [before for before, _ in made.next_functions]
 
 
-def _mark(graph: Graph, before: Node, origin: TraceOrigin) -> None:
-    node = _last(graph)
+@contextmanager
+def _marking(origin: TraceOrigin) -> Iterator[None]:
+    """Gives what is recorded meanwhile its origin."""
+    mode = get_proxy_mode()
+    assert mode is not None, "only recorded operators come here"
+    root = mode.tracer.graph._root  # of a ring of nodes
+    before = root.prev
+    yield
+    node = root.prev
     while node is not before:
         node.meta["origin"] = origin
         node = node.prev
-
-
-def _last(graph: Graph) -> Node:
-    """The node that was added last; the list of nodes is a ring around a root."""
-    return graph._root.prev
 
 
 def _is_view(node: Node) -> bool:
@@ -304,28 +296,16 @@ def _is_view(node: Node) -> bool:
     return bool(returned) and returned[0].alias_info is not None
 
 
+class _Again(Interpreter):
+    """Runs a recorded graph, to be recorded again with the same origins."""
+
+    def run_node(self, n: Node) -> Any:
+        with _marking(n.meta.get("origin", _UNKNOWN)):
+            return super().run_node(n)
+
+
 def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
     """The recorded graph in pure operators, because autograd's rules and the decompositions may
     change their own tensors in place."""
-
-    def run(*values: Any) -> Any:
-        rest = iter(values)
-        env: dict[Node, Any] = {}
-        mode = get_proxy_mode()
-        assert mode is not None, "only recorded operators come here"
-        graph = mode.tracer.graph
-        for node in made.graph.nodes:
-            if node.op == "placeholder":
-                env[node] = next(rest)
-            elif node.op == "get_attr":
-                env[node] = getattr(made, node.target)
-            elif node.op == "call_function":
-                args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
-                before = _last(graph)
-                env[node] = node.target(*args, **kwargs)
-                _mark(graph, before, node.meta["origin"])
-            else:
-                return map_arg(node.args[0], env.__getitem__)
-        raise AssertionError("a graph has an output")
-
-    return make_fx(torch.func.functionalize(run), decomposition_table=table)(*given)
+    run = torch.func.functionalize(_Again(made).run)
+    return make_fx(run, decomposition_table=table)(*given)
