@@ -86,11 +86,10 @@ def storages(graph: Graph) -> dict[str, str]:
     return owner
 
 
-def flops_of(graph: Graph, ids: Iterable[str] | None = None) -> dict[str, float]:
+def flops_of(graph: Graph) -> dict[str, float]:
     """Floating point operations of each node. A multiply-add counts as two, and unknown dimensions
     count as one element."""
-    asked = graph.by_id if ids is None else ids
-    return {i: _flops(graph, graph.by_id[i]) for i in asked}
+    return {i: _flops(graph, node) for i, node in graph.by_id.items()}
 
 
 def _flops(graph: Graph, node: Node) -> float:

@@ -11,7 +11,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -148,19 +148,11 @@ def _fewer() -> Iterator[None]:
     def small(*args: Any, **options: Any) -> nn.Module:
         return build(*args, **{k: _shallow(k, v) for k, v in options.items()})
 
-    holders = [m for n, m in sys.modules.items() if n.startswith("timm.models.")]
-    patches = [
-        patch.object(m, "build_model_with_cfg", small)
-        for m in holders
-        if getattr(m, "build_model_with_cfg", None) is build
-    ]
-    for each in patches:
-        each.start()
-    try:
+    with ExitStack() as patches:
+        for holder in [m for n, m in sys.modules.items() if n.startswith("timm.models.")]:
+            if getattr(holder, "build_model_with_cfg", None) is build:
+                patches.enter_context(patch.object(holder, "build_model_with_cfg", small))
         yield
-    finally:
-        for each in patches:
-            each.stop()
 
 
 _DEEP = re.compile(r"(depths?|layers|num_blocks|d|nb_?blocks|repeats|block_config|num_layers)$")

@@ -1,13 +1,12 @@
 """An ONNX file as a program: read, simplify, import, and compare with ONNX Runtime."""
 
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from relascope.core.errors import lines_of
-from relascope.engine.files.onnx_model import OnnxModel, prepare_onnx, read_onnx
+from relascope.engine.files.onnx_model import prepare_onnx, read_onnx
 from relascope.engine.protocol.results import IMPORTED
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import ModelSource
@@ -16,19 +15,15 @@ from relascope.engine.server.program_model import Imported
 
 
 def read_program(
-    path: Path,
-    source: ModelSource,
-    progress: Progress,
-    ir: str,
-    supported: Collection[str],
-    convert: Callable[[OnnxModel, str], Any],
+    path: Path, source: ModelSource, progress: Progress, ir: str, importer: Any
 ) -> Imported:
-    """An ONNX file as an engine's program. `convert` imports a simplified model, given the file's
-    name. Raises EngineErrors (kind "file", "input", "operator")."""
+    """An ONNX file as an engine's program, by the engine's `frontend.onnx`. Raises EngineErrors
+    (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")
-    model = prepare_onnx(read_onnx(path), supported, ir, path.name, source.inputs)
+    known = importer.known_operators()
+    model = prepare_onnx(read_onnx(path), known, ir, path.name, source.inputs)
     progress(0.3, "converting operators")
-    program = convert(model, path.name)
+    program = importer.import_onnx(model, path.name)
     run, against, notes = None, IMPORTED, list(model.notes)
     if not onnx_runtime.is_installed():
         notes.append("ONNX Runtime is not installed (pip install relascope[onnxruntime]).")

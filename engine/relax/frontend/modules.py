@@ -81,12 +81,10 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     neither, or cannot be read, and "input" if sizes of an ONNX model are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
-        from relascope.engine.relax.frontend.onnx import import_onnx, known_operators
+        from relascope.engine.relax.frontend import onnx
         from relascope.engine.server import onnx_program
 
-        return onnx_program.read_program(
-            path, source, progress, "relax", known_operators(), import_onnx
-        )
+        return onnx_program.read_program(path, source, progress, "relax", onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
     if pieces.format == "relay":

@@ -39,12 +39,10 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     neither, or brings code, and "input" if sizes are left open."""
     if is_onnx_file(path):
         # The importer is large, and rarely needed.
-        from relascope.engine.relay.frontend.onnx import import_onnx, known_operators
+        from relascope.engine.relay.frontend import onnx
         from relascope.engine.server import onnx_program
 
-        return onnx_program.read_program(
-            path, source, progress, "relay", known_operators(), import_onnx
-        )
+        return onnx_program.read_program(path, source, progress, "relay", onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
     with reading(path.name):

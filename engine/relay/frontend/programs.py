@@ -33,11 +33,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         mod["main"] = relay.Function(arguments, main.body, main.ret_type, attrs=main.attrs)
         mod = relay.transform.InferType()(mod)
     result = mod["main"].ret_type
-    tensor = tvm.ir.TensorType
-    flat = isinstance(result, tensor) or (
-        isinstance(result, tvm.ir.TupleType) and all(isinstance(f, tensor) for f in result.fields)
-    )
-    if not flat:
+    parts = result.fields if isinstance(result, tvm.ir.TupleType) else [result]
+    if not all(isinstance(part, tvm.ir.TensorType) for part in parts):
         message = f'"main" in {name} returns {result}, not a tensor or a tuple of tensors.'
         raise EngineError("file", message[:400], name, _HINT)
     outputs = tensor_types(result)
