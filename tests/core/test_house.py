@@ -37,7 +37,7 @@ LINES = {
     "bench": 3622,
     "commands": 3360,
     "core": 1367,
-    "engine": 41492,
+    "engine": 41484,
     "passes": 11877,
     "recorder": 1456,
     "samples": 548,

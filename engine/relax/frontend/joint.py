@@ -223,7 +223,7 @@ class _Joint:
         """Refuse to change an argument, because a program must leave it unchanged."""
         for node in changing:
             changed: Any = node
-            while is_mutable(changed) or _is_view(changed):
+            while is_mutable(changed) or getattr(changed.target, "is_view", False):
                 changed = changed.args[0]
             if changed.op == "placeholder":
                 message = f"{node.target} changes an input, parameter or buffer in place."
@@ -286,14 +286,6 @@ def _marking(origin: TraceOrigin) -> Iterator[None]:
     while node is not before:
         node.meta["origin"] = origin
         node = node.prev
-
-
-def _is_view(node: Node) -> bool:
-    """Whether an operator's result is its first argument's memory."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    returned = node.target._schema.returns
-    return bool(returned) and returned[0].alias_info is not None
 
 
 class _Again(Interpreter):
