@@ -9,7 +9,7 @@ generated code. Contents stay in the file until requested, so the file must not 
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -378,11 +378,23 @@ def _count(value: Any) -> int:
 def _own_times(passes: list[PassRun]) -> None:
     for run in passes:
         run.own_seconds = run.seconds
+    for run, around, ended in walk(passes):
+        if not ended:
+            run.depth = len(around)  # passes of other threads may be in between
+            if around and run.seconds is not None and around[-1].own_seconds is not None:
+                around[-1].own_seconds -= run.seconds
+
+
+def walk(passes: Iterable[PassRun]) -> Iterator[tuple[PassRun, list[PassRun], bool]]:
+    """Each pass as it begins (False) and as it ends (True), with those around it. What a pass ran
+    inside ends before it; in a thread, so does a pass before the next that is not inside it."""
     threads: dict[int, list[PassRun]] = {}
     for run in passes:
         around = threads.setdefault(run.thread, [])
-        run.depth = min(run.depth, len(around))  # passes of other threads may be in between
-        del around[run.depth :]
-        if around and run.seconds is not None and around[-1].own_seconds is not None:
-            around[-1].own_seconds -= run.seconds
+        while len(around) > run.depth:
+            yield around.pop(), around, True
+        yield run, around, False
         around.append(run)
+    for around in threads.values():
+        while around:
+            yield around.pop(), around, True

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
@@ -22,10 +22,11 @@ from relascope.engine.protocol.results import ModelInfo, StepRecord
 from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline, Step
-from relascope.recorder.reading import PassRun, Recording
+from relascope.recorder.reading import PassRun, Recording, walk
 
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<=id=)[0-9a-f]{8,}")
-"""Addresses in texts by TVM and LLVM, which differ in every process."""
+_ADDRESSES = re.compile(r"0x[0-9a-f]{6,}"), re.compile(r"id=[0-9a-f]{8,}")
+"""Addresses in texts by TVM and LLVM, which differ in every process. Each begins with letters of
+its own, for which Python searches ten times as fast."""
 _UNDER_WAY = "The process ended in this pass."
 _UNDRAWN = "Record it with --level graphs."
 _KEPT = 96  # graphs
@@ -39,11 +40,14 @@ class RecordedCompile:
     def __init__(self, recording: Recording, digest: str = "") -> None:
         self.recording = recording
         self.source = ModelSource(str(recording.path), digest=digest)
-        self._runs = {r.number: r for r in _ended(recording.passes) if r.kind == "pass"}
+        ended = (run for run, _, ended in walk(recording.passes) if ended)
+        self._runs = {run.number: run for run in ended if run.kind == "pass"}
         self.pipeline = Pipeline(tuple(map(self.step_of, self._runs.values())))
         self._graphs: Memo[Graph | None] = Memo(_KEPT)
         self._with_kernels: Memo[tuple[Graph, Graph]] = Memo(_KEPT)
-        self._plain = cache(lambda name: _hash(_ADDRESS.sub("", recording.text(name))))
+        self._plain = cache(lambda name: _hash(_without_addresses(recording.text(name))))
+        of_module = recording.functions
+        self._state = cache(lambda m: _state({n: self._plain(c) for n, c in of_module(m).items()}))
 
     def step_of(self, run: PassRun) -> Step:
         """A pass as a step; one that returned no module leaves the one it received."""
@@ -121,7 +125,8 @@ class RecordedCompile:
         counts = len(names) - added - removed, added, removed, len(now)
         failure = _UNDER_WAY if run.seconds is None else run.failure
         error = None if failure is None else EngineError("pass", failure, run.name)
-        state = "" if run.after is None else _state({n: self._plain(c) for n, c in now.items()})
+        module = self.recording.module_number(run.index, after=True)
+        state = "" if module is None else self._state(module)
         time = run.own_seconds or 0.0
         return StepRecord(run.name, True, *counts, time, error=error, state=state)
 
@@ -149,18 +154,10 @@ class RecordedCompile:
         }
 
 
-def _ended(passes: Iterable[PassRun]) -> list[PassRun]:
-    """Passes in the order in which they ended."""
-    found: list[PassRun] = []
-    under_way: dict[int, list[PassRun]] = {}
-    for one in passes:
-        around = under_way.setdefault(one.thread, [])
-        while around and around[-1].depth >= one.depth:
-            found.append(around.pop())
-        around.append(one)
-    for around in under_way.values():
-        found += reversed(around)
-    return found
+def _without_addresses(text: str) -> str:
+    for address in _ADDRESSES:
+        text = address.sub("", text)
+    return text
 
 
 def _state(parts: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ aligned steps are the same if their texts are known to be equal, or all nodes of
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,13 @@ from relascope.engine.protocol.results import StepRecord
 from relascope.viz.compare import changes
 from relascope.viz.compare.match import Matching, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
+from relascope.viz.compare.text import equal_ends
 
 Row = dict[str, Any]
 
 SLOWER, LEAST = 1.5, 0.005
 """A pass is slower if it takes `SLOWER` times as long and `LEAST` seconds more."""
+_PIECE = 1000  # steps that are aligned at once
 _APART = "They start from different programs"
 SURE = 0.9  # less certain pairs are counted as unsure
 
@@ -72,15 +74,30 @@ def _about(run: ComparedRun) -> Row:
 
 def step_rows(a: ComparedRun, b: ComparedRun) -> list[Row]:
     """Steps beside each other: one row for each pair, or step of one run only."""
-    names = [s.pass_name for s in a.steps], [s.pass_name for s in b.steps]
     pairs: list[tuple[int | None, int | None]] = []
-    matcher = difflib.SequenceMatcher(None, *names, autojunk=False)
-    for what, i, to_i, j, to_j in matcher.get_opcodes():
-        if what == "equal":
-            pairs += zip(range(i, to_i), range(j, to_j), strict=True)
-        else:
-            pairs += [(x, None) for x in range(i, to_i)] + [(None, y) for y in range(j, to_j)]
-    return [_step_row(a, b, i, j) for i, j in pairs]
+    i = j = 0
+    for to_i, to_j, size in _aligned(
+        [s.pass_name for s in a.steps], [s.pass_name for s in b.steps]
+    ):
+        pairs += [(x, None) for x in range(i, to_i)] + [(None, y) for y in range(j, to_j)]
+        i, j = to_i + size, to_j + size
+        pairs += zip(range(to_i, i), range(to_j, j), strict=True)
+    return [_step_row(a, b, *pair) for pair in pairs]
+
+
+def _aligned(was: list[str], now: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Stretches of equal names: where each begins in both lists, and its length. What differs is
+    aligned `_PIECE` names at a time, because the matcher's time grows with their square."""
+    head, tail = equal_ends(was, now)
+    yield 0, 0, head
+    i, j, ends = head, head, (len(was) - tail, len(now) - tail)
+    while i < ends[0] and j < ends[1]:
+        to = min(ends[0], i + _PIECE), min(ends[1], j + _PIECE)
+        matcher = difflib.SequenceMatcher(None, was[i : to[0]], now[j : to[1]], autojunk=False)
+        found = [(i + x, j + y, size) for x, y, size in matcher.get_matching_blocks() if size]
+        yield from found
+        i, j = (found[-1][0] + found[-1][2], found[-1][1] + found[-1][2]) if found else to
+    yield *ends, tail
 
 
 def _step_row(a: ComparedRun, b: ComparedRun, i: int | None, j: int | None) -> Row:

@@ -177,14 +177,19 @@ def _settled(line: str) -> list[str]:
     return [m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit()]
 
 
+def equal_ends(was: Sequence[str], now: Sequence[str]) -> tuple[int, int]:
+    """How many lines two texts share at their start, and of the others at their end."""
+    short = min(len(was), len(now))
+    head = next((k for k in range(short) if was[k] != now[k]), short)
+    rest = short - head
+    return head, next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
+
+
 def _opcodes(
     was: Sequence[str], now: Sequence[str], work: DiffEffort
 ) -> list[tuple[str, int, int, int, int]]:
     """As `difflib.SequenceMatcher.get_opcodes`, with equal ends split off first."""
-    short = min(len(was), len(now))
-    head = next((k for k in range(short) if was[k] != now[k]), short)
-    rest = short - head
-    tail = next((k for k in range(rest) if was[-1 - k] != now[-1 - k]), rest)
+    head, tail = equal_ends(was, now)
     middle = was[head : len(was) - tail], now[head : len(now) - tail]
     inner = _LineMatcher(*middle, work, True).get_opcodes()
     found = [("equal", 0, head, 0, head)] if head else []

@@ -23,7 +23,7 @@ from relascope.engine.protocol.session import Ask
 from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
-from relascope.recorder.reading import PassRun, Recording
+from relascope.recorder.reading import PassRun, Recording, walk
 from relascope.recorder.writing import LEVELS
 from relascope.viz.rows import Row, tables
 from relascope.viz.rows.recording import module_text, no_module
@@ -117,24 +117,17 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
     check(recording)
     line: list[tuple[int, PassRun, bool]] = []  # module, pass, whether after it
     whole: list[list[tuple[int, PassRun, bool]]] = []
-    around: dict[int, list[tuple[PassRun, bool]]] = {}  # by thread
-
-    def ended(run: PassRun, follows: bool) -> None:
-        module = recording.module_number(run.index, after=True)
-        if follows and module is not None and module != line[-1][0]:
-            line.append((module, run, True))
-
-    for run in recording.passes:
-        open_ones = around.setdefault(run.thread, [])
-        while len(open_ones) > run.depth:
-            ended(*open_ones.pop())
-        module = recording.module_number(run.index, after=False)
-        if not run.depth and module is not None and (not line or line[-1][0] != module):
+    follow: set[int] = set()  # passes that received the line's last module
+    for run, around, ended in walk(recording.passes):
+        module = recording.module_number(run.index, after=ended)
+        if ended:
+            if run.index in follow and module is not None and module != line[-1][0]:
+                line.append((module, run, True))
+            continue
+        if not around and module is not None and (not line or line[-1][0] != module):
             whole.append(line := [(module, run, False)])
-        open_ones.append((run, bool(line) and module == line[-1][0]))
-    for open_ones in around.values():
-        while open_ones:
-            ended(*open_ones.pop())
+        if line and module == line[-1][0]:
+            follow.add(run.index)
     lines = ([(run, after) for _, run, after in one] for one in whole)
     return tuple(part for one in lines for part in _split(recording, one, kernels))
 
