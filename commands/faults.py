@@ -1,20 +1,36 @@
 """`bisect` and `reduce`."""
 
 import shlex
+import tempfile
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from relascope.commands.shared import Command, Document, check_folder, write_files
+from relascope.commands.shared import Command, Document, check_folder, scratch, write_files
 from relascope.core.errors import EngineError
 from relascope.engine import jobs
 from relascope.engine.jobs import nth
+from relascope.engine.jobs.accuracy import DTYPES
 from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.reduce import cannot, narrow
 from relascope.engine.protocol.fault import OF_TEST
+from relascope.engine.protocol.source import ModelSource
+from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.reduce import MOST
+from relascope.recorder.reading import Recording
 from relascope.viz.rows import fault, tables
+from relascope.viz.rows.recorded_numbers import (
+    Part,
+    RecordedNumbers,
+    ir_of,
+    part_row,
+    parts,
+    same_tvm,
+    why_none,
+)
 
 
 def bisect(command: Command) -> Document:
@@ -22,13 +38,13 @@ def bisect(command: Command) -> Document:
 
     Of a pass on our rewriters, also the application of it that does, and to which node.
     """
-    if command.args.out:
-        check_folder(command.args.out, "report", "--out")
-    result = _bisected(command)
-    inside = nth.nth(command, command.engine, result)
-    document = tables.bisect_document(command.engine, result, inside) | {"report": None}
-    if command.args.out:
-        whole = narrowed(command, result, command.args.out, "--out", most=1)
+    out = command.args.out
+    if out:
+        check_folder(out, "report", "--out")
+    result, document = _bisected(command, within=True)
+    document["report"] = None
+    if out:
+        whole = narrowed(command, result, document, out, "--out", most=1)
         document["report"] = whole["report"]
         if whole["report"] is None:
             document["verdict"] += f" There is no report. {whole['verdict']}"
@@ -39,14 +55,19 @@ def reduce(command: Command) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
     args = command.args
     check_folder(args.out, "report", "--out")
-    found = _bisected(command)
-    return narrowed(command, found, args.out, "--out", args.tries)
+    return narrowed(command, *_bisected(command), args.out, "--out", args.tries)
 
 
 def narrowed(
-    command: Command, bisection: Bisection, folder: Path, option: str, most: int = MOST
+    command: Command,
+    bisection: Bisection,
+    bisected: Document,
+    folder: Path,
+    option: str,
+    most: int = MOST,
 ) -> Document:
-    """The document of a reduction, after writing its report to the option's folder."""
+    """The document of a reduction, from that of its bisection, after writing its report to the
+    option's folder."""
     made = None
     if not cannot(bisection):
         said = shlex.join(["relascope", *command.args.argv])
@@ -58,7 +79,7 @@ def narrowed(
         report = with_page(made.report)
         write_files(report.files, folder, option)
         made = replace(made, report=report)
-    return fault.document(command.engine, bisection, made, str(folder))
+    return fault.document(command.engine, bisection, bisected, made, str(folder))
 
 
 def test_of(args: Namespace, **judges: object) -> OwnTest | None:
@@ -73,18 +94,62 @@ def test_of(args: Namespace, **judges: object) -> OwnTest | None:
     return OwnTest.of(args.test, args.test_seconds)
 
 
-def _bisected(command: Command) -> Bisection:
-    args = command.args
-    test = test_of(args, kind=args.kind)
-    source, pipeline = command.source, command.pipeline
+def _bisected(command: Command, within: bool = False) -> tuple[Bisection, Document]:
+    """A search, and its document; with `within`, also for the application inside the pass."""
+    args, source, pipeline = command.args, command.source, command.pipeline
+    if command.recorded:
+        if args.kind in ("slow", "memory"):
+            said = "Recorded passes cannot run again, so they are not measured."
+            raise EngineError("usage", said, "--kind", "Search for one that is wrong or crashes.")
+        names = "batch", "tokens", "input", "pin", "params", "module"
+        given = [f"--{name}" for name in names if getattr(args, name)]
+        if given or args.dtype != DTYPES[0]:
+            said = "Recorded modules run as they are: from their function main, on its types."
+            raise EngineError("usage", said, (*given, "--dtype")[0], "Leave it out.")
+        return searched(command, *modules_of(command, command.recorded.recording))
     command("load", source)  # a file that cannot be opened is not a pass's fault
-    how = (
-        OF_TEST if test else args.kind or "",
-        args.factor,
-        args.threads,
-        args.repeats or 30,
-        command.tolerance,
-    )
-    taken = args.repeats or 1, args.pass_seconds, args.pass_memory, test
-    question = Question(source, pipeline, command.target, *how, *taken)
-    return jobs.bisect.bisect(command, command.engine, question)
+    limits = {"seconds": args.pass_seconds, "memory": args.pass_memory}
+    timed = {"factor": args.factor, "threads": args.threads, "repeats": args.repeats or 30}
+    question = replace(_question(command, source, pipeline), **limits, **timed)
+    result = jobs.bisect.bisect(command, command.engine, question)
+    inside = nth.nth(command, command.engine, result) if within else None
+    return result, tables.bisect_document(command.engine, result, inside)
+
+
+def _question(command: Command, source: ModelSource, pipeline: Pipeline) -> Question:
+    args = command.args
+    test = test_of(args, kind=args.kind, errors=getattr(args, "errors", None))
+    about = source, pipeline, command.target, OF_TEST if test else args.kind or ""
+    return Question(*about, tolerance=command.tolerance, runs=args.repeats or 1, test=test)
+
+
+def modules_of(command: Command, recording: Recording) -> tuple[RecordedNumbers, tuple[Part, ...]]:
+    """The modules of a recording, which an engine runs from here on, and its parts. Raises
+    EngineError, kind "file", if they cannot be run."""
+    args = command.args
+    args.model, args.engine = "", ir_of(recording)
+    found = parts(recording, args.run_kernels)
+    if not found:
+        name = recording.path.name
+        message = f"{name} has no two modules that can be run and compared."
+        flag = not args.run_kernels and parts(recording, kernels=True)
+        hint = "Run them, in the sandbox, with --run-kernels." if flag else ""
+        raise EngineError("file", f"{message} {why_none(recording)}", name, hint)
+    same_tvm(recording, command("describe").version)
+    folder = Path(tempfile.mkdtemp(dir=scratch().name))
+    how = args.seed, tuple(map(Path, args.tensors)), args.run_kernels, args.values
+    return RecordedNumbers(recording, folder, *how), found
+
+
+def searched(
+    command: Command, held: RecordedNumbers, found: Sequence[Part]
+) -> tuple[Bisection, Document]:
+    """A search for the pass that breaks the first bad part of a recorded compile."""
+    ir = command.engine
+    done, verdict = held.search(command, ir, found, partial(_question, command))
+    documents = [tables.bisect_document(ir, each) for _, each in done]
+    log = [row for document in documents for row in document["log"]]
+    part, result = done[-1]
+    of = {"model": str(held.recording.path), "log": log, "verdict": verdict}
+    compiles = sum(each.compiles for _, each in done)
+    return result, {**documents[-1], **part_row(part), **of, "compiles": compiles}

@@ -131,11 +131,12 @@ class Command:
         """The pipeline of --passes, or the default one; a recording's is what ran. Raises
         EngineError if it cannot be read."""
         args = self.args
-        if self.recorded and not args.passes:
+        if self.recorded and not (args.passes or args.count):
             return self.recorded.pipeline
         if self.recorded:
             said = "The passes of a recording are those that ran."
-            raise EngineError("usage", said, "--passes", "Leave it out.")
+            where = "--passes" if args.passes else "--count"
+            raise EngineError("usage", said, where, "Leave it out.")
         where = "--passes" if args.passes else "--training, --gradient"
         with refusing("usage", "{}.", where, "See: relascope passes"):
             text = "default" if args.passes is None else args.passes
@@ -239,7 +240,7 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
         samples = f"Samples: {', '.join(SAMPLES)}. More names: relascope models --search TEXT."
         raise EngineError("file", "There is no sample or file of this name.", args.model, samples)
     source = source_from_file(
-        bundled((args.model, args.params), _scratch().name) if args.params else args.model,
+        bundled((args.model, args.params), scratch().name) if args.params else args.model,
         "\n".join(args.input),
         seed=args.seed,
         training=args.training,
@@ -261,7 +262,7 @@ def _recorded(model: str) -> RecordedCompile | None:
 
 
 @cache
-def _scratch() -> Scratch:
+def scratch() -> Scratch:
     """A folder until the command ends."""
     return Scratch()
 

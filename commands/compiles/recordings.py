@@ -6,28 +6,19 @@ import subprocess
 from pathlib import Path
 
 from relascope.commands import handing_on
-from relascope.commands.faults import narrowed, test_of
+from relascope.commands.faults import modules_of, narrowed, searched
 from relascope.commands.installation import serve, served_options
 from relascope.commands.options import limits, run_kernels, seed_and_tensors, target, tolerance
 from relascope.commands.options import own_test as test_options
 from relascope.commands.shared import Command, Document, check_folder, write, writing
 from relascope.core.errors import EngineError, refusing
-from relascope.core.scratch import Scratch
+from relascope.engine.protocol.source import INPUTS
 from relascope.recorder import environment, reading
 from relascope.recorder.reading import Recording
 from relascope.recorder.writing import LEVELS
 from relascope.viz.handed_on.recorded import LARGEST
 from relascope.viz.rows import recording as passes_of
-from relascope.viz.rows import tables
-from relascope.viz.rows.recorded_numbers import (
-    Part,
-    RecordedNumbers,
-    first_words,
-    ir_of,
-    parts,
-    same_tvm,
-    why_none,
-)
+from relascope.viz.rows.recorded_numbers import part_row
 from relascope.viz.sessions import store
 
 
@@ -146,6 +137,7 @@ def number_options(add_to: argparse.ArgumentParser) -> None:
     seed_and_tensors(add_to)
     target(add_to)
     tolerance(add_to)
+    add_to.set_defaults(kind=None, repeats=None, values=INPUTS[0])  # as `bisect` without them
 
 
 def numbers(command: Command, recording: Recording) -> Document:
@@ -154,50 +146,16 @@ def numbers(command: Command, recording: Recording) -> Document:
     args = command.args
     if args.reduce:
         check_folder(args.reduce, "report", "--reduce")
-    args.engine = ir_of(recording)
-    found = parts(recording, args.run_kernels)
-    if not found:
-        name = recording.path.name
-        message = f"{name} has no two modules that can be run and compared."
-        flag = not args.run_kernels and parts(recording, kernels=True)
-        hint = "Run them, in the sandbox, with --run-kernels." if flag else ""
-        raise EngineError("file", f"{message} {why_none(recording)}", name, hint)
-    document: Document = {"file": str(args.file), "engine": args.engine}
+    held, found = modules_of(command, recording)
+    document: Document = {"file": str(args.file), "engine": args.engine, "target": command.target}
     document |= {"errors": None, "bisection": None, "reduction": None}
-    with Scratch() as folder:
-        same_tvm(recording, command("describe").version)
-        tensors = tuple(map(Path, args.tensors))
-        held = RecordedNumbers(recording, Path(folder), args.seed, tensors, args.run_kernels)
-        document["target"] = best = command.target
-        given = best, command.tolerance
-        if args.errors:
-            document["errors"] = [
-                {**_about(one), "rows": held.errors(command, one, *given)} for one in found
-            ]
-        if args.bisect or args.reduce:
-            document |= _searched(command, held, found, best)
+    if args.errors:
+        given = command.target, command.tolerance
+        document["errors"] = [
+            {**part_row(one), "rows": held.errors(command, one, *given)} for one in found
+        ]
+    if args.bisect or args.reduce:
+        result, document["bisection"] = bisection = searched(command, held, found)
+        if args.reduce and result.kind:
+            document["reduction"] = narrowed(command, *bisection, args.reduce, "--reduce")
     return document
-
-
-def _about(part: Part) -> Document:
-    return {"against": first_words(part), "end": part.end or None}
-
-
-def _searched(
-    command: Command, held: RecordedNumbers, found: tuple[Part, ...], best: str
-) -> Document:
-    """The pass that breaks the first bad part, or a document that no pass breaks any part."""
-    args = command.args
-    test = test_of(args, errors=args.errors)
-    done, verdict = held.search(command, args.engine, found, best, command.tolerance, test)
-    part, result = done[-1]
-    documents = [tables.bisect_document(args.engine, each) for _, each in done]
-    bisection = {**documents[-1], "model": str(args.file), **_about(part)}
-    bisection["log"] = [row for document in documents for row in document["log"]]
-    bisection["compiles"] = sum(each.compiles for _, each in done)
-    bisection["verdict"] = verdict
-    told: Document = {"bisection": bisection}
-    if args.reduce and result.kind:
-        reduced = narrowed(command, result, args.reduce, "--reduce")
-        told["reduction"] = {**reduced, "model": str(args.file), "bisection": bisection["verdict"]}
-    return told

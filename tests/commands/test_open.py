@@ -23,7 +23,6 @@ from relascope.core.graph import TensorType
 from relascope.engine.files.formats import is_recording
 from relascope.engine.files.program_file import taken_apart
 from relascope.engine.jobs import bisect
-from relascope.engine.jobs.accuracy import OURS
 from relascope.engine.jobs.bisect import Bisection, Question, Try
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import ModelSource
@@ -71,7 +70,7 @@ def test_other_commands_ask_it_as_they_ask_an_engine(path):
     assert [row["what"] for row in fold["changes"]] == ["removed", "changed"]
     assert all("-  %0' = transpose(w);" in step["diff"] for step in (fold, around))
     assert (around["added"], around["changed"], found["Breaks"]["diff"]) == (1, 1, "")
-    for name in ("time", "bisect", "captures", "compare"):
+    for name in ("time", "check", "captures", "compare"):
         assert "has no model to build or run" in run(name, path).stderr
     assert "those that ran" in run("graph", path, "--passes", "cse").stderr
     assert "--level graphs" in run("graph", path, "--module", "nowhere").stderr
@@ -90,10 +89,13 @@ def test_it_says_where_a_compile_stopped(path):
 
 
 def test_without_modules_there_are_no_numbers_and_with_them_as_far_as_they_can_be_run(path):
-    for option in ("--errors", "--bisect"):
-        said = run("open", path, option).stderr
+    for asked in (("open", path, "--errors"), ("bisect", path)):
+        said = run(*asked).stderr
         assert "no modules to run: it was recorded at the level text" in said
         assert "--level modules" in said
+    for option, value in (("--module", "f"), ("--dtype", "float64"), ("--kind", "slow")):
+        said = run("bisect", path, option, value).stderr
+        assert f"({option})" in said and said.startswith("error: Recorded ")
     found = read(Path(path))
     found.about["level"] = "modules"
     (part,) = parts(found)
@@ -219,14 +221,14 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(bisect, "bisect", lambda *_: _found(part, kinds.pop(0)))
     failed = StepRecord("recorded", True, 0, 0, 0, 1, 0.0, {}, EngineError("file", "no file\n."))
     right = replace(failed, error=None)
-    tvm, tolerance, steps = "relax", OURS, []
+    tvm, asked, steps = "relax", partial(Question, target="llvm"), []
 
     def ask(method, *_):
         assert method == "step"
         return (steps.pop(0),)
 
     kinds[:], steps[:] = ["", "wrong"], [right, failed, right, right]
-    _, said = numbers.search(ask, tvm, (part,) * 4, "llvm", tolerance)
+    _, said = numbers.search(ask, tvm, (part,) * 4, asked)
     first, second, third = said.splitlines()
     of = "From the module that pass 1, Fold, received: "
     assert first.startswith(f"{of}Nothing to find: the last of 1 recorded modules agrees with")
@@ -235,7 +237,7 @@ def test_each_part_of_a_compile_is_searched_and_told_of(tmp_path, monkeypatch):
     assert third.startswith(f"{of}Pass 1, Fold, makes it wrong: ")
     steps[:] = [failed]
     with pytest.raises(EngineError, match="no file"):
-        numbers.search(ask, tvm, (part,), "llvm", tolerance)
+        numbers.search(ask, tvm, (part,), asked)
 
 
 def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypatch):

@@ -55,9 +55,13 @@ def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
     path = tmp_path / "mine.sh"
     path.write_text('#!/bin/sh\ngrep -q "relu" "$1"\n')
     path.chmod(0o755)
-    found = document("open", compiled, "--bisect", "--test", str(path), real=True)
-    assert found["bisection"]["culprit"]["pass"] == "ReluAway"
-    assert "makes the test fail: exit status 1" in found["bisection"]["verdict"]
+    found = document("bisect", compiled, "--test", str(path), real=True)
+    assert found["culprit"]["pass"] == "ReluAway"
+    assert "makes the test fail: exit status 1" in found["verdict"]
+    again = document("open", compiled, "--bisect", "--test", str(path), real=True)["bisection"]
+    runs = [(r.pop("test")["status"], r) for d in (again, found) for r in d["log"]]
+    assert runs[: len(again["log"])] == runs[len(again["log"]) :]
+    assert again | {"report": None} == found
 
 
 @pytest.mark.exhaustive

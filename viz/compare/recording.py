@@ -66,7 +66,7 @@ class RecordedCompile:
     def refusal(self) -> EngineError:
         name = self.recording.path.name
         said = f"{name} is a recording of a compile, and has no model to build or run."
-        hint = f"relascope open {name} writes it (-o) and runs its modules (--bisect)."
+        hint = f"relascope bisect {name} runs its modules, and relascope open {name} -o writes it."
         return EngineError("usage", said, str(self.recording.path), hint)
 
     def load(self, source: ModelSource, judged: bool = False) -> ModelInfo:

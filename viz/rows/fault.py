@@ -7,7 +7,7 @@ from relascope.engine.jobs.bisect import Bisection
 from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
-from relascope.viz.rows import Row, archive, fields, tables
+from relascope.viz.rows import Row, archive, fields
 from relascope.viz.rows.sections import Section, table
 
 _BISECTED = "model engine target inputs pipeline culprit suspects kind compiles"
@@ -22,10 +22,11 @@ _PIECES = (
 )
 
 
-def document(ir: str, bisection: Bisection, result: Reduction | None, folder: str = "") -> Row:
-    """The document of `reduce MODEL`: the culprit, the piece that shows it, and all pieces
-    tried."""
-    bisected = tables.bisect_document(ir, bisection)
+def document(
+    ir: str, bisection: Bisection, bisected: Row, result: Reduction | None, folder: str = ""
+) -> Row:
+    """The document of `reduce MODEL`: the culprit, from the document of the bisection, the piece
+    that shows it, and all pieces tried."""
     document = {**{k: bisected[k] for k in _BISECTED.split()}, "bisection": bisected["verdict"]}
     if result is None:
         return {**document, **_NOTHING, "verdict": reduce.cannot(bisection)}

@@ -15,12 +15,10 @@ from relascope.core.graph import Graph, TensorType
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.accuracy import Tolerance
 from relascope.engine.jobs.bisect import Bisection, Question
-from relascope.engine.jobs.own_test import OwnTest
 from relascope.engine.jobs.step import step
-from relascope.engine.protocol.fault import OF_TEST
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
-from relascope.engine.protocol.source import ModelSource, source_from_file, with_tensors
+from relascope.engine.protocol.source import INPUTS, ModelSource, source_from_file, with_tensors
 from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import PassRun, Recording, walk
@@ -198,6 +196,11 @@ def first_words(part: Part) -> str:
     return f"the module that pass {part.by.number}, {part.by.name}, {did}"
 
 
+def part_row(part: Part) -> Row:
+    """With what a part's numbers are compared, and where and why it ends, or None."""
+    return {"against": first_words(part), "end": part.end or None}
+
+
 def numbers_table(rows: Sequence[Row], title: str = "") -> Section:
     """A table of rows of `RecordedNumbers.errors`."""
     return table(title, [{**r, "name": f"{r['number']} {r['pass']}"} for r in rows], _COLUMNS)
@@ -210,20 +213,22 @@ def _line(error: EngineError) -> str:
 @dataclass(frozen=True)
 class RecordedNumbers:
     """A recording whose modules, written into its `folder`, an engine runs, with their `kernels` if
-    allowed, on `tensors` from files, or on random inputs by a seed."""
+    allowed, on `tensors` from files, or on inputs of a kind (`values`) that are drawn by a seed."""
 
     recording: Recording
     folder: Path
     seed: int = 0
     tensors: tuple[Path, ...] = ()
     kernels: bool = False
+    values: str = INPUTS[0]
 
     def source(self, part: Part) -> ModelSource:
         """The first module of a part as a model. Raises EngineError of kind "file" if a module
         cannot be read or written."""
         file = recorded.file_name(self._write(part.by, part.after))
         source = source_from_file(self.folder / file, seed=self.seed)
-        return replace(with_tensors(source, self.tensors), kernels=self.kernels)
+        source = with_tensors(source, self.tensors)
+        return replace(source, kernels=self.kernels, values=self.values)
 
     def pipeline(self, part: Part) -> Pipeline:
         """The passes of a part; raises as `source`."""
@@ -299,11 +304,9 @@ class RecordedNumbers:
         ask: Ask,
         ir: str,
         given: Sequence[Part],
-        target: str,
-        tolerance: Tolerance,
-        test: OwnTest | None = None,
+        question: Callable[[ModelSource, Pipeline], Question],
     ) -> tuple[list[tuple[Part, Bisection]], str]:
-        """Bisect parts in order, up to the first with a fault, by a user's own test if given. Also
+        """Bisect parts in order, up to the first with a fault, by the question about each. Also
         returns a line on each part: its result, where it ends, and why. Raises EngineError if no
         part can be searched."""
         done: list[tuple[Part, Bisection]] = []
@@ -313,9 +316,8 @@ class RecordedNumbers:
             left_out = ""
             try:
                 pipeline, left_out = self.readable(ask, part)
-                about = self.source(part), pipeline, target, "" if test is None else OF_TEST
-                question = Question(*about, tolerance=tolerance, test=test)
-                done.append((part, bisect.bisect(ask, ir, question)))
+                asked = question(self.source(part), pipeline)
+                done.append((part, bisect.bisect(ask, ir, asked)))
                 words = bisect.verdict(ir, done[-1][1])
             except EngineError as error:
                 finding = error.as_finding()

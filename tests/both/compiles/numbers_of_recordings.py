@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from relascope import recording
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect
 from relascope.engine.jobs.accuracy import OURS
+from relascope.engine.jobs.bisect import Question
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, ir_of, parts, same_tvm
 
@@ -57,7 +59,7 @@ def test_the_wrong_pass_is_seen_in_the_errors_and_found(compiled, ask, tmp_path)
     assert verdicts == [*((name, "right") for name in OWN[:-1]), ("ReluAway", "wrong")]
     assert rows[-1]["error"]["max_rel"] > 1e-3
     assert rows[-1]["step_error"]["max_rel"] == pytest.approx(rows[-1]["error"]["max_rel"])
-    ((_, found),), _ = held.search(ask, ENGINE, (part,), QUICK, OURS)
+    ((_, found),), _ = held.search(ask, ENGINE, (part,), partial(Question, target=QUICK))
     (suspect,) = found.culprits.suspects
     assert part.runs[suspect].number == rows[-1]["number"]
     said = bisect.verdict(ENGINE, found)
@@ -102,5 +104,6 @@ def test_with_its_kernels_there_are_numbers_to_the_last_pass(compiled, ask, tmp_
     assert not part.end and [r["failure"] for r in rows] == [None] * len(rows)
     last = {r["pass"]: r["error"]["verdict"] for r in rows}
     assert rows[-1]["pass"] == "AttachGlobalSymbol" and "StaticPlanBlockMemory" in last
+    asked = ask, ENGINE, (part,), partial(Question, target=QUICK)
     with pytest.raises(EngineError, match="which is shown but not run"):
-        RecordedNumbers(compiled, tmp_path).search(ask, ENGINE, (part,), QUICK, OURS)
+        RecordedNumbers(compiled, tmp_path).search(*asked)

@@ -1,5 +1,7 @@
 """The numbers of recordings of Relax's compiles."""
 
+from functools import partial
+
 import pytest
 import tvm
 from tvm import relax
@@ -7,7 +9,7 @@ from tvm import relax
 from numbers_of_recordings import *  # noqa: F403
 from relascope import recording
 from relascope.engine.jobs import reduce
-from relascope.engine.jobs.accuracy import OURS
+from relascope.engine.jobs.bisect import Question
 from relascope.recorder.reading import read
 from relascope.viz.rows.recorded_numbers import RecordedNumbers, parts
 from relax_modules import program
@@ -37,7 +39,7 @@ def test_what_a_pass_moved_rightly_is_not_blamed(tmp_path, ask):
         scale_first(scaled(True, False))
     found = read(tmp_path / "run.rsc")
     (part,), held = parts(found), RecordedNumbers(found, tmp_path)
-    ((_, result),), _ = held.search(ask, "relax", (part,), "llvm", OURS)
+    ((_, result),), _ = held.search(ask, "relax", (part,), partial(Question, target="llvm"))
     made = reduce.narrow(ask, "relax", result)
     assert "nn.relu" in made.operators
     reasons = [t.shown.error.message for t in made.log if t.shown.error is not None]
