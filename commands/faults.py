@@ -21,30 +21,26 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.reduce import MOST
 from relascope.recorder.reading import Recording
-from relascope.viz.rows import fault, tables
-from relascope.viz.rows.recorded_numbers import (
-    Part,
-    RecordedNumbers,
-    ir_of,
-    part_row,
-    parts,
-    same_tvm,
-    why_none,
-)
+from relascope.viz.rows import fault, recorded_numbers, tables
+from relascope.viz.rows.recorded_numbers import Part, RecordedNumbers
+
+BisectedDocument = tuple[Bisection, Document]
+"""A bisection, and its document."""
 
 
 def bisect(command: Command) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash.
 
-    Of a pass on our rewriters, also the application of it that does, and to which node.
+    Of a pass on our rewriters, also the application of it that does, and to which node. MODEL may
+    be a recording with modules.
     """
     out = command.args.out
     if out:
         check_folder(out, "report", "--out")
-    result, document = _bisected(command, within=True)
+    _, document = found = _bisected(command, within=True)
     document["report"] = None
     if out:
-        whole = narrowed(command, result, document, out, "--out", most=1)
+        whole = narrowed(command, found, out, "--out", most=1)
         document["report"] = whole["report"]
         if whole["report"] is None:
             document["verdict"] += f" There is no report. {whole['verdict']}"
@@ -55,19 +51,15 @@ def reduce(command: Command) -> Document:
     """Bisect, then narrow the fault inside the pass to a few nodes, as a report that runs."""
     args = command.args
     check_folder(args.out, "report", "--out")
-    return narrowed(command, *_bisected(command), args.out, "--out", args.tries)
+    return narrowed(command, _bisected(command), args.out, "--out", args.tries)
 
 
 def narrowed(
-    command: Command,
-    bisection: Bisection,
-    bisected: Document,
-    folder: Path,
-    option: str,
-    most: int = MOST,
+    command: Command, bisected: BisectedDocument, folder: Path, option: str, most: int = MOST
 ) -> Document:
-    """The document of a reduction, from that of its bisection, after writing its report to the
-    option's folder."""
+    """The document of the reduction of a bisection, after writing its report to the option's
+    folder."""
+    bisection, document = bisected
     made = None
     if not cannot(bisection):
         said = shlex.join(["relascope", *command.args.argv])
@@ -79,7 +71,7 @@ def narrowed(
         report = with_page(made.report)
         write_files(report.files, folder, option)
         made = replace(made, report=report)
-    return fault.document(command.engine, bisection, bisected, made, str(folder))
+    return fault.document(command.engine, bisection, document, made, str(folder))
 
 
 def test_of(args: Namespace, **judges: object) -> OwnTest | None:
@@ -94,7 +86,7 @@ def test_of(args: Namespace, **judges: object) -> OwnTest | None:
     return OwnTest.of(args.test, args.test_seconds)
 
 
-def _bisected(command: Command, within: bool = False) -> tuple[Bisection, Document]:
+def _bisected(command: Command, within: bool = False) -> BisectedDocument:
     """A search, and its document; with `within`, also for the application inside the pass."""
     args, source, pipeline = command.args, command.source, command.pipeline
     if command.recorded:
@@ -127,29 +119,27 @@ def modules_of(command: Command, recording: Recording) -> tuple[RecordedNumbers,
     """The modules of a recording, which an engine runs from here on, and its parts. Raises
     EngineError, kind "file", if they cannot be run."""
     args = command.args
-    args.model, args.engine = "", ir_of(recording)
-    found = parts(recording, args.run_kernels)
+    args.model, args.engine = "", recorded_numbers.ir_of(recording)
+    found = recorded_numbers.parts(recording, args.run_kernels)
     if not found:
         name = recording.path.name
         message = f"{name} has no two modules that can be run and compared."
-        flag = not args.run_kernels and parts(recording, kernels=True)
+        flag = not args.run_kernels and recorded_numbers.parts(recording, kernels=True)
         hint = "Run them, in the sandbox, with --run-kernels." if flag else ""
-        raise EngineError("file", f"{message} {why_none(recording)}", name, hint)
-    same_tvm(recording, command("describe").version)
+        raise EngineError("file", f"{message} {recorded_numbers.why_none(recording)}", name, hint)
+    recorded_numbers.same_tvm(recording, command("describe").version)
     folder = Path(tempfile.mkdtemp(dir=scratch().name))
     how = args.seed, tuple(map(Path, args.tensors)), args.run_kernels, args.values
     return RecordedNumbers(recording, folder, *how), found
 
 
-def searched(
-    command: Command, held: RecordedNumbers, found: Sequence[Part]
-) -> tuple[Bisection, Document]:
+def searched(command: Command, numbers: RecordedNumbers, parts: Sequence[Part]) -> BisectedDocument:
     """A search for the pass that breaks the first bad part of a recorded compile."""
     ir = command.engine
-    done, verdict = held.search(command, ir, found, partial(_question, command))
+    done, verdict = numbers.search(command, ir, parts, partial(_question, command))
     documents = [tables.bisect_document(ir, each) for _, each in done]
     log = [row for document in documents for row in document["log"]]
     part, result = done[-1]
-    of = {"model": str(held.recording.path), "log": log, "verdict": verdict}
+    of = {"model": str(numbers.recording.path), "log": log, "verdict": verdict}
     compiles = sum(each.compiles for _, each in done)
-    return result, {**documents[-1], **part_row(part), **of, "compiles": compiles}
+    return result, {**documents[-1], **recorded_numbers.part_row(part), **of, "compiles": compiles}

@@ -27,7 +27,7 @@ from relascope.viz.drawing.modules import fold_constants, module_groups
 from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
-from relascope.viz.handed_on.recorded import recording_sheet
+from relascope.viz.handed_on.recorded import head_of, recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.handed_on.sheet import page as page_of
 from relascope.viz.handed_on.steps import steps_of, steps_tab
@@ -79,13 +79,8 @@ def graph(
     ending = ending_of(args.output.name, FORMATS)
     view = replace(PLAIN, show_shapes=args.types, open_groups=_opened(after, args.open))
     view = with_overlays(view, overlays)
-
-    def page() -> Sheet:
-        file = _sheet(command, info.source, pipeline, info.notes)
-        graph_tab(file, after, view, info)
-        return file
-
-    look = Appearance(view, args.theme, page)
+    head = partial(_sheet, command, info.source, pipeline, info.notes)
+    look = Appearance(view, args.theme, lambda: graph_tab(head(), after, view, info))
     write(args.output, graph_file(ending, after, look))
 
 
@@ -152,9 +147,14 @@ def steps(
     pipeline = stepped.pipeline
 
     def page() -> Sheet:
+        if command.recorded and (command.args.last or source.module):
+            said = "The page of a recording has all of its passes and functions."
+            raise EngineError("usage", said, "-o", "Leave out --stop-after and --module.")
+        if command.recorded:
+            return recording_sheet(command.recorded.recording)
         file = _sheet(command, source, pipeline, command("load", source).notes)
-        steps_tab(file, steps_of(command, command.engine, source, stepped, errors), PLAIN)
-        return file
+        shown = steps_of(command, command.engine, source, stepped, errors)
+        return steps_tab(file, shown, PLAIN)
 
     def graphs() -> list[Row]:
         indices = range(-1, len(pipeline))
@@ -172,8 +172,7 @@ def captures(
 
     def page() -> Sheet:
         file = _sheet(command, source, pipeline, command("load", source).notes)
-        cut_tab(file, cut, PLAIN, saved)
-        return file
+        return cut_tab(file, cut, PLAIN, saved)
 
     def split() -> Row:
         return plain(command("split", source, pipeline, cut.marked))
@@ -185,14 +184,10 @@ def captures(
 
 def times(command: Command, source: ModelSource, pipeline: Pipeline, document: Document) -> None:
     """Write the times of `time`: a page, the document, or a line for each row."""
-
-    def page() -> Sheet:
-        file = _sheet(command, source, pipeline, strategy=document["strategy"])
-        times_tab(file, [(source.model, document)])
-        return file
-
-    columns = (*timings.COLUMNS, "target")
-    lists(command.args.output, page, columns, lambda: document["rows"], lambda: document)
+    head = partial(_sheet, command, source, pipeline, strategy=document["strategy"])
+    page = partial(times_tab, runs=[(source.model, document)])
+    rest = (*timings.COLUMNS, "target"), lambda: document["rows"], lambda: document
+    lists(command.args.output, lambda: page(head()), *rest)
 
 
 def differences(command: Command, document: Document) -> None:
@@ -235,8 +230,7 @@ def recorded(output: Path, recording: Recording, document: Document) -> None:
 
     columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
     lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
-    page = partial(recording_sheet, recording)
-    lists(output, page, columns, lambda: lines, lambda: document)
+    lists(output, partial(recording_sheet, recording), columns, lambda: lines, lambda: document)
 
 
 def check_ending(args: argparse.Namespace, *endings: str) -> None:
@@ -252,6 +246,8 @@ def _sheet(
     caveats: Iterable[str] = (),
     **more: str | None,
 ) -> Sheet:
+    if command.recorded:
+        return head_of(command.recorded.recording)
     label = Path(source.model).name if source.digest else source.model
     version = command("describe").version
     return sheet_of(source, label, command.engine, version, str(pipeline or ""), caveats, **more)

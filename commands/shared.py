@@ -135,8 +135,7 @@ class Command:
             return self.recorded.pipeline
         if self.recorded:
             said = "The passes of a recording are those that ran."
-            where = "--passes" if args.passes else "--count"
-            raise EngineError("usage", said, where, "Leave it out.")
+            raise EngineError("usage", said, "--passes, --count", "Leave it out.")
         where = "--passes" if args.passes else "--training, --gradient"
         with refusing("usage", "{}.", where, "See: relascope passes"):
             text = "default" if args.passes is None else args.passes

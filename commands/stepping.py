@@ -34,6 +34,8 @@ def step(command: Command) -> Document:
     details = [_details(command, source, stepped, i) for i in range(len(stepped.records))]
     errors = _check_steps(command, source, stepped.sound) if args.check else {}
     insides = _inside_steps(command, source, stepped.sound) if args.inside else []
+    if args.export and command.recorded:
+        raise command.recorded.refusal
     if args.export:
         write(args.export, step_script(command.engine, source, pipeline))
     if args.output:

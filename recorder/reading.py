@@ -376,11 +376,9 @@ def _count(value: Any) -> int:
 
 
 def _own_times(passes: list[PassRun]) -> None:
-    for run in passes:
-        run.own_seconds = run.seconds
     for run, around, ended in walk(passes):
-        if not ended:
-            run.depth = len(around)  # passes of other threads may be in between
+        if not ended:  # passes of other threads may be in between
+            run.depth, run.own_seconds = len(around), run.seconds
             if around and run.seconds is not None and around[-1].own_seconds is not None:
                 around[-1].own_seconds -= run.seconds
 

@@ -5,11 +5,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from relascope.commands import handing_on
+from relascope.commands import handing_on, options
 from relascope.commands.faults import modules_of, narrowed, searched
 from relascope.commands.installation import serve, served_options
-from relascope.commands.options import limits, run_kernels, seed_and_tensors, target, tolerance
-from relascope.commands.options import own_test as test_options
 from relascope.commands.shared import Command, Document, check_folder, write, writing
 from relascope.core.errors import EngineError, refusing
 from relascope.engine.protocol.source import INPUTS
@@ -47,13 +45,19 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     add("--step", type=int, metavar="N", help="print how pass N changed the text")
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)
-    number_options(add_to)
+    add("--errors", action="store_true", help="run the module after each pass, and compare")
+    add("--bisect", action="store_true", help="find the first pass that makes the numbers wrong")
+    about = "bisect, narrow the fault to a few nodes, and write a report that runs"
+    add("--reduce", type=Path, metavar="FOLDER", help=about)
+    for group in ("own_test", "run_kernels", "seed_and_tensors", "target", "tolerance"):
+        getattr(options, group)(add_to)
+    add_to.set_defaults(kind=None, repeats=None, values=INPUTS[0])  # as `bisect` without them
     about = "write the recording as one page that needs no server (.html), again with the data for "
     about += "`relascope viewer` (.rsc), its passes as a table (.csv), or what --json "
     about += "prints (.json)"
     add("-o", dest="output", type=Path, metavar="FILE", help=about)
     served_options(add_to)
-    limits(add_to)
+    options.limits(add_to)
 
 
 def record_program(command: Command) -> Document:
@@ -125,21 +129,6 @@ def open_recording(command: Command) -> Document:
     return document
 
 
-def number_options(add_to: argparse.ArgumentParser) -> None:
-    """The questions about the modules, and their inputs."""
-    add = add_to.add_argument
-    add("--errors", action="store_true", help="run the module after each pass, and compare")
-    add("--bisect", action="store_true", help="find the first pass that makes the numbers wrong")
-    about = "bisect, narrow the fault to a few nodes, and write a report that runs"
-    add("--reduce", type=Path, metavar="FOLDER", help=about)
-    test_options(add_to)
-    run_kernels(add_to)
-    seed_and_tensors(add_to)
-    target(add_to)
-    tolerance(add_to)
-    add_to.set_defaults(kind=None, repeats=None, values=INPUTS[0])  # as `bisect` without them
-
-
 def numbers(command: Command, recording: Recording) -> Document:
     """Run a recording's modules and compare them, or search for the pass that breaks them. Raises
     EngineError, kind "file", if they cannot be run."""
@@ -155,7 +144,7 @@ def numbers(command: Command, recording: Recording) -> Document:
             {**part_row(one), "rows": held.errors(command, one, *given)} for one in found
         ]
     if args.bisect or args.reduce:
-        result, document["bisection"] = bisection = searched(command, held, found)
+        result, document["bisection"] = bisected = searched(command, held, found)
         if args.reduce and result.kind:
-            document["reduction"] = narrowed(command, *bisection, args.reduce, "--reduce")
+            document["reduction"] = narrowed(command, bisected, args.reduce, "--reduce")
     return document

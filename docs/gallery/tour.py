@@ -36,13 +36,12 @@ def tour(ask: Ask) -> Sheet:
     return file
 
 
-def _screen(file: Sheet, ask: Ask, stop: Stop) -> None:
+def _screen(file: Sheet, ask: Ask, stop: Stop) -> Sheet:
     """Add the tab of what a stop's screen shows."""
     session = stop.session()
     ir, source = session.ir, session.model.source()
     if session.look.tab == "Graph":
-        graph_tab(file, ask("load", source).graph)
-        return
+        return graph_tab(file, ask("load", source).graph)
     stepped = step(ask, source, read_pipeline(ir, pipeline_text(session)))
     pipeline, at = stepped.pipeline, session.look.step
     request = BuildRequest(source, pipeline, ask("describe").best)
@@ -52,17 +51,15 @@ def _screen(file: Sheet, ask: Ask, stop: Stop) -> None:
             upto = replace(request, pipeline=pipeline.upto(at))
             found = judged(ask, source, lambda one: replace(upto, source=one), Tolerance())
             errors = {at: {"error": tables.judged_row(found)}}
-        steps_tab(file, steps_of(ask, ir, source, stepped, errors), PLAIN, at + 1)
-        return
+        return steps_tab(file, steps_of(ask, ir, source, stepped, errors), PLAIN, at + 1)
     cut = cut_with(joint_of(ask, source, pipeline, None), session.cut)
     if session.look.tab == "Compile & time":
         result = ask("time", request.split_at(cut.ids))
         facts = timings.run_facts(source.model, request, ir, session.cut.strategy)
-        times_tab(file, [("", timings.run_document(result, facts))])
-    elif stop.choices:
-        graph_tab(file, ask("split", source, pipeline, cut.ids).backward)
-    else:
-        cut_tab(file, cut)
+        return times_tab(file, [("", timings.run_document(result, facts))])
+    if stop.choices:
+        return graph_tab(file, ask("split", source, pipeline, cut.ids).backward)
+    return cut_tab(file, cut)
 
 
 def main() -> None:

@@ -127,8 +127,9 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     # Text stands in two columns where there is room.
     simplify(page)
     page.get_by_role("button", name="Hand on").click()
+    page.get_by_role("button", name="Put all passes").click()
     with page.expect_download(timeout=LONG) as download:
-        page.get_by_role("button", name="HTML").click()
+        page.get_by_role("button", name="Download the page").click(timeout=LONG)
     download.value.save_as(tmp_path / "run.html")
     file = page.context.new_page()
     file.goto(f"{(tmp_path / 'run.html').as_uri()}#step=1")

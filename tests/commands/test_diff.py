@@ -10,7 +10,7 @@ from graphs import graph_of
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.results import StepRecord
 from relascope.engine.protocol.source import file_digest
-from relascope.viz.compare.runs import ComparedRun, compare
+from relascope.viz.compare.runs import ComparedRun, compare, step_rows
 from relascope.viz.sessions import replay, store
 from relascope.viz.sessions.state import ModelChoice, Session
 
@@ -73,6 +73,16 @@ def test_a_slower_or_idle_pass_is_no_difference_and_a_failure_on_one_side_is():
     failed = ran(step("cse", 0.0, error=EngineError("pass", "no rule for erf")))
     first = compare(ran(step("cse", 0.0)), failed)["first_difference"]
     assert first["why"] == "It fails in B: no rule for erf"
+
+
+def test_long_lists_of_steps_are_aligned_in_pieces():
+    names = [f"p{n % 50}" for n in range(3000)]
+    others = [*names[:10], "x", *names[11:2000], "y", *names[2000:]]
+    sides = (ran(*(StepRecord(n, True, 0, 0, 0, 2, 0.0) for n in s)) for s in (names, others))
+    rows = step_rows(*sides)
+    assert [(r["pass"], r["only"]) for r in rows if r["only"]] == [
+        *(("p10", "a"), ("x", "b"), ("y", "b"))
+    ]
 
 
 def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):

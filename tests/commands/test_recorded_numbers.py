@@ -12,19 +12,6 @@ from relascope.viz.panels.shell import keeping
 pytestmark = pytest.mark.engine
 
 SCRIPTS = Path(__file__).parents[1]
-OPEN = """
-import tvm
-from tvm import relax
-from tvm.script import ir as I, relax as R
-
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
-        return R.nn.relu(x)
-
-tvm.compile(Module, tvm.target.Target("llvm"))
-"""
 BOOT = "from relascope.engine.relay.tvm.boot import boot; boot(); "
 
 
@@ -59,15 +46,14 @@ def test_a_test_of_ones_own_decides_of_recorded_modules(compiled, tmp_path):
     assert found["culprit"]["pass"] == "ReluAway"
     assert "makes the test fail: exit status 1" in found["verdict"]
     again = document("open", compiled, "--bisect", "--test", str(path), real=True)["bisection"]
-    runs = [(r.pop("test")["status"], r) for d in (again, found) for r in d["log"]]
-    assert runs[: len(again["log"])] == runs[len(again["log"]) :]
-    assert again | {"report": None} == found
+    assert again.keys() | {"report"} == found.keys() and again["verdict"] == found["verdict"]
 
 
 @pytest.mark.exhaustive
 def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_path):
     script, path = tmp_path / "script.py", str(tmp_path / "run.rsc")
-    script.write_text(OPEN)
+    ours = (SCRIPTS / "relax" / "support" / "wrong_pass.py").read_text()
+    script.write_text(ours.replace("Sequential(passes)(bound)", "Sequential([])(bound)"))
     program = [sys.executable, str(script)]
     document("record", "-o", path, "--level", "modules", "--json", "--", *program)
     error = document("open", path, "--errors", real=True, status=1)["error"]

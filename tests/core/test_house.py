@@ -39,9 +39,9 @@ LINES = {
     "core": 1367,
     "engine": 41484,
     "passes": 11877,
-    "recorder": 1456,
+    "recorder": 1466,
     "samples": 548,
-    "viz": 24705,
+    "viz": 24695,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -12,6 +12,7 @@ from engines import shared
 from graphs import graph_of
 from page import sent, settle, whole_page, words
 from relascope.core.errors import EngineError
+from relascope.engine.protocol.source import file_digest
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import read
 from relascope.viz.compare.recording import RecordedCompile
@@ -141,15 +142,14 @@ def test_a_file_of_a_session_that_cannot_be_read_says_why(page, monkeypatch):
     assert "kept by another version" in words(run(page))
 
 
-def test_times_say_where_it_went(page):
+def test_times_say_where_it_went(page, tmp_path):
     page.session_state["keep_recorded_tab"] = "Times"
     run(page)
     totals = page.dataframe[0].value
     assert list(totals["pass"])[:2] == ["FoldTranspose", "InferType"]
     assert list(totals["own ms"])[:2] == [500, 250]
     assert "kernel" in totals["in which functions"].loc[list(totals["pass"]).index(HOSTILE)]
-    digest = page.session_state["recording_opened"].screen.source.digest
-    page.session_state["recorded_times_of"] = digest, "InferType"
+    page.session_state["recorded_times_of"] = file_digest(tmp_path / "run.rsc"), "InferType"
     assert "Runs of InferType" in words(run(page))
     page.session_state["recorded_times_of"] = "another recording's", "InferType"
     assert "Runs of" not in words(run(page))

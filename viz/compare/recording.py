@@ -24,11 +24,9 @@ from relascope.passes.catalogue import recorded
 from relascope.passes.pipeline import Pipeline, Step
 from relascope.recorder.reading import PassRun, Recording, walk
 
-_ADDRESSES = re.compile(r"0x[0-9a-f]{6,}"), re.compile(r"id=[0-9a-f]{8,}")
-"""Addresses in texts by TVM and LLVM, which differ in every process. Each begins with letters of
-its own, for which Python searches ten times as fast."""
-_UNDER_WAY = "The process ended in this pass."
-_UNDRAWN = "Record it with --level graphs."
+_ADDRESS, _IDENTITY = re.compile(r"0x[0-9a-f]{6,}"), re.compile(r"id=[0-9a-f]{8,}")
+"""Addresses in texts by TVM and LLVM, which differ in every process. As one expression, which does
+not begin with a fixed text, the search would take ten times as long."""
 _KEPT = 96  # graphs
 
 
@@ -45,7 +43,8 @@ class RecordedCompile:
         self.pipeline = Pipeline(tuple(map(self.step_of, self._runs.values())))
         self._graphs: Memo[Graph | None] = Memo(_KEPT)
         self._with_kernels: Memo[tuple[Graph, Graph]] = Memo(_KEPT)
-        self._plain = cache(lambda name: _hash(_without_addresses(recording.text(name))))
+        text = recording.text
+        self._plain = cache(lambda name: _hash(_IDENTITY.sub("", _ADDRESS.sub("", text(name)))))
         of_module = recording.functions
         self._state = cache(lambda m: _state({n: self._plain(c) for n, c in of_module(m).items()}))
 
@@ -87,8 +86,8 @@ class RecordedCompile:
         if found is None:
             where = source.module or self.recording.path.name
             drawn = self.recording.about.get("level") not in ("names", "text")
-            hint = "Look at an earlier pass (--stop-after N)." if drawn else _UNDRAWN
-            raise EngineError("graph", "The recording has no graph here.", where, hint)
+            hint = ("Record it with --level graphs.", "Look at an earlier pass (--stop-after N).")
+            raise EngineError("graph", "The recording has no graph here.", where, hint[drawn])
         called = {n.kernel: functions[n.kernel] for n in found if n.kernel in functions}
 
         def make() -> tuple[Graph, Graph]:  # keeps it alive, because the key has its address
@@ -123,7 +122,7 @@ class RecordedCompile:
         names = run.touched or ()
         added, removed = (sum(n not in side for n in names) for side in (was, now))
         counts = len(names) - added - removed, added, removed, len(now)
-        failure = _UNDER_WAY if run.seconds is None else run.failure
+        failure = "The process ended in this pass." if run.seconds is None else run.failure
         error = None if failure is None else EngineError("pass", failure, run.name)
         module = self.recording.module_number(run.index, after=True)
         state = "" if module is None else self._state(module)
@@ -152,12 +151,6 @@ class RecordedCompile:
             "recorded": {k: v for k, v in self.recording.about.items() if k != "process"},
             "code": code,
         }
-
-
-def _without_addresses(text: str) -> str:
-    for address in _ADDRESSES:
-        text = address.sub("", text)
-    return text
 
 
 def _state(parts: Mapping[str, Any]) -> str:

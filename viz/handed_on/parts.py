@@ -49,24 +49,26 @@ def sheet_of(
     return Sheet(f"{label}, {mode}, {ir.capitalize()}", about, caveats)
 
 
-def graph_tab(file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None) -> None:
-    """Add the tab of a graph; `info` is its model's, if known."""
+def graph_tab(
+    file: Sheet, graph: Graph, view: View = PLAIN, info: ModelInfo | None = None
+) -> Sheet:
+    """Add the tab of a graph to the file, which is returned; `info` is its model's, if known."""
     shown = tables.graph_sections(tables.graph_facts(graph, info))
-    _graph_tab(file, ("graph", "Graph"), graph, view, shown)
+    return _graph_tab(file, ("graph", "Graph"), graph, view, shown)
 
 
 def _graph_tab(
     file: Sheet, name: tuple[str, str], graph: Graph, view: View, shown: Sequence[Section]
-) -> None:
+) -> Sheet:
     """Add a tab of sections, with the graph before the first table."""
     at = next(i for i, s in enumerate(shown) if s["kind"] == "table")
     drawn = sheet.graph(file.block(drawing(graph, view)))
-    file.tab(*name, [*shown[:at], drawn, *shown[at:]])
+    return file.tab(*name, [*shown[:at], drawn, *shown[at:]])
 
 
 def cut_tab(
     file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
-) -> None:
+) -> Sheet:
     """Add the tab of a cut: the joint graph in its colours, the frontier, and each capture with its
     reason; `saved` is what PyTorch keeps, as far as known."""
     joint = cut.joint
@@ -76,7 +78,7 @@ def cut_tab(
     cuts_of_show = show_document(frontier(joint, cut.wish), cut, cut_peak_words)
     drawn = replace(view, open_groups=overview(coloured), show=cuts_of_show)
     shown = tables.cut_sections(document)
-    _graph_tab(file, ("cut", "Gradient & cut"), coloured, drawn, shown)
+    return _graph_tab(file, ("cut", "Gradient & cut"), coloured, drawn, shown)
 
 
 def overview(joint: Graph) -> tuple[str, ...]:
@@ -88,8 +90,8 @@ def overview(joint: Graph) -> tuple[str, ...]:
     return ()
 
 
-def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Sheet:
     """Add the tab of timings, the newest first, from titles and documents of
     `timings.run_document`."""
     shown = [section for title, run in runs for section in timings.run_sections(dict(run), title)]
-    file.tab("time", "Times", shown)
+    return file.tab("time", "Times", shown)

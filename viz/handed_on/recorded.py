@@ -22,13 +22,18 @@ _GRAPH_STEPS = 5  # of work, per character of a graph
 def recording_sheet(recording: Recording) -> Sheet:
     """The file of a recording. Raises EngineError of kind "file" if it can no longer be read."""
     rows = rows_of.pass_rows(recording)
-    document = rows_of.recording_document(recording, rows)
-    title = f"{recording.path.name}, a compile recorded with TVM {recording.about.get('tvm')}"
-    file = Sheet(title, rows_of.about(recording, document), rows_of.gaps(document))
+    file = head_of(recording)
     if rows:
         steps_tab(file, _passes(recording, rows), PLAIN)
-    file.tab("times", "Times", rows_of.times_sections(document))
-    return file
+    document = rows_of.recording_document(recording, rows)
+    return file.tab("times", "Times", rows_of.times_sections(document))
+
+
+def head_of(recording: Recording) -> Sheet:
+    """An empty page on a recording, as `parts.sheet_of` makes it for a model."""
+    document = rows_of.recording_document(recording, rows_of.pass_rows(recording))
+    title = f"{recording.path.name}, a compile recorded with TVM {recording.about.get('tvm')}"
+    return Sheet(title, rows_of.about(recording, document), rows_of.gaps(document))
 
 
 def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
@@ -54,10 +59,8 @@ def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
 
 
 def _said(run: PassRun) -> Iterator[Section]:
-    if run.failure is not None:
-        yield sheet.sentence(f"The pass failed.\n{run.failure}", True)
-    elif run.seconds is None:
-        yield sheet.sentence(rows_of.UNDER_WAY, True)
+    if run.failure is not None or run.seconds is None:
+        yield sheet.sentence(f"{rows_of.no_module(run)}\n{run.failure or ''}".strip(), True)
     if run.before is None:
         yield sheet.sentence(rows_of.NAMES_ALONE)
 

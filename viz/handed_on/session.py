@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relascope.core.errors import EngineError
+from relascope.engine.files.formats import is_recording
 from relascope.engine.jobs.cut import joint_of
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.results import PYTORCH, ModelInfo
@@ -30,9 +31,11 @@ _MOST = 1000  # nodes of a model whose page is made at once
 def session_sheet(
     ask: Ask, session: Session, source: ModelSource, peaks: MeasuredPeaks | None = None
 ) -> Sheet:
-    """The file of a session whose model is `source` on this machine; missing results are requested
-    from the engine, except `peaks` of cuts. Raises EngineError if the model cannot be imported, or
-    the call was cancelled."""
+    """The file of a session whose model or recording is `source` on this machine; missing results
+    are requested from the engine, except `peaks` of cuts. Raises EngineError if the model cannot be
+    imported, the recording cannot be read, or the call was cancelled."""
+    if source.digest and is_recording(path := Path(source.model)):
+        return recording_sheet(read(path))
     text = pipeline_text(session)
     pipeline = read_pipeline(session.ir, text)
     info: ModelInfo = ask("load", source)

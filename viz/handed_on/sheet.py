@@ -39,10 +39,11 @@ class Sheet:
         self.tabs: list[dict[str, Any]] = []
         self.blocks: list[Any] = []
 
-    def tab(self, key: str, title: str, sections: Iterable[Section]) -> None:
-        """Add a tab, without empty tables; links name it by `key`."""
+    def tab(self, key: str, title: str, sections: Iterable[Section]) -> "Sheet":
+        """Add a tab, without empty tables, and return the file; links name the tab by `key`."""
         shown = [drawn(s) for s in sections if s["kind"] != "table" or s["rows"]]
         self.tabs.append({"key": key, "title": title, "sections": shown})
+        return self
 
     def block(self, data: Any) -> int:
         """Add data that is read when it is shown; returns its number."""

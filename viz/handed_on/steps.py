@@ -57,7 +57,7 @@ class StepsSheet:
     same: str = "The text did not change."
 
 
-def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> None:
+def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> Sheet:
     """Add the tab of steps, with each step's changes in colour; `chosen` is shown at first, by
     default that of the steps."""
     drawings = _Drawings(file, of, view)
@@ -81,7 +81,7 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
         "chosen": of.chosen if chosen is None else min(chosen, len(of.steps) - 1),
         "height": _HEIGHT,
     }
-    file.tab("passes", "Passes", [section])
+    return file.tab("passes", "Passes", [section])
 
 
 @dataclass

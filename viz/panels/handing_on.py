@@ -6,10 +6,9 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.graph import Graph
-from relascope.recorder.reading import Recording
 from relascope.viz.handed_on.formats import FORMATS, Appearance, graph_file
-from relascope.viz.handed_on.parts import graph_tab, sheet_of
-from relascope.viz.handed_on.recorded import recording_sheet
+from relascope.viz.handed_on.parts import sheet_of
+from relascope.viz.handed_on.recorded import head_of, recording_sheet
 from relascope.viz.handed_on.session import session_sheet
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell import keeping
@@ -23,7 +22,7 @@ def button(
     screen: Screen,
     key: str,
     graphs: Mapping[str, Graph],
-    page: Callable[[Sheet], None] | None = None,
+    page: Callable[[Sheet], Sheet] | None = None,
     what: str = "",
 ) -> None:
     """Draw the button, which opens the formats. `page`, which may wait for the engine, puts more
@@ -33,14 +32,16 @@ def button(
 
             def tab() -> Sheet:
                 version, pipeline = screen.cache.ask("describe").version, str(screen.pipeline)
-                file = sheet_of(screen.source, screen.label, screen.ir, version, pipeline)
-                page(file)
-                return file
+                return page(sheet_of(screen.source, screen.label, screen.ir, version, pipeline))
 
             _page(screen, key, tab, what, str(screen.place))
-        session, of = keeping.so_far(screen), (screen.source, measured_peaks(screen))
-        whole = partial(session_sheet, screen.cache.ask, session, *of)
-        _page(screen, f"{key}_session", whole, "all of the session", session.text())
+        if screen.recorded:
+            whole, place = partial(recording_sheet, screen.recorded.recording), screen.source.digest
+            _page(screen, key, whole, "all passes, what each changed, and times", place)
+        else:
+            session, of = keeping.so_far(screen), (screen.source, measured_peaks(screen))
+            whole = partial(session_sheet, screen.cache.ask, session, *of)
+            _page(screen, f"{key}_session", whole, "all of the session", session.text())
         for name, graph in graphs.items():
             st.caption(f"The {name} graph, {len(graph)} nodes")
             stem = f"{screen.label}-{name}".replace("/", "-")
@@ -51,27 +52,10 @@ def button(
                 download(label, made, f"{stem}{ending}", at, row, help=about)
 
 
-def of_recording(recording: Recording) -> None:
-    """The same button for a whole recording."""
-
-    def page() -> bytes:
-        return recording_sheet(recording).html().encode()
-
-    with st.popover("Hand on", icon=":material/ios_share:"):
-        st.caption("All passes, what each changed, and times")
-        help_ = "One page that needs no server. Writing one for a large compile takes some seconds."
-        download("HTML", page, f"{recording.path.stem}.html", "recorded_page", help=help_)
-
-
 def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
-    view = screen.view(620, open_alone=None)
-
-    def page() -> Sheet:
-        file = sheet_of(screen.source, screen.label, screen.ir)
-        graph_tab(file, graph, view)
-        return file
-
-    return graph_file(ending, graph, Appearance(view, sheet=page))
+    about, its = (screen.source, screen.label, screen.ir), screen.recorded
+    head = partial(sheet_of, *about) if its is None else partial(head_of, its.recording)
+    return graph_file(ending, graph, Appearance(screen.view(620, open_alone=None), sheet=head))
 
 
 def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:

@@ -126,15 +126,16 @@ def _all_parts(recording: Recording, kernels: bool = False) -> tuple[Part, ...]:
             whole.append(line := [(module, run, False)])
         if line and module == line[-1][0]:
             follow.add(run.index)
-    lines = ([(run, after) for _, run, after in one] for one in whole)
-    return tuple(part for one in lines for part in _split(recording, one, kernels))
+    return tuple(part for one in whole for part in _split(recording, one, kernels))
 
 
-def _split(recording: Recording, line: Sequence[tuple[PassRun, bool]], kernels: bool) -> list[Part]:
+def _split(
+    recording: Recording, line: Sequence[tuple[int, PassRun, bool]], kernels: bool
+) -> list[Part]:
     """The parts of one program's modules that have the same arguments and results."""
     found: list[Part] = []
     signature: _Signature | None = None  # the last part's, unless it has ended
-    for run, after in line:
+    for _, run, after in line:
         why = why_not(recording, run, after, kernels)
         its = None if why else _signature(recording, run, after)
         if signature is not None and its is not None:

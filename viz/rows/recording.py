@@ -194,7 +194,6 @@ NAMES_ALONE = (
     "At this level a recording has only names and times. Record with `--level text` or more to see "
     "what passes change."
 )
-UNDER_WAY = "The recording ends while this pass runs: the process ended in it."
 
 
 def passes_filter(row: Row, only: str | None) -> bool:

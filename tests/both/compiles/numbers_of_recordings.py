@@ -73,26 +73,21 @@ def test_inputs_are_drawn_or_given(compiled, ask, tmp_path):
     inputs = {"x": np.full((4, 16), 0.5, "float32")}
     if ENGINE == "relay":
         inputs |= {"w": np.full((16, 16), 0.25, "float32"), "b": np.ones(16, "float32")}
-        np.savez(tmp_path / "in.npz", **inputs)  # nothing is negative: relu is abs
-        held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
-        assert [r["error"]["verdict"] for r in held.errors(ask, part, QUICK, OURS)] == ["right"] * 2
+    np.savez(tmp_path / "in.npz", **inputs)
+    held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
+    found = [row["error"] for row in held.errors(ask, part, QUICK, OURS)]
+    if ENGINE == "relay":  # nothing is negative: relu is abs
+        assert [error["verdict"] for error in found] == ["right"] * 2
     else:
-        np.savez(tmp_path / "in.npz", **inputs)
-        held = RecordedNumbers(compiled, tmp_path, tensors=(tmp_path / "in.npz",))
-        (row,) = held.errors(ask, part, QUICK, OURS)
         (other,) = RecordedNumbers(compiled, tmp_path, seed=3).errors(ask, part, QUICK, OURS)
-        assert row["error"]["max_rel"] != other["error"]["max_rel"]
+        assert found[0]["max_rel"] != other["error"]["max_rel"]
 
 
 @pytest.mark.exhaustive
-def test_what_cannot_be_compared_is_refused(compiled, tmp_path):
+def test_what_cannot_be_compared_is_refused(compiled):
     with pytest.raises(EngineError, match=f"recorded with TVM {tvm.__version__}, but the engine"):
         same_tvm(compiled, "0.99.0")
     same_tvm(compiled, str(tvm.__version__))
-    with recording(tmp_path / "run.rsc", "graphs"):
-        runpy.run_path(_script())
-    with pytest.raises(EngineError, match="it was recorded at the level graphs"):
-        parts(read(tmp_path / "run.rsc"))
 
 
 def test_with_its_kernels_there_are_numbers_to_the_last_pass(compiled, ask, tmp_path):

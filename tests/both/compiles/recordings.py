@@ -407,6 +407,9 @@ def test_what_is_no_recording_is_refused(tmp_path):
         (head + begin(b"0"), "damaged in line 2"),
         (head + begin(b"null") + b'{"end": -1, "seconds": 1}\n', "damaged in line 3"),
         (head + begin(b"null") + b'{"end": 0, "seconds": NaN}\n', "damaged in line 3"),
+        (head + begin(b"null") + b'{"end": 0, "seconds": 1e308}\n', "damaged in line 3"),
+        (head + begin(b"null").replace(b'h": 0', b'h": 201'), "inside one another"),
+        (head + begin(b"null").replace(b'l": 0', b'l": -1'), "damaged in line 2"),
         (head + b"[" * 100_000 + b"\n", "damaged in line 2"),
         (head + b'{"begin": 1, "depth": 0, "name": "x", "opt_level": 0}\n', "damaged in line 2"),
     ):

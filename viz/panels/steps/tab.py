@@ -92,9 +92,9 @@ def _draw(screen: Screen) -> None:
                 changes.show(known.change, _VIEW, title)
 
 
-def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> None:
+def _page(screen: Screen, stepped: step.Stepped, file: Sheet) -> Sheet:
     steps = steps_of(screen.cache.ask, screen.ir, screen.source, stepped)
-    steps_tab(file, steps, screen.view(open_alone=None), chosen(screen) + 1)
+    return steps_tab(file, steps, screen.view(open_alone=None), chosen(screen) + 1)
 
 
 def _known(screen: Screen) -> _StepState:

@@ -228,8 +228,7 @@ def _results(screen: Screen, engine: EngineInfo, arguments: tuple[Any, ...]) -> 
 
 def _page(screen: Screen, history: Mapping[Any, Timing]) -> str:
     file = Sheet(f"Times of {screen.label}", {"engine": screen.ir.capitalize()})
-    times_tab(file, [(t.title, t.run) for t in reversed(list(history.values()))])
-    return file.html()
+    return times_tab(file, [(t.title, t.run) for t in reversed(list(history.values()))]).html()
 
 
 def _otherwise(screen: Screen, request: BuildRequest, past: Timing) -> str:

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
+from relascope.core.graph import Graph
 from relascope.viz.compare.changes import coloured
 from relascope.viz.component.views import View, graph_view
 from relascope.viz.drawing.drawing import MOST_NODES
@@ -20,7 +21,7 @@ from relascope.viz.panels.steps.recorded import numbers
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.panels.steps.step_list import catch_up, step_list
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.recording import NAMES_ALONE, UNDER_WAY, became, first, module_text
+from relascope.viz.rows.recording import NAMES_ALONE, became, first, module_text, no_module
 
 HEIGHT = 570
 _MOST_NAMES, _LONGEST = 2_000, 200  # functions that can be chosen, characters of a name
@@ -43,9 +44,10 @@ def show(opened: OpenedRecording) -> None:
     left, right = side_by_side("recorded", [0.38, 0.62])
     below = st.container()
     # A click waits for this, so it is sent first.
+    graph = None
     with right:
         try:
-            _after(opened, row, below)
+            graph = _after(opened, row, below)
         except EngineError as error:
             show_error(error)
         if opened.recording.about.get("level") == "modules":
@@ -54,7 +56,8 @@ def show(opened: OpenedRecording) -> None:
         step_list(_do, opened.packed, index, opened.screen.source.digest)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, index, choose)
-        handing_on.of_recording(opened.recording)
+        graphs = {} if graph is None else {graph.name: graph}
+        handing_on.button(opened.screen, "recorded", graphs)
     keeping.keep_recorded(opened.screen)
 
 
@@ -69,30 +72,32 @@ def _do(what: str, row: int, **more: object) -> None:
         choose(row)
 
 
-def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
+def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> Graph | None:
+    """Draw what the pass did to a function; its graph, if it has one."""
     run = opened.recording.passes[row["number"] - 1]
     st.markdown(f"**{plain_text(row['pass'])}**")
-    if run.failure is not None:
-        _failure(run.failure)
-    elif run.seconds is None:
-        st.warning(UNDER_WAY)
+    if run.failure is not None or run.seconds is None:
+        st.error(plain_text(no_module(run)))
+    if run.failure:
+        with st.expander("The whole message"):
+            st.code(run.failure, language=None)
     before, after = run.before, run.after
     if before is None:
         st.caption(NAMES_ALONE)
-        return
+        return None
     touched = row["touched"] or ()
     known = before if after is None else after
     names = [n for n in dict.fromkeys((*touched, *before, *known)) if n]
     if not names:
         st.caption("The module has no function here.")
-        return
+        return None
     controls = st.container(horizontal=True, vertical_alignment="center")
     function = _function(names, controls)
     old, new = before.get(function), known.get(function)
     shown = new or old
     if shown is None:
         st.caption(plain_text(f"There is no {function} in the module here."))
-        return
+        return None
     of, sides = opened.around(run, function)
     graph, view = changes.graph_of(of, sides[1]) or changes.graph_of(of, sides[0]), changes.TEXT
     if graph is not None:
@@ -114,6 +119,7 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> None:
         graph_view(changes.picture(change, key), look, key=key)
         with below:
             changes.show(change, key, "What this pass changed")
+    return graph
 
 
 def _as_model(opened: OpenedRecording, row: Row) -> None:
@@ -145,14 +151,6 @@ def _open_model(opened: OpenedRecording, index: int, after: bool) -> None:
     ir = "relax" if '"root_index"' in text else "relay"
     sidebar.open_text(text, f"{where}_{run.number}_{name}.json", ir)
     st.session_state[_OPENED] = True
-
-
-def _failure(message: str) -> None:
-    lines = [line for line in message.splitlines() if line.strip()]
-    st.error(f"**The pass failed.** {plain_text(lines[-1][:1000]) if lines else ''}")
-    if len(lines) > 1:
-        with st.expander("The whole message"):
-            st.code(message, language=None)
 
 
 def _function(names: Sequence[str], place: DeltaGenerator) -> str:

@@ -14,16 +14,8 @@ from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import grid
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
-from relascope.viz.rows import Row
-from relascope.viz.rows.recorded_numbers import (
-    Part,
-    RecordedNumbers,
-    first_words,
-    numbers_table,
-    parts,
-    same_tvm,
-    why_none,
-)
+from relascope.viz.rows import Row, recorded_numbers
+from relascope.viz.rows.recorded_numbers import Part, RecordedNumbers
 
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
@@ -38,13 +30,15 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
     )
     try:
         found: tuple[Part, ...] = opened.screen.cache.derive(
-            lambda: parts(opened.recording, kernels), f"parts {kernels}"
+            lambda: recorded_numbers.parts(opened.recording, kernels), f"parts {kernels}"
         )
     except EngineError as error:
         show_error(error)
         return
     if not found:
-        why = opened.screen.cache.derive(lambda: why_none(opened.recording), "why_none")
+        why = opened.screen.cache.derive(
+            lambda: recorded_numbers.why_none(opened.recording), "why_none"
+        )
         st.caption(plain_text(f"No two of its modules can be run and compared. {why}"))
         return
     if st.session_state.get(_ASKED) != opened.screen.source.digest:
@@ -67,7 +61,7 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
     heading("How far each module is from the first")
     with boundary(cache, "numbers"):
         info = cache.ask("describe")
-        same_tvm(opened.recording, info.version)
+        recorded_numbers.same_tvm(opened.recording, info.version)
         rows: list[Row] = []
         try:
             held.errors(cache.ask, part, info.best, OURS, rows.append)
@@ -83,7 +77,7 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
 def _table(
     opened: OpenedRecording, part: Part, rows: list[Row], choose: Callable[[int], None]
 ) -> None:
-    st.caption(plain_text(f"Compared with {first_words(part)}. {part.end}"))
+    st.caption(plain_text(f"Compared with {recorded_numbers.first_words(part)}. {part.end}"))
     if not rows:
         return
 
@@ -92,4 +86,4 @@ def _table(
             choose(rows[row]["number"] - 1)
 
     key = f"recorded_errors_{opened.screen.source.digest}_{part.by.number}"
-    grid(numbers_table(rows)["rows"], key=key, on_pick=pick)
+    grid(recorded_numbers.numbers_table(rows)["rows"], key=key, on_pick=pick)

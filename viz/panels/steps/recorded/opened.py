@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-import streamlit as st
-
 from relascope.passes.pipeline import Pipeline
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.changes import Program, around
@@ -34,12 +32,12 @@ class OpenedRecording:
 def read_once(path: str) -> OpenedRecording:
     """The recording in a file, as `recording_screen`."""
     screen = recording_screen(path)
-    known: OpenedRecording | None = st.session_state.get("recording_opened")
-    if known is None or known.screen is not screen:
-        assert screen.recorded
-        recording = screen.recorded.recording
+    assert screen.recorded
+    recording = screen.recorded.recording
+
+    def make() -> OpenedRecording:
         rows = pass_rows(recording)
-        document, listed = recording_document(recording, rows), packed(list_rows(rows), 6)
-        known = OpenedRecording(screen, recording, rows, document, listed)
-        st.session_state.recording_opened = known
-    return known
+        about = rows, recording_document(recording, rows), packed(list_rows(rows), 6)
+        return OpenedRecording(screen, recording, *about)
+
+    return screen.cache.derive(make, "opened")
