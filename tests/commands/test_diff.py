@@ -77,12 +77,11 @@ def test_a_slower_or_idle_pass_is_no_difference_and_a_failure_on_one_side_is():
 
 def test_long_lists_of_steps_are_aligned_in_pieces():
     names = [f"p{n % 50}" for n in range(3000)]
-    others = [*names[:10], "x", *names[11:2000], "y", *names[2000:]]
+    others = [*names[:10], "x", *names[10:2000], *names[2001:]]
     sides = (ran(*(StepRecord(n, True, 0, 0, 0, 2, 0.0) for n in s)) for s in (names, others))
     rows = step_rows(*sides)
-    assert [(r["pass"], r["only"]) for r in rows if r["only"]] == [
-        *(("p10", "a"), ("x", "b"), ("y", "b"))
-    ]
+    only = [(r["pass"], r["only"]) for r in rows if r["only"]]
+    assert only == [("x", "b"), ("p0", "a")]
 
 
 def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
