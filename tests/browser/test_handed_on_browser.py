@@ -88,17 +88,18 @@ def test_a_link_goes_to_a_node_on_a_dark_phone_and_what_is_seen_is_saved(opened,
     file = opened(_graph_file(tmp_path), f"#node={node}", **phone)
     file.wait("v.selected === a", node)
     assert file.ask("v.theme.name") == "dark"
+    file.ask("addEventListener('beforeprint', () => (v.printed = v.theme.name))")
+    file.page.pdf()  # on white paper
+    assert file.ask("v.printed") == "light"
+    file.wait("v.theme.name === 'dark'")
     file.page.get_by_role("button", name="Theme").click()
     file.wait("v.theme.name === 'light'")
     assert file.page.evaluate("document.documentElement.scrollWidth") <= 390
-    file.page.get_by_role("button", name="Save").click()
-    with file.page.expect_download() as download:
-        file.page.get_by_role("menuitem", name="Picture").click()
-    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
-    file.page.get_by_role("button", name="Save").click()
-    with file.page.expect_download() as download:
-        file.page.get_by_role("menuitem", name="Operators").click()
-    assert Path(download.value.path()).read_text().startswith("operator,calls\n")
+    for item, begins in (("Picture", b"\x89PNG"), ("Operators", b"operator,calls\n")):
+        file.page.get_by_role("button", name="Save").click()
+        with file.page.expect_download() as download:
+            file.page.get_by_role("menuitem", name=item).click()
+        assert Path(download.value.path()).read_bytes().startswith(begins)
 
 
 def test_a_report_of_a_fault_has_its_text_and_the_module_before_and_after(opened, tmp_path):
@@ -173,8 +174,7 @@ def test_two_runs_stand_beside_each_other_and_a_row_goes_to_both(opened, tmp_pat
     assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
     file.wait("d.node.id.length > 3")
     file.page.locator(".look.changed .link").first.click()
-    chosen = pictures.evaluate_all("all => all.map(e => e.viewer.selected)")
-    assert chosen == ["b", "b"]
+    assert pictures.evaluate_all("all => all.map(e => e.viewer.selected)") == ["b", "b"]
     file.page.set_viewport_size({"width": 800, "height": 900})
     left, right = (pictures.nth(i).bounding_box() for i in (0, 1))
     assert left["x"] == right["x"] and left["y"] + left["height"] <= right["y"]
@@ -227,9 +227,7 @@ def test_the_steps_of_a_pipeline_are_walked_through(opened, tmp_path):
     fold = [s.name for s in INFERENCE].index("fold") + 1
     page.locator(".steps .row").nth(fold).click()
     page.locator(f".board[data-step='{fold}']").wait_for(timeout=LONG)
-    touched = page.locator("section.table").first
-    first = touched.locator("td .link").first
-    first.click()
+    page.locator("section.table").first.locator("td .link").first.click()
     file.wait("v.selected !== null")
     text = page.locator(".texts")
     text.get_by_text("changed line").wait_for()
@@ -270,6 +268,9 @@ def test_a_recording_is_walked_through_by_keys(opened, tmp_path):
     page.locator(".step-said").get_by_text("ValueError: no axis 7 here").wait_for()
     page.get_by_role("tab", name="Times").click()
     assert "FoldTranspose" in page.locator("#panel-times tbody tr").first.inner_text()
+    page.get_by_role("button", name="Theme").click()  # while the picture is hidden
+    page.get_by_role("tab", name="Passes").click()
+    file.wait("v.theme.name === 'dark'")
 
 
 @pytest.mark.engine

@@ -38,7 +38,7 @@ export class Page {
     addEventListener("beforeprint", () => {
       this.printing = host.dataset.theme ?? "";
       this.theme("light");
-      for (const one of this.pictures()) { one.viewer?.readTheme(); one.viewer?.draw(); }
+      for (const one of this.pictures()) one.viewer?.draw();
     }, { signal });
     addEventListener("afterprint", () => this.theme(this.printing), { signal });
     this.show(place.get("tab"));

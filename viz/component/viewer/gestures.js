@@ -65,7 +65,7 @@ export class Gestures extends Part {
     on(v.sheet, "keydown", (e) => v.table.key(e));
     on(v.map, "pointerdown", (e) => { v.map.setPointerCapture(e.pointerId); v.minimap.moveTo(e); });
     on(v.map, "pointermove", (e) => { if (e.buttons) v.minimap.moveTo(e); });
-    on(v.probe, "transitionend", () => { v.readTheme(); v.minimap.draw(); v.redraw(); });
+    on(v.probe, "transitionrun", () => v.redraw());
     on(document.fonts, "loadingdone", () => { v.painter.forget(); v.redraw(); });
     this.resizing = new ResizeObserver(() => v.resize());
     this.resizing.observe(v.stage);

@@ -5,14 +5,15 @@ import { Part } from "./parts.js";
 const NEVER = { light: {}, dark: {} };
 
 export class Theme extends Part {
+  // Read the theme if it changed; whether it did.
   read() {
-    const style = getComputedStyle(this.viewer.probe);
-    const parts = (style.backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
+    const { backgroundColor, fontFamily } = getComputedStyle(this.viewer.root);
+    if (backgroundColor === this.ground && fontFamily === this.font) return false;
+    const parts = (backgroundColor.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
     const light = 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2] > 128;
-    this.ground = style.backgroundColor;
-    this.name = light ? "light" : "dark";
+    Object.assign(this, { ground: backgroundColor, font: fontFamily, name: light ? "light" : "dark" });
     this.viewer.root.classList.toggle("dark", !light);
-    this.font = getComputedStyle(this.viewer.root).fontFamily;
+    return true;
   }
 
   get look() { return (this.viewer.drawing?.palette ?? NEVER)[this.name]; }

@@ -36,7 +36,7 @@ export class Viewer extends Camera {
       finder: Finder, tooltip: Tooltip, overlays: Overlays, table: Table, walk: Walk, show: Show,
       gestures: Gestures };
     for (const [name, Kind] of Object.entries(parts)) this[name] = new Kind(this);
-    this.readTheme();
+    this.theme.read();
   }
 
   destroy() {
@@ -224,12 +224,6 @@ export class Viewer extends Camera {
     this.trigger("alone", group);
   }
 
-  readTheme() {
-    this.theme.read();
-    this.painter.forget();
-    if (this.drawing) { this.fillLegend(); this.details.show(); }
-  }
-
   fillLegend() {
     const { box } = this.drawing;
     const first = this.overlays.legend ? [element("b", {}, this.overlays.active.title)] : [];
@@ -259,7 +253,11 @@ export class Viewer extends Camera {
     this.frame = requestAnimationFrame(() => { this.frame = 0; this.draw(); });
   }
 
+  // No event tells of a theme that changed while the picture was hidden, or its page not drawn yet.
   draw() {
+    if (this.theme.read() && this.drawing) {
+      this.painter.forget(); this.fillLegend(); this.details.show(); this.minimap.draw();
+    }
     this.painter.draw();
     clearTimeout(this.resting);
     this.resting = setTimeout(() => this.rememberView(), 200);
