@@ -9,6 +9,7 @@ import pytest
 
 from app_in_browser import PAGE, ask, settle
 from page import INFERENCE, TRAINING
+from relascope.passes.catalogue import info
 from relascope.passes.cuts.cut import DEFAULT, STRATEGIES
 from relascope.passes.pipeline import Step
 from relascope.samples import SAMPLES
@@ -74,13 +75,14 @@ class Hand:
         self._drawn()
 
     def _drawn(self):
-        """Wait until the list is of this mode; before that, a click on it means the other's."""
+        """Wait until the list is of this mode; before that, a click on it means the other's, which
+        may be as long."""
         if self.tab == "Passes":
-            count = len(self.pipeline) + 1
             self.page.wait_for_function(
-                "n => [...document.querySelectorAll('*')].some("
-                "e => e.shadowRoot?.querySelectorAll('.list .row').length === n)",
-                arg=count,
+                "titles => [...document.querySelectorAll('*')].some(e => titles === ["
+                "...e.shadowRoot?.querySelectorAll('.list .row:not(:first-child) .title') ?? []"
+                "].map(e => e.textContent).join())",
+                arg=",".join(info("relay", step).title for step in self.pipeline.steps),
             )
         elif self.tab == "Gradient & cut":
             text = "Strategy" if self.mode == "training" else "Switch to training"
@@ -130,9 +132,6 @@ class Hand:
         self.keep = not self.keep
         self.page.get_by_text("Keep the layout", exact=True).click()
 
-    def _kept(self):
-        return self.page.get_by_role("switch", name="Keep the layout").is_checked()
-
     def add(self):
         index = self.step
         field = self.page.get_by_role("combobox", name="Add a pass")
@@ -154,15 +153,13 @@ class Hand:
         self.steps[self.mode] = step - (index <= step)
 
     def choose_strategy(self):
-        self.strategy = self.draw.choice(("keep_all", "min_cut", "recompute_pointwise"))
-        self._pick("Strategy", STRATEGIES[self.strategy].title)
-
-    def _pick(self, name, option):
         """A list closes when what it stands in scrolls, as it does until it is in sight."""
-        field = self.page.get_by_role("combobox", name=name)
+        self.strategy = self.draw.choice(("keep_all", "min_cut", "recompute_pointwise"))
+        field = self.page.get_by_role("combobox", name="Strategy")
         field.scroll_into_view_if_needed()
         self.page.wait_for_timeout(200)
         field.click()
+        option = STRATEGIES[self.strategy].title
         self.page.get_by_role("option", name=option, exact=True).click()
 
     def look(self):
@@ -191,7 +188,8 @@ class Hand:
             said["step"] = int(query.get("step", len(self.pipeline) - 1))
         if self.tab == "Passes":
             expected["keep"] = self.keep
-            said["keep"] = self._kept()
+            switch = self.page.get_by_role("switch", name="Keep the layout")
+            said["keep"] = switch.is_checked()
         return said, expected
 
 

@@ -46,21 +46,24 @@ def test_a_value_outlives_its_control_and_is_not_sent_over_what_is_typed(page):
 def chosen():
     import streamlit as st
 
-    from relascope.viz.panels.shell.holding import keeping_widget_values
+    from relascope.viz.panels.shell.holding import ask, keeping_widget_values
 
-    st.session_state.setdefault("keep_model", "second")
+    for key in ("keep_model", "keep_way"):
+        st.session_state.setdefault(key, "second")
     with keeping_widget_values():
         st.selectbox("Model", ["first", "second"], key="keep_model")
+        ask(st.selectbox, "Way", ["first", "second"], key="keep_way")
 
 
 def test_a_control_has_its_value_though_the_browser_never_got_what_was_drawn_first():
     page = AppTest.from_function(chosen).run()
     # What it says comes from before, and takes the place of the first run.
-    page._run(WidgetStates())
-    assert page.selectbox[0].value == "second"
-    assert page.selectbox[0].proto.set_value
-    page.run()
-    assert not page.selectbox[0].proto.set_value
+    for run, sent in ((partial(page._run, WidgetStates()), True), (page.run, False)):
+        run()
+        assert [box.value for box in page.selectbox] == ["second", "second"]
+        assert [box.proto.set_value for box in page.selectbox] == [sent, False]
+        # A value that is sent would overwrite what is chosen until it arrives.
+        assert page.selectbox[1].proto.default == 1, "the browser may have forgotten it by now"
 
 
 def test_what_a_click_sets_stands_until_the_browser_has_been_told(page):

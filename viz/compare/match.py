@@ -125,8 +125,7 @@ class _GraphSide(FlatBodies):
         self.word, self.own, self.named = dict[str, int](), dict[str, int](), dict[str, int]()
         for ident, node in self.nodes.items():
             word = _word(node, across)
-            attrs = "" if across else _attributes(node)
-            own = (word, attrs, node.outputs)
+            own = (word, "" if across else _attributes(node), node.outputs)
             self.word[ident] = number(word)
             self.own[ident] = number(own)
             self.named[ident] = number((*own, node.kind, node.name or parameter_of(node)))

@@ -372,8 +372,7 @@ class _OriginSearch:
         else:
             pairs = ((a, b) for a, b in zip(was, now, strict=True) if a != b)
             parts += [f"reads {self._title(b)}, not {self._title(a)}" for a, b in pairs]
-        fresh = _first(i for i in now if i in self.new.nodes and i not in was)
-        return fresh, "; ".join(parts)
+        return _first(i for i in now if i in self.new.nodes and i not in was), "; ".join(parts)
 
     def _title(self, ident: str) -> str:
         node = self.new.nodes.get(ident) or self.old.nodes.get(ident)

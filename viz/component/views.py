@@ -189,8 +189,7 @@ def panes(name: str, what: str) -> tuple[DeltaGenerator, DeltaGenerator]:
     """A pane at the left, above on a narrow page, and the place of the picture; `name` is "steps"
     or "cut", as in the page's style, and `what` labels its edge: "Steps". The pane is as high as
     the picture, scrolls, resizes and folds; the browser keeps width and fold."""
-    row = st.container(key=f"pane_{name}")
-    pane, picture = row.columns([1, 4], gap="xxsmall")
+    pane, picture = st.container(key=f"pane_{name}").columns([1, 4], gap="xxsmall")
     with picture.container(key=f"edge_{name}"):
         small("pane")(key=f"edge_of_{name}", data={"name": name, "what": what})
     return pane, picture

@@ -127,8 +127,7 @@ def module_groups(graph: Graph) -> GroupTree:
     """The tree of modules by the nodes' scopes. A group of fewer than two nodes, or of only one
     other group, is replaced by its content. In a joint graph (one with backward nodes), the two
     halves are the outermost groups, because a module computes in both."""
-    joint = any(n.role is Role.BACKWARD for n in graph.nodes)
-    halves = _halves(graph) if joint else {}
+    halves = _halves(graph) if any(n.role is Role.BACKWARD for n in graph.nodes) else {}
     chain_of = cache(_chain)
     around: dict[str, str] = {}  # each group's parent, the outermost first
     sizes: Counter[str] = Counter()  # all nodes in each
@@ -246,8 +245,7 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
                 part = nodes[start : start + size]
                 label = f"nodes {start + 1:,} to {start + len(part):,}"
                 ident = f"{around}/{start + 1}…{start + len(part)}"
-                parent = group_of[part[0].id]
-                groups.setdefault(ident, Group(ident, label, parent))
+                groups.setdefault(ident, Group(ident, label, group_of[part[0].id]))
                 group_of.update((node.id, ident) for node in part)
 
 

@@ -80,5 +80,4 @@ def _modules(screen: Screen) -> None:
             if row is not None:
                 look_at(found[row]["path"])
 
-        key = f"modules_{screen.label}"
-        grid(tables.modules_table(found)["rows"], key=key, on_pick=pick)
+        grid(tables.modules_table(found)["rows"], key=f"modules_{screen.label}", on_pick=pick)

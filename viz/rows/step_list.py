@@ -131,8 +131,7 @@ def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
         said += [f"took longer in {row['slower'].upper()}, run once"] if row["slower"] else []
         said += [f"fails in {s.upper()}" for s in ("a", "b") if row[f"{s}_failure"]]
         a, b = (None if row[s] is None else 1e3 * row[s] for s in ("a_seconds", "b_seconds"))
-        ratio = b / a if a and b is not None else None
-        times = {"A ms": a, "B ms": b, "B over A": ratio}
+        times = {"A ms": a, "B ms": b, "B over A": b / a if a and b is not None else None}
         shown.append({"pass": row["pass"], "what differs": ", ".join(said), **times})
     return table("Steps beside each other", shown, most=_DIFFERENT)
 

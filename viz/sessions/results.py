@@ -188,8 +188,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
         stages, others = stages_of(session.ir, source, pipeline, kinds), kinds == own_inputs(source)
         stages, _ = accuracy.of_program(ask, stages, name, source.training, others)
         tried = accuracy.each(stages, lambda stage: accuracy.run(ask, stage, name))
-        rows = [row for _, found in tried for row in found]
-        return saved_accuracy(name, kinds, rows)
+        return saved_accuracy(name, kinds, [row for _, found in tried for row in found])
 
     def search(one: state.SavedSearch) -> state.SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)

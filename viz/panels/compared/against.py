@@ -17,6 +17,7 @@ from relascope.viz.compare.sides import run_of
 from relascope.viz.panels.compared import comparison as compared
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, waiting
+from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import cache_of_session, recording_screen
@@ -79,9 +80,10 @@ def _other_gradient(screen: Screen) -> Screen:
 
 
 def _pipeline(screen: Screen) -> Screen:
-    st.session_state.setdefault(_PIPELINE, "default")
-    text = st.text_input(
+    text = ask(
+        st.text_input,
         "Passes of B",
+        value="default",
         key=_PIPELINE,
         width="stretch",
         help="As on the command line: `default`, `default|-fold`, `cse|fold|dce`.",
@@ -92,11 +94,9 @@ def _pipeline(screen: Screen) -> Screen:
 
 
 def _sample(screen: Screen) -> Screen | None:
-    if st.session_state.get(_SAMPLE) not in SAMPLES:
-        st.session_state.pop(_SAMPLE, None)
-    name = st.selectbox(
-        "Sample of B", list(SAMPLES), key=_SAMPLE, format_func=lambda n: SAMPLES[n].title
-    )
+    titles = {name: sample.title for name, sample in SAMPLES.items()}
+    named = titles.__getitem__
+    name = ask(st.selectbox, "Sample of B", list(titles), key=_SAMPLE, format_func=named)
     ir = _ir(screen)
     if name is None:
         return None
@@ -142,9 +142,8 @@ def _file(screen: Screen) -> Screen | None:
 def _session(screen: Screen) -> Screen | None:
     here, _ = keeping.now()
     entries = {e.id: e for e in store.entries() if e.id != here}
-    if st.session_state.get(_SESSION) not in entries:
-        st.session_state.pop(_SESSION, None)
-    ident = st.selectbox(
+    ident = ask(
+        st.selectbox,
         "Session of B",
         list(entries),
         index=None,
@@ -167,8 +166,7 @@ def _session(screen: Screen) -> Screen | None:
     source = session.model.source(str(file or ""))
     pipeline = read_pipeline(session.ir, pipeline_text(session))
     cache = cache_of_session(session.ir, sidebar.sample_source())
-    label = entries[ident].title
-    return Screen(session.ir, source, label, pipeline, screen.fewer_than, cache)
+    return Screen(session.ir, source, entries[ident].title, pipeline, screen.fewer_than, cache)
 
 
 _KINDS: dict[str, tuple[str, Callable[[Screen], Screen | None]]] = {

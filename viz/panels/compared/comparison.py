@@ -19,6 +19,7 @@ from relascope.viz.component.views import graph_view
 from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, module_in
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
+from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.table import grid, picked, show_sections
 from relascope.viz.rows import Row, formats, tables
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
@@ -112,7 +113,7 @@ def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
         st.caption("Both have the same passes; none took much longer in one (run once).")
     if quiet := len(rows) - len(differ):
         text = f"Also the {formats.number(quiet)} that both have, and that take as long"
-        st.toggle(text, key=_ALL)
+        ask(st.toggle, text, key=_ALL)
     return None if row is None else listed[row]
 
 
@@ -132,8 +133,7 @@ def _place(document: Row) -> tuple[str, int, int]:
         return f"after {chosen['pass']}", *_last(rows[: rows.index(chosen) + 1])
     if asked == "first" and first is not None:
         name = first["pass"]
-        said = f"After {name}: {first['why']}" if name else first["why"]
-        where.caption(plain_text(said))
+        where.caption(plain_text(f"After {name}: {first['why']}" if name else first["why"]))
         return "first", first["a"], first["b"]
     where.caption("After all passes" if rows else "As imported")
     return "end", *_last(rows)
@@ -296,8 +296,7 @@ def _counted(graph: Graph, ids: Iterable[str]) -> str:
 def _work(graph: Graph, ids: tuple[str, ...]) -> str | None:
     """The node to look at first: if possible, one that does more than move data."""
     nodes = [graph.by_id[i] for i in ids if graph.by_id[i].kind in (Kind.CALL, Kind.FUNCTION)]
-    works = (n.id for n in nodes if category(n.op) != "shape")
-    return next(works, ids[0] if ids else None)
+    return next((n.id for n in nodes if category(n.op) != "shape"), ids[0] if ids else None)
 
 
 def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:

@@ -15,7 +15,7 @@ from relascope.viz.charts import charts
 from relascope.viz.panels.presenting import along
 from relascope.viz.panels.shell.cut_choice import frontier_of, request_of, screen_cut, screen_joint
 from relascope.viz.panels.shell.frame import boundary, heading, one_of, plain_text
-from relascope.viz.panels.shell.holding import pressed, put
+from relascope.viz.panels.shell.holding import ask, pressed, put
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid
@@ -65,7 +65,8 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     st.caption(tables.PROVEN if document["proven"] else tables.STOPPED, help=_READ)
     if known is not None:
         if known.cuts:
-            st.toggle("PyTorch's whole range of budgets", key="keep_torch_range", help=_RANGE)
+            label = "PyTorch's whole range of budgets"
+            ask(st.toggle, label, key="keep_torch_range", help=_RANGE)
         if said := f"{known.note}{tables.masks_line(rivals or {})}":
             st.caption(plain_text(said))
 

@@ -19,6 +19,7 @@ from relascope.passes.cuts.frontier import Frontier, Prices, frontier
 from relascope.passes.cuts.joint import MeasuredPeaks
 from relascope.passes.cuts.problem import Wish
 from relascope.viz.panels.shell.frame import boundary, one_of
+from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.rows import formats
@@ -44,8 +45,7 @@ def choice_of(screen: Screen) -> CutChoice:
     name = state.get("keep_strategy") or cuts.DEFAULT
     limits = state.get("keep_budget"), state.get("keep_frontier")
     offload = screen.ir != "relay" and bool(state.get("keep_offload"))
-    per_use = bool(state.get("keep_per_use"))
-    choice = CutChoice(name, *limits, offload=offload, per_use=per_use)
+    choice = CutChoice(name, *limits, offload=offload, per_use=bool(state.get("keep_per_use")))
     return replace(choice, **forced_ids(screen)) if choice.rule.adapts else choice
 
 
@@ -63,16 +63,17 @@ def screen_cut(screen: Screen) -> tuple[cuts.Cut, Graph]:
 
 def strategy(screen: Screen) -> None:
     """The choice of strategy, which does not need the graph."""
-    st.selectbox(
+    ask(
+        st.selectbox,
         "Strategy",
         list(cuts.STRATEGIES),
         key="keep_strategy",
         format_func=lambda name: cuts.STRATEGIES[name].title,
         help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
     )
-    st.toggle("Recompute per use", key="keep_per_use", help=_ABOUT_PER_USE)
-    refused = screen.ir == "relay"
-    st.toggle("Offload to the host", key="keep_offload", help=_ABOUT_OFFLOAD, disabled=refused)
+    ask(st.toggle, "Recompute per use", key="keep_per_use", help=_ABOUT_PER_USE)
+    how: Any = {"help": _ABOUT_OFFLOAD, "disabled": screen.ir == "relay"}
+    ask(st.toggle, "Offload to the host", key="keep_offload", **how)
 
 
 _ABOUT_PER_USE = (
@@ -115,7 +116,7 @@ def _budget_slider(screen: Screen) -> None:
         st.caption(f"{fixed}: there is nothing to choose.")
     else:
         of = "the peak with everything kept" if of_peak else "everything that crosses"
-        st.slider(f"Budget, % of {of}", low, 100, key="keep_budget")
+        ask(st.slider, f"Budget, % of {of}", low, 100, key="keep_budget")
 
 
 def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
@@ -130,9 +131,9 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
 def _frontier_slider(screen: Screen) -> None:
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
     joint, state = screen_joint(screen), st.session_state
-    held = state.get("keep_frontier")
-    if held not in points:  # another model's: begin at half of the bytes
-        limit = HALF * max(points) if held is None else held
+    asked = state.get("keep_frontier")
+    if asked not in points:  # another model's: begin at half of the bytes
+        limit = HALF * max(points) if asked is None else asked
         state.keep_frontier = max((b for b in points if b <= limit), default=min(points))
     if len(points) < 2:
         st.caption("The frontier is one cut: there is nothing to choose.")
@@ -141,7 +142,7 @@ def _frontier_slider(screen: Screen) -> None:
     added = {b: formats.net_text(joint.net_share(p.saved)) for b, p in points.items()}
     named = {b: f"{formats.size(b)}, {added[b]} time" for b in points}.__getitem__
     label = "Along the frontier: bytes kept, time added"
-    st.select_slider(label, list(points), key="keep_frontier", format_func=named)
+    ask(st.select_slider, label, list(points), key="keep_frontier", format_func=named)
 
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from relascope.core.errors import EngineError
 from relascope.engine.limits import kind_of
 from relascope.viz.drawing.palette import PAGE
-from relascope.viz.panels.shell.holding import by_the_clock, pressed, rerun
+from relascope.viz.panels.shell.holding import ask, by_the_clock, pressed, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import look_at
 
@@ -70,6 +70,7 @@ def looked_at(text: str) -> None:
 
 def begin() -> None:
     """Begin a run of the page, or of a tab alone: nothing is drawn yet."""
+    by_the_clock()
     st.session_state.progress_shown = []
     st.session_state.model_refused = st.session_state.model_waits = False
 
@@ -206,8 +207,8 @@ def one_of(
     if st.session_state.get(key) not in options:
         st.session_state[key] = options[0]
     more |= {"label_visibility": "collapsed"} if hidden else {}
-    chosen: str = place.segmented_control(label, options, key=key, required=True, **more)
-    return chosen or options[0]
+    chosen = ask(place.segmented_control, label, options, key=key, required=True, **more)
+    return str(chosen or options[0])
 
 
 def download(label: str, data: Any, file: str, key: str, place: Any = st, **more: Any) -> None:

@@ -4,7 +4,7 @@ Each message of the browser has the values of all its controls, even if a timer 
 while a value that was set here has not arrived there. Such a message must not undo that value.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
 _STATE = "controls"
+_BEGINS = {"selectbox": "index", "segmented_control": "default"}
 _RAN = "controls_ran"  # set at the end of a run, and new until the browser's next message
 
 
@@ -58,6 +59,20 @@ def put(key: str, value: Any) -> None:
     state[key] = value
 
 
+def ask(draw: Callable[..., Any], label: str, *args: Any, key: str, **more: Any) -> Any:
+    """Draw a control that comes and goes by one of Streamlit's functions. In the browser it begins
+    with its value here. A value that is set overwrites what the user chose while it was on its way,
+    and it is set until the browser mentions the control; what a browser mentions may be gone."""
+    mine, state, begins = _controls(), st.session_state, _BEGINS.get(draw.__name__, "value")
+    if key in state and key not in mine.put:
+        value, known = state[key], begins != "index" or state[key] in args[0]
+        if known:
+            more[begins] = value if begins != "index" else list(args[0]).index(value)
+        if not known or key not in mine.shown:
+            del state[key]
+    return draw(label, *args, key=key, **more)
+
+
 def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
     """Draw a button; whether it was pressed, reported once. Streamlit itself forgets a press if a
     run is cut short before it draws the button."""
@@ -69,7 +84,7 @@ def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
 
 
 def by_the_clock() -> None:
-    """Begin a timed fragment: restore values that were put."""
+    """Begin a fragment: restore values that were put."""
     context = get_script_run_ctx()
     if context is not None and context.fragment_ids_this_run:
         _put_again(False)

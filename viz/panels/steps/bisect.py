@@ -20,7 +20,7 @@ from relascope.viz.drawing.drawing import View
 from relascope.viz.handed_on.fault import with_page
 from relascope.viz.panels.shell import noting
 from relascope.viz.panels.shell.frame import boundary, download, one_of, plain_text
-from relascope.viz.panels.shell.holding import pressed
+from relascope.viz.panels.shell.holding import ask, pressed
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -95,19 +95,17 @@ def show(screen: Screen, search: BisectSearch | None) -> None:
 
 def _wish(wishes: list[str]) -> dict[str, Any]:
     """Draw the choice of what to look for; fields of an `engine.jobs.bisect.Question`."""
-    if st.session_state.get("keep_bisect_kind") not in wishes:
-        st.session_state.pop("keep_bisect_kind", None)
-    wish = st.selectbox("Look for what is", wishes, key="keep_bisect_kind")
+    wish = ask(st.selectbox, "Look for what is", wishes, key="keep_bisect_kind")
     kind = _WISHES[wish or wishes[0]]
     *places, right = st.columns(len(_LIMITS[kind]) + 1, vertical_alignment="bottom")
     found: dict[str, Any] = {"kind": kind}
     for place, (name, label, least, value, about) in zip(places, _LIMITS[kind], strict=True):
-        found[name] = place.number_input(
-            label, min_value=least, value=value, format="%g", key=f"keep_bisect_{name}", help=about
-        )
+        key, shown = f"keep_bisect_{name}", {"format": "%g", "help": about}
+        found[name] = ask(place.number_input, label, least, value=value, key=key, **shown)
     if not kind:
         found["tolerance"] = Tolerance(found.pop("rtol") or None)
-    found["runs"] = right.number_input(
+    found["runs"] = ask(
+        right.number_input,
         "runs",
         min_value=1,
         value=1,
@@ -212,8 +210,7 @@ def _reduced(screen: Screen, made: Reduction) -> None:
     if report is None:
         return
     _program(screen, report)
-    step = made.where.pipeline.steps[made.where.last]
-    folder = f"report_{screen.ir}_{step.name}"
+    folder = f"report_{screen.ir}_{made.where.pipeline.steps[made.where.last].name}"
     of = made.bisection.question, made.piece
     packed = screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of)
     download(

@@ -14,6 +14,7 @@ from relascope.viz.component.views import picking, select, selected_of, small
 from relascope.viz.drawing import labels
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import heading, one_of, strip
+from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid, show_sections
 from relascope.viz.rows import Row, packed
@@ -29,13 +30,15 @@ _WHOLE_HELP = "What Relay's text adds to the program: each value's type, its sou
 
 def keeps_layout(place: DeltaGenerator) -> bool:
     """Draw the switch; whether nodes stay in place in the next drawing."""
-    return place.toggle(
+    kept: bool = ask(
+        place.toggle,
         "Keep the layout",
-        True,
+        value=True,
         key="keep_layout",
         help="Nodes that a pass keeps stay in place. If off, each graph is laid out by itself: "
         "tidier, but nodes jump.",
     )
+    return kept
 
 
 def graph_of(screen: Screen, of: Program) -> Graph | None:
@@ -76,8 +79,7 @@ def texts(screen: Screen, sides: tuple[Program, Program], whole: bool) -> str:
     def make() -> str:
         same = "The text is the same." if before == after or whole else text.ASIDE
         old, new = (side if whole else text.brief(side) for side in (before, after))
-        data = text.diff_data(text.stretches_of(old, new), ("before", "after"), same)
-        return packed(data, 1)
+        return packed(text.diff_data(text.stretches_of(old, new), ("before", "after"), same), 1)
 
     return screen.cache.derive(make, "texts", screen.ir, screen.source, *sides, whole)
 
@@ -141,9 +143,10 @@ def _nodes(change: StepChange, view: str) -> None:
         label_visibility="collapsed",
         width="content",
     )
-    st.session_state.setdefault(_GHOSTS, True)
-    row.toggle(
+    ask(
+        row.toggle,
         "Draw what was removed",
+        value=True,
         key=_GHOSTS,
         disabled=not change.matched.removed,
         help="Draws the removed nodes, too, dashed.",
@@ -166,7 +169,7 @@ def _nodes(change: StepChange, view: str) -> None:
 def show_text(relay: bool, data_of: Callable[[bool], str], place: DeltaGenerator) -> None:
     """Draw two texts beside each other; `data_of` gives them as `texts`, and `place` has the switch
     for the whole text of Relay's."""
-    data = data_of(relay and place.toggle("Types and places", key=_WHOLE, help=_WHOLE_HELP))
+    data = data_of(relay and ask(place.toggle, "Types and places", key=_WHOLE, help=_WHOLE_HELP))
     sent: Row = st.session_state.get(_SENT) or {}
     if sent.get("texts") != data:  # the time, because messages to a new component may overtake
         sent = st.session_state[_SENT] = {"texts": data, "sent": time.time()}

@@ -113,8 +113,7 @@ def _field(
     more["placeholder"] = "The pass decides"
     if parameter.choices:
         options = list(parameter.choices)
-        at = options.index(text) if text in options else None
-        st.selectbox(label, options, at, **more)
+        st.selectbox(label, options, options.index(text) if text in options else None, **more)
     else:
         st.text_input(label, text, **more)
 

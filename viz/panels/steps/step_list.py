@@ -32,8 +32,7 @@ def current(screen: Screen) -> Screen:
 
 def chosen(screen: Screen) -> int:
     """The chosen step; -1 is the imported program. In a shorter pipeline, its last step."""
-    key = keeping.step_key(screen.source)
-    return min(st.session_state.get(key, screen.last), screen.last)
+    return min(st.session_state.get(keeping.step_key(screen.source), screen.last), screen.last)
 
 
 def _choose(screen: Screen, index: int) -> None:
@@ -74,8 +73,7 @@ class StepList:
             take(self.screen, pipeline, row - 1)
 
     def move(self, row: int, to: int) -> None:
-        pipeline = current(self.screen).pipeline.moved(row - 1, to - 1)
-        take(self.screen, pipeline, to - 1)
+        take(self.screen, current(self.screen).pipeline.moved(row - 1, to - 1), to - 1)
 
     def remove(self, row: int) -> None:
         screen = current(self.screen)

@@ -18,6 +18,7 @@ from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.panels import handing_on
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import begin, boundary, show_error
+from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
@@ -120,7 +121,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
     data = [r.data for r in listed]
     step_list(StepList(screen), data, chosen(screen) + 1, "pipeline", passes=passes)
-    st.toggle(
+    ask(
+        st.toggle,
         "Run only up to the chosen step",
         key=_ONLY_TO,
         help="Passes after the chosen step are not run on this tab, in case they take long or "

@@ -18,7 +18,7 @@ from relascope.viz.handed_on.parts import times_tab
 from relascope.viz.handed_on.sheet import Sheet
 from relascope.viz.panels.shell.cut_choice import choice_of, screen_cut
 from relascope.viz.panels.shell.frame import download, plain_text, show_error, side_by_side
-from relascope.viz.panels.shell.holding import pressed
+from relascope.viz.panels.shell.holding import ask, pressed
 from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
@@ -80,12 +80,11 @@ def show(screen: Screen) -> None:
 def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Target | None]:
     """The controls; returns the request of Run, and the chosen target."""
     targets, state = {t.name: t for t in engine.targets}, st.session_state
-    state.setdefault("keep_threads", 0)
-    state.setdefault("keep_repeats", 30)
     where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     typed = state.get("keep_target")
     options = list(targets) if typed is None or typed in targets else [*targets, typed]
-    name = where.selectbox(
+    name = ask(
+        where.selectbox,
         "Target",
         options,
         key="keep_target",
@@ -97,10 +96,10 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
         "schedules that tuning found faster.\n\n"
         + "\n".join(f"- {one.words}: `{n}`" for n, one in targets.items()),
     )
-    count = threads.number_input(
-        "Threads, 0 for all", 0, 256, key="keep_threads", help="For TVM and PyTorch alike."
-    )
-    runs = repeats.number_input("Repeats", 3, 1000, key="keep_repeats")
+    about = "For TVM and PyTorch alike."
+    label = "Threads, 0 for all"
+    count = ask(threads.number_input, label, 0, 256, key="keep_threads", help=about)
+    runs = ask(repeats.number_input, "Repeats", 3, 1000, value=30, key="keep_repeats")
     target = _target(screen.cache, targets, name or "")
     named = target.name if target is not None else name or ""
     request = _cut(

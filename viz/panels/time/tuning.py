@@ -21,7 +21,7 @@ from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
 from relascope.viz.charts.charts import best_so_far
 from relascope.viz.panels.shell import frame
-from relascope.viz.panels.shell.holding import by_the_clock, pressed, put, rerun
+from relascope.viz.panels.shell.holding import ask, by_the_clock, pressed, put, rerun
 from relascope.viz.panels.shell.request_cache import Request, RequestCache, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import grid, show_sections
@@ -138,10 +138,8 @@ def _start(
     listed: tuple[TuneTask, ...],
     chosen: tuple[str, ...],
 ) -> None:
-    state = st.session_state
-    state.setdefault("keep_trials", 32)
     words, trials, start = st.columns([4.3, 1.3, 1.1], vertical_alignment="bottom")
-    each = int(trials.number_input("Trials of each", 1, 100_000, key="keep_trials"))
+    each = int(ask(trials.number_input, "Trials of each", 1, 100_000, value=32, key="keep_trials"))
     keys = chosen or tuple(t.key for t in listed)
     share = sum(t.share or 0.0 for t in listed if t.key in keys)
     which = f"{'The chosen' if chosen else 'All'} {len(keys)} kernel{'s' * (len(keys) > 1)}"
@@ -151,7 +149,7 @@ def _start(
         arguments = (asked, keys, each)
         cache.forget("tune", *arguments)
         names = tuple(tuning.labels(listed).items())
-        state[_RUNNING] = _TuningRun(arguments, place, len(book.trials), names)
+        st.session_state[_RUNNING] = _TuningRun(arguments, place, len(book.trials), names)
         st.rerun()
 
 
@@ -180,8 +178,7 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
         return
     fraction, text = running.job.progress if mine else (0.0, "waiting for other work to end")
     seconds = time.monotonic() - running.began
-    note = "Keeps the results so far."
-    frame.progress_bar(cache, fraction, text, "cancel_tuning", help=note)
+    frame.progress_bar(cache, fraction, text, "cancel_tuning", help="Keeps the results so far.")
     left = seconds * (1 - fraction) / fraction if mine and fraction else None
     failed = sum(t.ms is None for t in made)
     frame.strip(
