@@ -75,8 +75,7 @@ class Hand:
         self._drawn()
 
     def _drawn(self):
-        """Wait until the list is of this mode; before that, a click on it means the other's, which
-        may be as long."""
+        """Wait for the list of this mode: a click before means the other's, maybe as long."""
         if self.tab == "Passes":
             self.page.wait_for_function(
                 "titles => [...document.querySelectorAll('*')].some(e => titles === ["
@@ -159,8 +158,7 @@ class Hand:
         field.scroll_into_view_if_needed()
         self.page.wait_for_timeout(200)
         field.click()
-        option = STRATEGIES[self.strategy].title
-        self.page.get_by_role("option", name=option, exact=True).click()
+        self.page.get_by_role("option", name=STRATEGIES[self.strategy].title, exact=True).click()
 
     def look(self):
         """What the page took is what was done, once it says that it is done, also to a busy
@@ -188,8 +186,7 @@ class Hand:
             said["step"] = int(query.get("step", len(self.pipeline) - 1))
         if self.tab == "Passes":
             expected["keep"] = self.keep
-            switch = self.page.get_by_role("switch", name="Keep the layout")
-            said["keep"] = switch.is_checked()
+            said["keep"] = self.page.get_by_role("switch", name="Keep the layout").is_checked()
         return said, expected
 
 

@@ -359,8 +359,7 @@ def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
         return _of(made)
 
     labels = [f"{k}: {size(bytes_of[k])}" for k in place]
-    end = len(document["steps"]) + 1
-    steps, rows = [0.5, end + 0.5], [len(labels), 0]
+    steps, rows = [0.5, len(document["steps"]) + 1.5], [len(labels), 0]
     x = alt.X("left:Q", title="step", axis=_whole_steps()).scale(domain=steps, nice=False)
     axis = alt.Axis(
         values=[row + 0.5 for row in range(len(labels))],

@@ -497,8 +497,7 @@ class _NodeMatcher:
 def _agree(ours: Iterable[str], theirs: Iterable[str]) -> float:
     """The share of elements that two lists have in common."""
     first, second = Counter(ours), Counter(theirs)
-    both = sum((first & second).values())
-    return both / max(sum(first.values()), sum(second.values()), 1)
+    return (first & second).total() / max(first.total(), second.total(), 1)
 
 
 def _name(side: _GraphSide, ident: str) -> Hashable:

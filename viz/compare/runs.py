@@ -242,8 +242,7 @@ def _texts(matching: Matching) -> dict[str, str]:
     back = {p.right: p.left for p in matching.pairs}
     matched = carry_pairs(matching.left, matching.right, back)
     own = {new: old for old, new in matched.renamed.items()}
-    rows = changes.change_rows(matching.left, matched)
-    texts = {str(r["id"]): str(r["text"]) for r in rows}
+    texts = {str(r["id"]): str(r["text"]) for r in changes.change_rows(matching.left, matched)}
     return {own.get(i, i) if i in matched.added else i: text for i, text in texts.items()}
 
 

@@ -108,10 +108,11 @@ class StepList {
     const { data, rows } = this;
     let { selected } = data;
     this.deeds = this.deeds.filter((deed) => deed.number > data.done);
-    for (const deed of this.deeds) {
+    const own = this.deeds.filter(({ of }) => of === data.of);
+    for (const deed of own) {
       if (deed.row < rows.length || deed.what === "add") selected = DEEDS[deed.what](rows, selected, deed);
     }
-    if (this.deeds.some(({ what }) => what !== "select")) this.take(rows);
+    if (own.some(({ what }) => what !== "select")) this.take(rows);
     const elsewhere = selected !== this.selected;
     this.selected = selected;
     if (elsewhere) this.reveal();
@@ -284,7 +285,7 @@ class StepList {
 
   did(what, deed) {
     this.selected = DEEDS[what](this.rows, this.selected, deed);
-    this.deeds.push({ number: ++this.count, what, ...deed });
+    this.deeds.push({ number: ++this.count, what, of: this.data.of, ...deed });
     this.setStateValue("log", { session: this.session, deeds: [...this.deeds] });
     if (what === "add") Object.assign(this, { filter: "all" }).input.value = "";
     if (what === "select") this.draw();

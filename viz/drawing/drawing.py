@@ -154,8 +154,7 @@ def drawing_of(graph: Graph, fewer_than: int, union: Union | None = None) -> "Dr
 
 def family_of(graph: Graph) -> str:
     """The default family of a graph; see `View.family`."""
-    inputs = [n.name for n in graph.nodes if n.kind is Kind.INPUT]
-    return f"{graph.ir}:{','.join(inputs)}"
+    return f"{graph.ir}:{','.join(n.name for n in graph.nodes if n.kind is Kind.INPUT)}"
 
 
 class Drawing:

@@ -20,8 +20,7 @@ def fold_constants(graph: Graph, fewer_than: int = 10) -> Graph:
     """Write constants with fewer than `fewer_than` elements into their readers, also in fused
     functions, if their text is known (`attrs["value"]`) and they are not results. A graph without
     such constants is returned unchanged. The last few results are cached."""
-    key = id(graph), fewer_than
-    return _FOLDED.get(key, lambda: (graph, _folded(graph, fewer_than)))[1]
+    return _FOLDED.get((id(graph), fewer_than), lambda: (graph, _folded(graph, fewer_than)))[1]
 
 
 def _folded(graph: Graph, fewer_than: int) -> Graph:

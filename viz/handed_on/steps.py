@@ -108,8 +108,7 @@ class _Drawings:
         graph = self._graph(old if new is None else new)
         if graph is None or pair in self.seen:
             return
-        before = self._graph(old) if new not in (None, old) else None
-        change = StepChange.between(before, graph)
+        change = StepChange.between(self._graph(old) if new not in (None, old) else None, graph)
         if new is not None:
             self.graphs[new] = change.matched.graph  # the next step is compared by these ids
         folded = fold_constants(change.with_removed, self.view.fewer_than)

@@ -80,8 +80,7 @@ def picked(key: str, count: int) -> int | None:
 
 def clicked(key: str, selection: str) -> Row | None:
     """The mark clicked in a chart, by the name of its selection, or None."""
-    marks = st.session_state[key]["selection"].get(selection) or [None]
-    return marks[0]
+    return (st.session_state[key]["selection"].get(selection) or [None])[0]
 
 
 def show_sections(sections: Iterable[Section], key: str, **options: Any) -> None:

@@ -21,6 +21,7 @@ from relascope.viz.panels.shell.screen import Screen
 
 _KEY = "step_list"
 _DEEDS = ("select", "switch", "add", "move", "remove")
+_LISTS = "step_lists"  # by name, what does the actions of each list that was drawn
 _DONE = "step_list_done"  # (the session of the numbers, the last number done)
 
 
@@ -88,9 +89,10 @@ class StepList:
 
 def step_list(do: Callable[..., None], rows: Any, selected: int, keep: str, **more: Any) -> None:
     """Draw rows, as `StepListRow.data` or packed, with the index of the chosen one, and buttons to
-    walk them. By the name `keep`, the browser keeps filter and folds; `more` may have `passes`,
-    the name and title of each pass that can be added."""
+    walk them. By the name `keep`, the browser keeps filter and folds; `more` may have `passes`, the
+    name and title of each pass that can be added, and the name `of` one of several such lists."""
     session, done = _counted()
+    st.session_state.setdefault(_LISTS, {})[more.setdefault("of", keep)] = do
     shown = {"selected": selected, "rows": rows, "keep": keep, "session": session, "done": done}
     component.small("step_list")(
         key=_KEY, data={**shown, **more}, on_log_change=lambda: catch_up(do)
@@ -99,7 +101,7 @@ def step_list(do: Callable[..., None], rows: Any, selected: int, keep: str, **mo
 
 def catch_up(do: Callable[..., None]) -> None:
     """Do the list's outstanding actions, before anything that uses the chosen step; `do` gets each
-    by name, with its row and more."""
+    by name, with its row and more, unless the user saw another list and its actions are meant."""
     session, done = _counted()
     log: Mapping[str, Any] = (st.session_state.get(_KEY) or {}).get("log") or {}
     if log.get("session") != session:  # from an app that has ended
@@ -108,7 +110,8 @@ def catch_up(do: Callable[..., None]) -> None:
         if deed["number"] > done and deed["what"] in _DEEDS:
             done = deed["number"]
             st.session_state[_DONE] = session, done
-            do(**{k: v for k, v in deed.items() if k != "number"})
+            meant = st.session_state.get(_LISTS, {}).get(deed.get("of"), do)
+            meant(**{k: v for k, v in deed.items() if k not in ("number", "of")})
 
 
 def _counted() -> tuple[str, int]:

@@ -24,6 +24,7 @@ from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
 from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
 from relascope.viz.rows.step_list import StepChange, rows
+from relascope.viz.sessions.state import pipeline_key
 
 _ONLY_TO = "keep_only_to_chosen"
 _VIEW = "step_view"
@@ -120,7 +121,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     listed = rows(screen.ir, screen.pipeline, records, imported, blamed)
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
     data = [r.data for r in listed]
-    step_list(StepList(screen), data, chosen(screen) + 1, "pipeline", passes=passes)
+    of = pipeline_key(screen.ir, screen.training, screen.source.gradient)
+    step_list(StepList(screen), data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
     ask(
         st.toggle,
         "Run only up to the chosen step",
