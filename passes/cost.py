@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import prod
+from statistics import fmean
 
 from relascope.core import operators
 from relascope.core.graph import Graph, Kind, Node, TensorType
@@ -39,6 +40,22 @@ class Machine:
     def seconds(self, flops: float, traffic: float) -> float:
         """How long work of so many FLOPs and so many bytes moved takes at least."""
         return max(flops / self.flops, traffic / self.bandwidth)
+
+
+def averaged(graph: Graph, measured: MeasuredKernels) -> MeasuredKernels:
+    """Measured kernels, each with the mean time of those that compute the same operators, in the
+    same order, on the same types: their times differ by noise."""
+
+    def kind(node_id: str) -> tuple[object, ...]:
+        node = graph.by_id[node_id]
+        operands = tuple(graph.by_id[e].outputs for e in node.edges)
+        return node.op, repr(node.attrs), node.outputs, operands
+
+    kinds = [tuple(map(kind, nodes)) for nodes, _ in measured]
+    times: dict[object, list[float]] = {}
+    for of, (_, taken) in zip(kinds, measured, strict=True):
+        times.setdefault(of, []).append(taken)
+    return [(m[0], fmean(times[of])) for of, m in zip(kinds, measured, strict=True)]
 
 
 NOMINAL = Machine()

@@ -9,7 +9,7 @@ from typing import Any
 
 from relascope.core.graph import Graph, Kind, TensorType, reached
 from relascope.core.operators import BROADCASTS, EACH, FOLDS
-from relascope.passes.cost import Kernels, MeasuredKernels, Work, is_view
+from relascope.passes.cost import Kernels, MeasuredKernels, Work, averaged, is_view
 
 MASK_PREFIX, DRAW_PREFIX = "dropout_mask_", "random_"
 """How the names of mask inputs begin, and of those that other random operators became."""
@@ -60,8 +60,10 @@ class Joint:
 
     @cached_property
     def work(self) -> Work:
-        """The cost of computing the graph's nodes: measured, else on a nominal machine."""
-        return Work(self.graph, kernels=self.kernels, measured=self.measured)
+        """The cost of computing the graph's nodes: measured, else on a nominal machine. Equal
+        kernels cost the mean of their times, so that equal layers are equal."""
+        mean = self.measured and averaged(self.graph, self.measured)
+        return Work(self.graph, kernels=self.kernels, measured=mean)
 
     @cached_property
     def forward_seconds(self) -> float:

@@ -184,6 +184,8 @@ def _few(joint: Joint, place: Places, layers: list[int], first: int) -> Few:
     own = len([i for i in graph.outputs[: graph.forward_outputs] if i not in gone])
     less = replace(graph, nodes=tuple(nodes), outputs=tuple(outputs), forward_outputs=own)
     kernels = joint.kernels and [[i for i in of if i not in gone] for of in joint.kernels]
-    timed = joint.measured and [(of, t) for of, t in joint.measured if gone.isdisjoint(of)]
+    seconds = joint.work.seconds
+    left = ([i for i in of if i not in gone] for of, _ in joint.measured or ())
+    timed = joint.measured and [(of, sum(seconds[i] for i in of)) for of in left if of]
     early = tuple(i for i in joint.early if i not in gone)
     return Few(Joint(less, kernels, timed, joint.copied, early), stands)

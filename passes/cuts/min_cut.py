@@ -20,6 +20,10 @@ SHARE = 0.05
 """Limit of the time that recomputation adds to a step, less the memory traffic that it spares, as a
 share of the forward's time."""
 
+SLACK = 0.005
+"""Share of the forward's time that may go into the fewest bytes at last, at any price: no estimate
+is as exact as that."""
+
 _TIE = 1e3
 """Bytes for a second: this only decides between cuts of equal bytes."""
 
@@ -30,7 +34,8 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     """What to save for the least bytes plus `price` times the time of recomputation, which may add
     at most `share` of the forward's estimated time to a step. It is the best cut that the solver
     finds, or that lies between the two that a higher price makes best, just within the limit and
-    just beyond it. Recomputation by wish may exceed the limit."""
+    just beyond it. What the limit leaves of `SLACK` then goes into fewer bytes. Recomputation by
+    wish may exceed the limit."""
     banned = {n.id for n in joint.graph.nodes if is_product(n) or is_random(n)}.union(joint.masks)
     given = problem(joint, banned, wish)
     within = saving(given)
@@ -39,8 +44,9 @@ def min_cut(joint: Joint, wish: Wish, price: float = PRICE, share: float = SHARE
     limit = joint.extra_seconds(most) - by_wish + share * joint.forward_seconds
     unit = price * joint.work.machine.bandwidth
     first = beyond = cheapest(given, unit)
-    if _taken(given, first) <= limit:
-        return first.named(given)
+    if (taken := _taken(given, first)) <= limit:
+        most_time = min(limit, taken + SLACK * joint.forward_seconds)
+        return _filled(given, first, cheapest(given, _TIE), most_time).named(given)
     for _ in range(_STEPS):
         longer = _taken(given, beyond) - _taken(given, within)
         fewer = _cost(given, within) - _cost(given, beyond)
