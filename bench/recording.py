@@ -131,14 +131,11 @@ def _relay(tvm: Any, mod: Any, folder: Path) -> tuple[Any, Any]:
 
     draw = np.random.default_rng(0)
     types = json.loads((folder / "params.json").read_text())
-    params = {
-        name: tvm.nd.array(
-            draw.standard_normal(shape).astype(dtype)
-            if dtype.startswith("float")
-            else np.arange(np.prod(shape)).reshape(shape).astype(dtype)
-        )
-        for name, (shape, dtype) in types.items()
-    }
+    params = {}
+    for name, (shape, dtype) in types.items():
+        whole = np.arange(np.prod(shape)).reshape(shape)
+        values = draw.standard_normal(shape) if dtype.startswith("float") else whole
+        params[name] = tvm.nd.array(values.astype(dtype))
 
     def build() -> Any:
         with tvm.transform.PassContext(opt_level=3):

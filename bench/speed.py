@@ -152,14 +152,10 @@ def _rows(
         most = _most(ir, source, row, gpu) if rival or default else None
         ratio = row.ours_over if rival else row.ratio_to_eager
         build = None if gpu or rival else CASES.get(source, OTHER).build
-        missed = [
-            *([f"{ratio:.3f}, at most {most}"] if most and ratio and not ratio <= most else []),
-            *(
-                [f"built in {result.build_seconds:.0f} s"]
-                if ratio and build and result.build_seconds > build
-                else []
-            ),
-        ]
+        slow = most and ratio and not ratio <= most
+        missed = [f"{ratio:.3f}, at most {most}"] if slow else []
+        if ratio and build and result.build_seconds > build:
+            missed.append(f"built in {result.build_seconds:.0f} s")
         yield {
             "phase": row.phase,
             "what": row.what,

@@ -91,9 +91,8 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         with torch.no_grad():
             theirs = flat_tensors(module(*inputs))
     except Exception as error:
-        yield row(
-            verdict="unwritten", message=f"{type(error).__name__}: {judged.short(str(error))}"
-        )
+        said = f"{type(error).__name__}: {judged.short(str(error))}"
+        yield row(verdict="unwritten", message=said)
         return
     try:
         step = "open"
@@ -251,11 +250,7 @@ def _tasks(path: Path, seed: int, wanted: int) -> Iterator[tuple[str, str]]:
 
 def verdicts(rows: list[Row], phase: str) -> dict[str, Row]:
     """By model, the row of its verdict; the forward's if it came no further."""
-    found: dict[str, Row] = {}
-    for row in rows:
-        if row["phase"] in (PHASES[0], phase):
-            found[row["model"]] = row
-    return found
+    return {r["model"]: r for r in rows if r["phase"] in (PHASES[0], phase)}
 
 
 def shares(rows: list[Row]) -> dict[str, tuple[int, int]]:

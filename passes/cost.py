@@ -46,12 +46,11 @@ def averaged(graph: Graph, measured: MeasuredKernels) -> MeasuredKernels:
     """Measured kernels, each with the mean time of those that compute the same operators, in the
     same order, on the same types: their times differ by noise."""
 
-    def kind(node_id: str) -> tuple[object, ...]:
-        node = graph.by_id[node_id]
-        operands = tuple(graph.by_id[e].outputs for e in node.edges)
-        return node.op, repr(node.attrs), node.outputs, operands
+    def kind(node: Node) -> object:
+        read = tuple(graph.by_id[e].outputs for e in node.edges)
+        return node.op, repr(node.attrs), node.outputs, read
 
-    kinds = [tuple(map(kind, nodes)) for nodes, _ in measured]
+    kinds = [tuple(kind(graph.by_id[i]) for i in nodes) for nodes, _ in measured]
     times: dict[object, list[float]] = {}
     for of, (_, taken) in zip(kinds, measured, strict=True):
         times.setdefault(of, []).append(taken)
@@ -239,10 +238,6 @@ def _size_of(dimension: int | str) -> int:
     return dimension if isinstance(dimension, int) else 1
 
 
-def _works(node: Node) -> bool:
-    return node.kind in (Kind.CALL, Kind.FUNCTION) and not is_view(node)
-
-
 @dataclass(eq=False)
 class Work:
     """What it costs to compute the nodes of a graph. `graph` has types; `assumed` is the machine
@@ -330,7 +325,9 @@ class Work:
         they need but the storages `passed` to them within their kernel."""
         owner, held = self.owner, self.bytes
         found = dict.fromkeys(ids, 0.0)
-        for node in filter(_works, map(self.graph.by_id.__getitem__, found)):
+        for node in map(self.graph.by_id.__getitem__, found):
+            if node.kind not in (Kind.CALL, Kind.FUNCTION) or is_view(node):
+                continue
             read = {owner[e] for e in self.graph.edges[node.id]}
             moved = sum([held[b] for b in read if not passed(b, node.id)])
             moved += held[node.id] if node.id in written else 0

@@ -94,11 +94,9 @@ def judged(case: Case, client: EngineClient) -> common.Row:
     try:
         row |= _found(case, ask)
     except EngineError as error:
-        words = {"file": "not opened", "reader": "crash", "target": "unbuilt"}
-        word = words.get(error.kind, error.kind)
-        if head["verdict"] == "refused" and error.kind == "file":
-            word = "refused"
-        row |= {"found": word, "said": error.message}
+        closed = "refused" if head["verdict"] == "refused" else "not opened"
+        words = {"file": closed, "reader": "crash", "target": "unbuilt"}
+        row |= {"found": words.get(error.kind, error.kind), "said": error.message}
     return {**row, "seconds": round(time.monotonic() - began, 1)}
 
 

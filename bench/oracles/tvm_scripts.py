@@ -19,6 +19,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relascope.core.errors import EngineError
 from relascope.recorder import environment
@@ -128,18 +129,9 @@ def _tried(args: argparse.Namespace, script: str) -> Row:
 
 
 def _ended(command: list[str], args: argparse.Namespace, folder: Path) -> str:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_variables(args.engine),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=args.limit_seconds,
-        check=False,
-    )
+    how: dict[str, Any] = {"cwd": folder, "env": _variables(args.engine), "errors": "replace"}
+    how |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, timeout=args.limit_seconds, check=False, **how)
     counts = re.findall(r"\b(\d+ (?:passed|failed|skipped|xfailed|xpassed|errors?))\b", done.stdout)
     return ", ".join(counts) or f"status {bool(done.returncode):d}"
 

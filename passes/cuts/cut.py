@@ -214,7 +214,9 @@ class Cut:
     def masks(self) -> tuple[Capture, ...]:
         """Dropout masks that the backward reads: inputs, so the forward does not return them."""
         kept = (self.joint.graph.by_id[i] for i in self._masks)
-        return tuple(self._capture(n, f"{_numbers(n)}, drawn before the forward") for n in kept)
+        what = {True: "random numbers", False: "a dropout mask"}
+        drawn = ((n, what[n.name.startswith(DRAW_PREFIX)]) for n in kept)
+        return tuple(self._capture(n, f"{it}, drawn before the forward") for n, it in drawn)
 
     @property
     def _masks(self) -> tuple[str, ...]:
@@ -584,7 +586,3 @@ def roles(graph: Graph | Joint, captured: Iterable[str] | None = None) -> dict[s
         return Role.FORWARD if node_id in joint.forward else Role.BACKWARD
 
     return {n.id: role(n.id) for n in joint.graph.nodes}
-
-
-def _numbers(node: Node) -> str:
-    return "random numbers" if node.name.startswith(DRAW_PREFIX) else "a dropout mask"

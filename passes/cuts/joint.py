@@ -241,14 +241,12 @@ class Joint:
 
     @cached_property
     def own_forward(self) -> list[str]:
-        """Ids of what the forward computes, in graph order, without what depends only on
-        constants."""
+        """Ids of what the forward computes, in graph order, without constants' results."""
         return [i for i in self.graph.edges if i in self.forward and i not in self.free]
 
     @cached_property
     def own_backward(self) -> list[str]:
-        """Ids of what only the backward computes, in graph order, without what depends only on
-        constants."""
+        """Ids of what only the backward computes, in graph order, without constants' results."""
         return [i for i in self.graph.edges if i not in self.forward and i not in self.free]
 
     def rewired(self, rewiring: Rewiring) -> "Joint":
@@ -344,11 +342,8 @@ class Joint:
 
     def may_be_captured(self, node_id: str) -> bool:
         """Whether a node is a tensor that the forward computes and could hand over."""
-        return (
-            node_id in self.forward
-            and node_id not in self.free
-            and self.graph.by_id[node_id].is_tensor
-        )
+        inside = node_id in self.forward and node_id not in self.free
+        return inside and self.graph.by_id[node_id].is_tensor
 
     @cached_property
     def _read_by_backward(self) -> tuple[str, ...]:

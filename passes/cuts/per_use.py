@@ -70,12 +70,8 @@ def _waiting(lives: Lifetimes, at: int) -> Iterable[tuple[Lifetime, list[str]]]:
     """What was computed again before a step and is not read there, with its later readers."""
     for one in lives.at(at):
         later = [lives.order[step - 1] for step in one.reads if step > at]
-        if (
-            one.role == AGAIN
-            and later
-            and one.end is not None
-            and at not in (one.begin, *one.reads)
-        ):
+        idle = one.role == AGAIN and one.end is not None and at not in (one.begin, *one.reads)
+        if idle and later:
             yield one, later
 
 

@@ -4,18 +4,8 @@ import json
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
+from relascope.core import operators
 from relascope.core.graph import Graph, Kind, Literal, Node, reached
-from relascope.core.operators import (
-    BROADCASTS,
-    FACTORS,
-    ONES,
-    PADS,
-    RESHAPES,
-    SUMS,
-    TRANSPOSES,
-    WEIGHTED,
-    ZEROS,
-)
 from relascope.passes.catalogue import parameters
 from relascope.passes.cost import is_random, is_view
 from relascope.passes.lint.subject import Finding, Subject, is_transpose, linter, order_of
@@ -33,7 +23,9 @@ def constants(subject: Subject) -> Iterator[Finding]:
         nodes = [subject.graph.by_id[i] for i in inside]
         if all(is_view(n) or (n.outputs[0].elements or 0) <= 1 for n in nodes):
             continue  # views, and single numbers, cost nothing
-        names = [i.name for i in _weights(subject, inside)]
+        read = dict.fromkeys(e for i in inside for e in subject.graph.edges[i])
+        reads = (subject.graph.by_id[e] for e in read)
+        names = [n.name for n in reads if n.kind is Kind.PARAMETER]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
         message = f"This is computed from {what or 'a constant'} in every call."
         remedy = subject.remedy("constant" if subject.fixed.issuperset(inside) else "weights")
@@ -56,12 +48,6 @@ def _behind(subject: Subject, node: Node) -> list[str]:
     """The calls from which a node that depends on weights alone is computed, itself first."""
     edges, by_id = subject.graph.edges, subject.graph.by_id
     return list(reached([node.id], lambda i: (e for e in edges[i] if _works(by_id[e]))))
-
-
-def _weights(subject: Subject, inside: list[str]) -> list[Node]:
-    read = dict.fromkeys(e for i in inside for e in subject.graph.edges[i])
-    nodes = [subject.graph.by_id[e] for e in read]
-    return [n for n in nodes if n.kind is Kind.PARAMETER]
 
 
 @linter("Duplicates", "The same value is computed more than once.")
@@ -111,7 +97,7 @@ def parallel(subject: Subject) -> Iterator[Finding]:
     if subject.graph.forward_outputs is not None:
         return  # their weights get gradients one by one
     groups: dict[Hashable, list[Node]] = {}
-    for node in subject.calls(WEIGHTED):
+    for node in subject.calls(operators.WEIGHTED):
         key = _shared_operand(subject, node)
         if key is not None:
             groups.setdefault(key, []).append(node)
@@ -168,7 +154,7 @@ def scales(subject: Subject) -> Iterator[Finding]:
     folding = subject.remedy("scale")
     if not folding or subject.graph.forward_outputs is not None:
         return  # weights with a gradient stay as they are
-    for node in subject.calls(FACTORS):
+    for node in subject.calls(operators.FACTORS):
         left, right = (*node.edges, "", "")[:2]
         for data, scale in ((left, right), (right, left))[: 1 if node.op == "divide" else 2]:
             if not data or scale not in subject.weights or data in subject.weights:
@@ -188,9 +174,10 @@ def _layer(subject: Subject, node_id: str) -> Node | None:
         node = graph.by_id[node_id]
         if node.kind is not Kind.CALL:
             return None
-        if node.op in WEIGHTED and len(node.edges) > 1 and node.edges[1] in subject.weights:
+        weighted = node.op in operators.WEIGHTED and len(node.edges) > 1
+        if weighted and node.edges[1] in subject.weights:
             return node
-        if node.op not in SUMS or len(node.edges) != 2:
+        if node.op not in operators.SUMS or len(node.edges) != 2:
             return None
         data = [e for e in node.edges if e not in subject.weights]
         if len(data) != 1:
@@ -218,7 +205,7 @@ def paddings(subject: Subject) -> Iterator[Finding]:
     graph, remedy = subject.graph, subject.remedy("padding")
     if not remedy:
         return
-    for node in subject.calls(PADS):
+    for node in subject.calls(operators.PADS):
         if len(graph.readers[node.id]) != 1:
             continue
         reader = graph.by_id[graph.readers[node.id][0]]
@@ -246,12 +233,12 @@ def _zeros(subject: Subject, pad: str) -> bool:
 @linter("Operators that change nothing", "A sum with zeros, a product with ones or the like.")
 def no_ops(subject: Subject) -> Iterator[Finding]:
     """x + 0, x * 1, and transposes that leave the axes in order."""
-    for node in subject.calls(TRANSPOSES | SUMS | FACTORS):
+    for node in subject.calls(operators.TRANSPOSES | operators.SUMS | operators.FACTORS):
         if is_transpose(node) and order_of(node) == tuple(range(len(order_of(node)))):
             what, message = "idle transpose", "This transpose keeps the order of the axes."
-        elif node.op in SUMS and _leaves(subject, node, 0.0, ZEROS):
+        elif node.op in operators.SUMS and _leaves(subject, node, 0.0, operators.ZEROS):
             what, message = "zeros", "This adds zeros."
-        elif node.op in FACTORS and _leaves(subject, node, 1.0, ONES):
+        elif node.op in operators.FACTORS and _leaves(subject, node, 1.0, operators.ONES):
             what, message = "ones", "This multiplies by ones."
         else:
             continue
@@ -277,7 +264,7 @@ def _is(subject: Subject, given: str | Literal, number: float, filled: frozenset
     if isinstance(given, Literal):
         return parameters.number(given.text) == number
     node = subject.graph.by_id[given]
-    while node.op in RESHAPES | BROADCASTS and node.edges:
+    while node.op in operators.RESHAPES | operators.BROADCASTS and node.edges:
         node = subject.graph.by_id[node.edges[0]]
     if node.kind is Kind.CONSTANT:
         return parameters.number(str(node.attrs.get("value", ""))) == number

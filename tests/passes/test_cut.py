@@ -206,9 +206,11 @@ def with_a_view():
 
 
 @pytest.mark.parametrize(("strategy", "budget"), [("min_cut", None), ("budget", 1.0)])
-def test_a_view_saved_by_hand_and_its_base_are_kept_once(strategy, budget):
+def test_a_view_saved_by_hand_and_its_base_are_kept_once_and_what_is_idle_not(strategy, budget):
     found = cut(with_a_view(), strategy, budget, save=["v"])
     assert (found.ids, found.bytes, found.recomputed) == (("t", "v"), 32, ())
+    with pytest.raises(ValueError, match=r"idle \(exp\) is not saved: nothing in the backward"):
+        cut(with_a_view(), strategy, budget, save=["idle"])
 
 
 def test_a_pattern_picks_the_same_of_equal_layers(monkeypatch):
@@ -234,13 +236,6 @@ def test_a_pattern_picks_the_same_of_equal_layers(monkeypatch):
         cut(graph, save=["*.fc :: tanh"])
     with pytest.raises(ValueError, match=r"its modules: layer.0.act, layer.0.fc, layer.1"):
         cut(graph, save=["fc :: tanh"])
-
-
-def test_what_nothing_in_the_backward_needs_is_not_saved_by_hand():
-    graph = with_a_view()
-    with pytest.raises(ValueError, match=r"idle \(exp\) is not saved: nothing in the backward"):
-        cut(graph, save=["idle"])
-    assert not cut(graph).reasons.standing("idle").can_save
 
 
 def test_the_number_of_questions_is_bounded():

@@ -29,19 +29,16 @@ def test_the_minimum_cut_is_the_best_of_all_choices_within_the_bound(seed, share
     limit = it.extra_seconds(it.crossings) + share * it.forward_seconds
     banned = {n.id for n in graph.nodes if is_product(n)}
     unit = PRICE * it.work.machine.bandwidth
-    able = [
-        (it.bytes_of(chosen), it.extra_seconds(chosen))
-        for it, chosen, again in choices(graph)
-        if not banned & set(again) and it.extra_seconds(chosen) <= limit
-    ]
-    best, taken = min((kept + unit * time, time) for kept, time in able)
+    able = ((it, chosen) for it, chosen, again in choices(graph) if not banned & set(again))
+    prices = ((it.bytes_of(chosen), it.extra_seconds(chosen)) for it, chosen in able)
+    best, least = min((held + unit * taken, taken) for held, taken in prices if taken <= limit)
     found = min_cut(it, Wish(), share=share)
     assert it.extra_seconds(found) <= limit * (1 + 1e-9)
-    spared = unit * max(0.0, it.extra_seconds(found) - taken)  # went into fewer bytes at last
-    assert spared <= unit * SLACK * it.forward_seconds * (1 + 1e-9)
+    spent = max(0.0, it.extra_seconds(found) - least)
+    assert spent <= SLACK * it.forward_seconds * (1 + 1e-9)
     again = it.computed_again(found)
     assert not banned & set(again)
-    assert it.bytes_of(found) + unit * it.extra_seconds(found) - spared <= best * (1 + 1e-6)
+    assert it.bytes_of(found) + unit * (it.extra_seconds(found) - spent) <= best * (1 + 1e-6)
 
 
 def test_what_the_solver_prints_is_not_among_results(monkeypatch, capfd):
@@ -130,12 +127,9 @@ def test_a_chain_that_readers_compute_on_the_way_is_saved_where_it_calls_the_c_l
 
 
 def test_what_a_step_does_not_show_goes_into_fewer_bytes():
-    text = "x :64x256; w! :{0}x256; g; m mean x :64x1; p nn.dense x w; y multiply p m;"
-    ids = [
-        cut(graph_of(f"{text} d multiply g m -> y | d".format(wide), of=f"64x{wide}")).ids
-        for wide in (2048, 4096)  # to read x again takes .8 and .4 % of the forward
-    ]
-    assert ids == [("m",), ()]
+    for wide, saved in ((2048, ("m",)), (4096, ())):  # to read x again takes .8 and .4 %
+        text = f"x :64x256; w! :{wide}x256; g; m mean x :64x1; p nn.dense x w; y multiply p m;"
+        assert cut(graph_of(f"{text} d multiply g m -> y | d", of=f"64x{wide}")).ids == saved
 
 
 def layers(count):
@@ -154,8 +148,7 @@ def test_the_cap_is_filled_where_one_price_for_all_takes_all_or_nothing():
     found = cut(layers(count))
     every = cut(layers(count), "recompute_pointwise", recompute=[f"p{i}" for i in range(count)])
     most = int(SHARE / every.net_share * count)
-    assert 0 < most < count
-    assert len(found.recomputed) == most
+    assert 0 < len(found.recomputed) == most < count
     assert found.net_share <= SHARE
     by_hand = cut(layers(count), recompute=["m"])  # which takes more, and leaves others their bound
     assert (len(by_hand.recomputed), by_hand.drawn_again) == (most, ("m",))
@@ -172,9 +165,8 @@ def test_two_views_are_saved_as_the_tensor_behind_them(strategy):
 
 def test_everything_that_crosses_counts_each_storage_once():
     found = cut(views(), "keep_all")
-    assert found.ids == ("v", "a", "b")
+    assert (found.ids, found.bytes) == (("v", "a", "b"), 32)
     assert [c.shares for c in found.captures] == ["x", "", "a"]
-    assert found.bytes == 32
     assert cut_at(views(), ["h", "a", "b"]).bytes == 32
 
 
@@ -257,7 +249,6 @@ def test_every_wish_changes_the_cut_or_is_said_to_be_idle(seed):
         ({"strategy": "budget", "budget": -1}, "0 or more"),
         ({"strategy": "peak", "budget": -1}, "0 or more"),
         ({"strategy": "budget", "budget": float("nan")}, "0 or more"),
-        ({"strategy": "min_cut", "save": ["dh"]}, "belongs to the backward"),
         ({"strategy": "min_cut", "save": ["t"], "recompute": ["t"]}, "t cannot be both saved and"),
         (
             {"strategy": "budget", "budget": 16, "save": ["t"]},
