@@ -52,9 +52,7 @@ def _rows(client: EngineClient, ir: str, source: ModelSource) -> Iterable[Row]:
     else:
         module, inputs = getattr(partitioning, name)()
     cuts = map(joint_and_saved, partitions(module, inputs, (1.0, BEST_BUDGET)))
-    theirs, best = (
-        (of.kept(saved).values(), _products(of, saved), of.net_share(saved)) for of, saved in cuts
-    )
+    theirs, best = ((of.kept(s).values(), _products(of, s), of.net_share(s)) for of, s in cuts)
     for gradient in gradients(ir):
         given = replace(source, gradient=gradient)
         pipeline = Pipeline((*default_pipeline(ir, True, gradient), Step("masks_as_bits")))

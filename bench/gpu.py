@@ -168,9 +168,8 @@ def _run(words: list[str], dry: bool, limit: float) -> tuple[str, str]:
 
 def main() -> int:
     """Measure; 0 if every part ended and no bar is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     names = list(dict.fromkeys(p.name for p in PARTS))
     parser.add_argument("--part", action="append", choices=names, help="may be repeated")
     parser.add_argument("--engine", choices=("relax", "relay"), action="append")

@@ -108,8 +108,7 @@ def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     target = case.head.get("target") or ask("describe").best
     question = Question(source, pipeline, target, threads=1)
     found = bisect.bisect(ask, ir, question)
-    row = {"found": _verdict(found), "said": bisect.verdict(ir, found)}
-    row["against"] = against
+    row = {"found": _verdict(found), "said": bisect.verdict(ir, found), "against": against}
     names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.culprits.suspects]
     row["named"] = " or ".join(names)
     if reduce.cannot(found):

@@ -107,16 +107,14 @@ def _tried(args: argparse.Namespace, script: str) -> Row:
             plain, recorded = (_ended(c, args, folder) for c in (command, [*record, *command]))
         except subprocess.TimeoutExpired:
             return Row(script, "stopped", 0, 0, 0, 0.0, args.limit_seconds, "took too long")
-        row = Row(script, recorded, 0, 0, 0, 0.0, time.monotonic() - began)
-        if plain != recorded:
-            row.wrong = f"without the recorder: {plain}"
+        wrong = f"without the recorder: {plain}" if plain != recorded else ""
+        row = Row(script, recorded, 0, 0, 0, 0.0, time.monotonic() - began, wrong)
         try:
             for file in environment.files(folder / "run.rsc"):
                 found = read(file)
-                for run in found.passes:
-                    for side in (run.before, run.after):
-                        for content in (side or {}).values():
-                            found.text(content)
+                sides = (side or {} for p in found.passes for side in (p.before, p.after))
+                for content in (text for side in sides for text in side.values()):
+                    found.text(content)
                 row.files += 1
                 row.passes += len(found.passes)
                 row.failed += sum(p.failure is not None for p in found.passes)

@@ -34,7 +34,7 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3622,
+    "bench": 3621,
     "commands": 3360,
     "core": 1367,
     "engine": 41484,
