@@ -40,6 +40,7 @@ def test_a_tensor_is_forced_and_let_go_and_the_show_goes_along_the_frontier(page
     wait(page, 0, "v.selected === 'd0'")
     page.locator(".told").get_by_text("nn.dense would be computed again").wait_for()
     assert (style(page, "d0"), style(page, "r")) == ("captured", "captured")
+    settle(page)
     click(page, 0, "r")
     page.get_by_role("button", name="Compute it again", exact=True).click()
     page.get_by_role("button", name="nn.relu: computed again ✕").wait_for()

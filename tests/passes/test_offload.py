@@ -129,15 +129,11 @@ def test_relay_is_refused_by_name():
             cut(joint, **wish)
 
 
-SKIP = (
-    "x; w! :64x64; v! :4x64; g; s exp x; a nn.dense s w; b tanh a; y nn.dense b v :4x4;"
-    "q nn.dense s v :4x4; m multiply q g; n nn.dense m b :64x64; k nn.dense n a; dx multiply k s"
-)
-
-
 def skip():
     """A forward whose value `s` the backward reads at its begin and at its end."""
-    return Joint(graph_of(f"{SKIP} -> y | dx", of="64x64", ir="relax"))
+    forward = "x; w! :64x64; v! :4x64; g; s exp x; a nn.dense s w; b tanh a; y nn.dense b v :4x4;"
+    back = "q nn.dense s v :4x4; m multiply q g; n nn.dense m b :64x64; k nn.dense n a;"
+    return Joint(graph_of(f"{forward} {back} dx multiply k s -> y | dx", of="64x64", ir="relax"))
 
 
 def test_a_value_read_early_and_late_is_computed_for_both():

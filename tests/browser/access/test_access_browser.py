@@ -10,9 +10,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 
 # What is not the page's own: the list of steps has keys for what its rows' buttons do, and browsers
 # let the Tab key into what scrolls by themselves.
-_OTHERS = {
-    rule: {"enabled": False} for rule in ("nested-interactive", "scrollable-region-focusable")
-}
+_OTHERS = {r: {"enabled": False} for r in ("nested-interactive", "scrollable-region-focusable")}
 
 # Every control that can be seen, whatever shadow it stands in.
 _HELPERS = """

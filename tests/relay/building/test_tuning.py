@@ -49,11 +49,6 @@ def pool():
         yield shared
 
 
-def place_of(session):
-    version = session.describe(progress=quiet).version
-    return records.folder("relay", version, PLAIN, 1)
-
-
 def lowered(session, source, target):
     """Which loops a build makes; LLVM's code of equal loops differs from time to time."""
     program, seen = session.program_after(source, PIPELINE), _Passes()
@@ -87,7 +82,8 @@ def test_what_was_found_is_built_and_right(session, dtype):
     made = session.tune(BuildRequest(source, PIPELINE, PLAIN, 1), (key,), 4, progress=quiet)
     (task,) = made.tasks
     assert (task.key, task.trials) == (key, 4) and None not in (task.best_ms, task.before_ms)
-    place, tuned = place_of(session), f"{PLAIN} {RECORDS}"
+    place = records.folder("relay", session.describe(progress=quiet).version, PLAIN, 1)
+    tuned = f"{PLAIN} {RECORDS}"
     without = lowered(session, source, PLAIN)
     records.add(place, records.UNTUNED, [Untuned(key, made.run, 4, 1e-9)])
     assert lowered(session, source, tuned) == without  # nothing beats that, so it stays

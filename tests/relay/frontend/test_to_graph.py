@@ -214,18 +214,14 @@ def test_types_are_inferred_and_spans_give_place_and_operator():
     assert only(bare, "exp").origin == NodeOrigin()
 
 
-def chain_of_calls(length):
-    x = body = var("x")
-    for index in range(length):
-        body = relay.add(body, x) if index % 2 else relay.tanh(body)
-    return program_of(body)
-
-
 def test_drawing_takes_work_in_proportion_to_the_nodes():
     """A chain, the deepest shape there is; TVM's own walks would end the process a little later."""
 
     def work(count):
-        program, drawn = chain_of_calls(count), []
+        x = body = var("x")
+        for index in range(count):
+            body = relay.add(body, x) if index % 2 else relay.tanh(body)
+        program, drawn = program_of(body), []
         calls = calls_of(lambda: drawn.append(to_graph(program)[0]))
         assert len({n.id for n in drawn[0]}) == len(drawn[0]) == count + 1
         return calls
