@@ -22,16 +22,16 @@ _GRAPH_STEPS = 5  # of work, per character of a graph
 def recording_sheet(recording: Recording) -> Sheet:
     """The file of a recording. Raises EngineError of kind "file" if it can no longer be read."""
     rows = rows_of.pass_rows(recording)
-    file = head_of(recording)
+    document = rows_of.recording_document(recording, rows)
+    file = head_of(recording, document)
     if rows:
         steps_tab(file, _passes(recording, rows), PLAIN)
-    document = rows_of.recording_document(recording, rows)
     return file.tab("times", "Times", rows_of.times_sections(document))
 
 
-def head_of(recording: Recording) -> Sheet:
-    """An empty page on a recording, as `parts.sheet_of` makes it for a model."""
-    document = rows_of.recording_document(recording, rows_of.pass_rows(recording))
+def head_of(recording: Recording, document: Row | None = None) -> Sheet:
+    """An empty page on a recording, as `parts.sheet_of`; `document` is the recording's, if made."""
+    document = document or rows_of.recording_document(recording, rows_of.pass_rows(recording))
     title = f"{recording.path.name}, a compile recorded with TVM {recording.about.get('tvm')}"
     return Sheet(title, rows_of.about(recording, document), rows_of.gaps(document))
 
