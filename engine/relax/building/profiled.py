@@ -75,12 +75,9 @@ class Profiled:
             wrote = [self._channels_first(t, nodes) for t in tensors[split:]]
             see(now - state[0], sum(t.nbytes for t in tensors[:split]), wrote)
 
-        machine = self._compiled.machine
-        machine.set_instrument(around)
-        try:
+        with self._compiled.on_another_machine() as machine:
+            machine.set_instrument(around)
             self._compiled.run(values)
-        finally:
-            machine.set_instrument(lambda *_: None)
         if not self.kernels:
             self.kernels = tuple(Site(s, ()) for s in symbols)
         elif tuple(symbols) != tuple(k.name for k in self.kernels):

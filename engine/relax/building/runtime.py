@@ -122,14 +122,19 @@ class Compiled(executables.Compiled):
 
     @contextmanager
     def counting(self) -> Iterator[bool]:
-        if self.device.type != "cpu":
-            yield False
-            return
+        counted = self.device.type == "cpu"
+        with self.on_another_machine(in_torchs=True) if counted else nullcontext():
+            yield counted
+
+    @contextmanager
+    def on_another_machine(self, in_torchs: bool = False) -> Iterator[Any]:
+        """Run on a machine made for it; `in_torchs` says whether in PyTorch's memory. One that has
+        had an instrument keeps calling it, which takes time that is not the program's."""
         own = self.machine
-        with in_torchs_memory():
+        with in_torchs_memory() if in_torchs else nullcontext():
             self._run_on(relax.VirtualMachine(self._bytecode, self.device))
         try:
-            yield True
+            yield self.machine
         finally:
             self._run_on(own)
 
@@ -140,11 +145,9 @@ class Compiled(executables.Compiled):
             if before and symbol == "vm.builtin.alloc_storage":
                 sizes.append(int(args[1][0]))
 
-        self.machine.set_instrument(around)
-        try:
+        with self.on_another_machine() as machine:
+            machine.set_instrument(around)
             self.run(values)
-        finally:
-            self.machine.set_instrument(lambda *_: None)
         spent = [values[n].nbytes if is_capture(n) else 0 for n in self._spent]
         return live_bytes(str(self._bytecode.as_text()), sizes, spent, len(self._plain))
 
