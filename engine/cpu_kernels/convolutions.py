@@ -27,12 +27,11 @@ def convolution(
     transposed = options[3]
     pointwise = _is_pointwise(weight, options)
     (data,) = (data,) if pointwise else _exact(weight, data)
+    matrix = weight.flatten(1) if transposed else weight.flatten(1).T
     if pointwise and _has_rows(data) and _has_rows(out):
-        matrix = weight.flatten(1)
-        torch.mm(_rows(data), matrix if transposed else matrix.T, out=_rows(out))
+        torch.mm(_rows(data), matrix, out=_rows(out))
     elif pointwise and out.shape[2:].numel() >= _PIXELS:
-        matrix = weight.flatten(1)
-        torch.matmul(matrix.T if transposed else matrix, data.flatten(2), out=out.flatten(2))
+        torch.matmul(matrix.T, data.flatten(2), out=out.flatten(2))
     elif pointwise or _is_product(data if transposed else out, weight, options):
         made = _product(data, weight, options, out, pointwise)
         # NaN may come from the zeros around an image, times infinity.
@@ -54,11 +53,12 @@ def _product(
 ) -> torch.Tensor:
     """The result, of shape (batch, outputs, pixels)."""
     strides, padding, dilation, transposed, *_ = options
-    window, matrix = (weight.shape[2:], dilation, padding, strides), weight.flatten(1)
-    matrix = matrix.T if transposed else matrix
+    window = weight.shape[2:], dilation, padding, strides
+    matrix = weight.flatten(1) if transposed else weight.flatten(1).T
     columns = data if pointwise or transposed else functional.unfold(data, *window)
-    shape = len(matrix), len(columns), columns.shape[2:].numel()
-    made = (matrix @ _by_channel(columns)).view(shape).transpose(0, 1)
+    # With a pixel in each row: MKL reads weights that are turned at half the speed.
+    by_pixel = _by_channel(columns).T @ matrix
+    made = by_pixel.view(len(columns), columns.shape[2:].numel(), matrix.shape[1]).mT
     if not transposed or pointwise:
         return made
     return functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
