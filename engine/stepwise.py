@@ -39,8 +39,7 @@ class Stepwise:
     def do(self, name: str, **parameters: object) -> StepRecord:
         """Run one pass. Raises EngineError where there is no such pass, its parameters are wrong,
         or it failed; the program then stays as it was."""
-        given = tuple((k, _text(v)) for k, v in parameters.items())
-        step = Step(name, True, given)
+        step = Step(name, True, tuple((k, _text(v)) for k, v in parameters.items()))
         entry = entry_of(self._session.ir, step)
         pipeline = self.pipeline.inserted(len(self.pipeline), step)
         record = self._session.step(self.source, pipeline, progress=silent)[-1]

@@ -53,8 +53,7 @@ class Recorded(Compiled):
                 self._replay, self._results = record(lambda: self.function.run(arguments, kept))
             except RuntimeError as error:
                 message = f"This program cannot run as a CUDA graph: {lines_of(error)[0]}"
-                hint = f"Leave out {GRAPHS}."
-                raise EngineError("target", message, self.target, hint) from error
+                raise EngineError("target", message, self.target, f"Leave out {GRAPHS}.") from error
             self._recorded = key
         for name, value in inputs.items():
             self._inputs[name].copy_(value)

@@ -83,8 +83,7 @@ class Tvm:
     @cached_property
     def _targets(self) -> tuple[Target, ...]:
         # TVM's own matmuls are slow on the CPU.
-        found = (*self.gpus(), *reversed(self.cpu()))
-        return tuple(sorted(found, key=lambda t: not t.runs_here))
+        return tuple(sorted((*self.gpus(), *reversed(self.cpu())), key=lambda t: not t.runs_here))
 
     def target(self, text: str) -> Target:
         """The device of a target's text, and whether the target runs here. Raises EngineError of
@@ -176,8 +175,7 @@ class Tvm:
         return self.module.get_global_func(f"device_api.{kind}", allow_missing=True) is not None
 
     def _writes(self, kind: str) -> bool:
-        name = f"target.build.{kind}"
-        return self.module.get_global_func(name, allow_missing=True) is not None
+        return self.module.get_global_func(f"target.build.{kind}", allow_missing=True) is not None
 
     def _absent(self, kind: str) -> str:
         """Why there is no device of a kind, in a sentence."""

@@ -206,7 +206,6 @@ def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:
     value = given(values, name)
     its = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
     if not its.fits(kind):
-        message = f"{name} is {its}, but the function was built for {kind}."
-        raise EngineError("input", message, name)
+        raise EngineError("input", f"{name} is {its}, but the function was built for {kind}.", name)
     value = value.detach().contiguous()
     return value.clone() if value.data_ptr() % ALIGNMENT else value

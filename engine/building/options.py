@@ -31,6 +31,7 @@ from relascope.engine.building.cpu import cpu_info
 from relascope.engine.kept_builds import LARGEST, SHELF
 from relascope.engine.protocol import records
 from relascope.engine.protocol.results import UNBUILT
+from relascope.engine.protocol.session import Progress, silent
 from relascope.engine.protocol.tuning import RECORDS
 from relascope.passes.catalogue.user import VARIABLE as PASS_FILES
 
@@ -99,6 +100,35 @@ def built_anew() -> Iterator[None]:
         _ANEW.reset(token)
 
 
+@dataclass
+class UnderWay:
+    """The build under way, of a function with so many `kernels`, 0 if unknown."""
+
+    progress: Progress = silent
+    name: str = "program"
+    kernels: int = 0
+    _number: int = 0
+    _next: float = 0.0
+
+    def begin(self, name: str) -> None:
+        """Begin a function; a "main" keeps the name of what it stands for."""
+        self.name = self.name if name == "main" else name
+        self.kernels, self._number, self._next = 0, 0, 0.0
+
+    def stage(self, words: str = "") -> None:
+        self.progress(0.0, f"building the {self.name}{words}")
+
+    def kernel(self, name: str) -> None:
+        self._number, now = self._number + 1, time.monotonic()
+        if now >= self._next:
+            self._next = now + 0.2
+            count = f" of {self.kernels}" if self.kernels else ""
+            self.stage(f", kernel {self._number}{count}: {name}")
+
+
+UNDER_WAY = UnderWay()
+
+
 @dataclass(frozen=True)
 class Keeping:
     """How a TVM's builds are kept from process to process (`engine.kept_builds`). `text` gives the
@@ -152,6 +182,7 @@ class Builder:
         return self._built.get((True, key), lambda: (_through_disk(*given), program))[0]
 
     def _try(self, program: Any, options: BuildOptions, prepared: Prepared | None) -> Any:
+        UNDER_WAY.stage()
         try:
             return self._make(program if prepared is None else prepared(), options)
         except EngineError:
@@ -236,6 +267,7 @@ class _Process:
 
     def __init__(self, make: Callable[[], Any], folder: str) -> None:
         self._make, self._folder, self._number, self._began = make, Path(folder), 0, 0.0
+        self._words = self._folder / "words"
 
     def begin(self, key: str) -> None:
         """Fork it, now that this process has something to build."""
@@ -255,6 +287,7 @@ class _Process:
             torch.set_num_threads(1)
             threads.TEAM.set_threads(1)
             _BESIDE.set(lambda key: None)
+            UNDER_WAY.progress = self._tell
             SHELF.hand = self._leave
             tempfile.tempdir = str(self._folder)  # its files go with the folder
             self._make()
@@ -263,17 +296,22 @@ class _Process:
         finally:
             os._exit(1)
 
+    def _tell(self, fraction: float, words: str) -> None:
+        self._words.write_text(words)
+
     def _leave(self, key: str, data: bytes) -> None:
         (self._folder / f"{key}.so").write_bytes(data)
         os._exit(0)
 
     def made(self, key: str) -> Path | None:
         """The file that it built for this key; waits until it has ended."""
-        status, number = 0, 0
+        status, number, words = 0, 0, ""
         # A process that takes longer hangs: its build is made anew.
         until = time.monotonic() + _PATIENCE + 4 * (time.monotonic() - self._began)
         while self._number and not number and time.monotonic() < until:
             time.sleep(0.01)
+            if self._words.exists() and (new := self._words.read_text()) not in ("", words):
+                UNDER_WAY.progress(0.0, words := new)
             number, status = os.waitpid(self._number, os.WNOHANG)
         if not number:
             return None

@@ -148,8 +148,7 @@ class Team:
             self._module = load(file.name)
         self._table = _Table.from_address(int(self._module[ENTRY]()))
         for name in _OPENMP:
-            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-            setattr(self._table, name, address)
+            setattr(self._table, name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
         return self._table.launch
 
     def set_threads(self, threads: int) -> None:

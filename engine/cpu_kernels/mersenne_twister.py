@@ -127,8 +127,7 @@ class _Loops:
     def _loop(self, name: str, begin: Any, end: Any, body: Callable[[Any], Any]) -> Any:
         tir = self.tir
         at = tir.Var(name, "int32")
-        place = begin + at
-        return tir.For(at, 0, end - begin, tir.ForKind.SERIAL, body(place))
+        return tir.For(at, 0, end - begin, tir.ForKind.SERIAL, body(begin + at))
 
     def _block(self, block: Any) -> Any:
         tir, state, room = self.tir, self.state, self.room

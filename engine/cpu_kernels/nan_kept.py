@@ -60,8 +60,7 @@ def rule(
             return
         name = _name(node.value)
         if name in ("Max", "Min"):
-            first = node.value.a
-            read = _read(first)
+            read = _read(node.value.a)
             if read is not None and read.same_as(node.buffer):
                 extremes.append((node.buffer, name))
 

@@ -107,8 +107,7 @@ class Product:
         rank = max(len(self.left), len(self.right))
         batches = [(1,) * (rank - len(s)) + s[:-2] for s in (self.left, self.right)]
         batch = tuple(max(a, b) for a, b in zip(*batches, strict=True))
-        rows = self.left[-1 if self.turn_a else -2]
-        return (*batch, rows, self.right[-2 if self.turn_b else -1])
+        return (*batch, self.left[-1 if self.turn_a else -2], self.right[-2 if self.turn_b else -1])
 
     @property
     def inner(self) -> int:

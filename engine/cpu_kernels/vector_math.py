@@ -92,8 +92,7 @@ class VectorMath:
         for name, rule in first.items():
             theirs = tvm.ir.Op.get(f"{prefix}.{name}").get_attr(LOWERING)
             # Take precedence over TVM's own rules for LLVM.
-            made = partial(rule, theirs)
-            tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, made, level=99)
+            tvm.ir.register_op_attr(f"{prefix}.{name}", LOWERING, partial(rule, theirs), level=99)
 
     @contextmanager
     def used(self, here: bool, target: Any) -> Iterator[None]:

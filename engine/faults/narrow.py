@@ -148,8 +148,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
         names[ident] = name = plain_name(node.name, names.values())
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
-    nodes = tuple(graph.by_id[i] for i in piece.nodes)
-    cutout = Cutout(nodes, names, parameters, piece.outputs)
+    cutout = Cutout(tuple(graph.by_id[i] for i in piece.nodes), names, parameters, piece.outputs)
     return with_values(start, backend.extract(start.program, start.exprs, cutout), names)
 
 

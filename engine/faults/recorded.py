@@ -84,8 +84,7 @@ def piece_after(backend: PieceBackend, start: Start, piece: Piece, before: Extra
         if not everything:
             raise
     graph = after.graph
-    named = {i: graph.by_id[i].name for i in graph.inputs}
-    return with_values(start, after.program, named)
+    return with_values(start, after.program, {i: graph.by_id[i].name for i in graph.inputs})
 
 
 def _cut(
@@ -106,8 +105,7 @@ def _cut(
         if node.id in given:
             taken = [*names.values(), *named.values()]
             named[node.id] = names.get(node.id) or plain_name(node.name, taken)
-    computed = tuple(n for n in after.graph if n.id in nodes)
-    cutout = Cutout(computed, named, {}, tuple(wanted))
+    cutout = Cutout(tuple(n for n in after.graph if n.id in nodes), named, {}, tuple(wanted))
     program = backend.extract(after.program, after.exprs, cutout)
     if not start.recorded:
         return with_values(start, program, named)  # nothing is run
@@ -164,8 +162,7 @@ def _there(start: Start, ident: str) -> str:
     places = zip(start.graph.outputs, after.outputs, strict=False)
     found = next((theirs for ours, theirs in places if ours == ident), ident)
     if found not in after.by_id or after.by_id[found].outputs != node.outputs:
-        message = "Its counterpart after the pass is not known."
-        raise EngineError("pass", message, node.title)
+        raise EngineError("pass", "Its counterpart after the pass is not known.", node.title)
     return found
 
 

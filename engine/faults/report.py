@@ -443,8 +443,7 @@ def _happens(facts: Facts) -> Passage:
     if text:
         return Passage(actual, text)
     what = "The pass, or building or running its result," if where.building else "The pass"
-    said = f"{what} {_crashes(facts)}:"
-    return Passage(actual, said, _message(facts), file="message.txt")
+    return Passage(actual, f"{what} {_crashes(facts)}:", _message(facts), file="message.txt")
 
 
 _FEW = 8

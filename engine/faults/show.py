@@ -160,8 +160,7 @@ _UNDECIDED = "Undecided: README.md says what the report needs."
 def resident(pid: int) -> int:
     """Bytes of memory that a process has now; 0 where unknown."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except FileNotFoundError:  # macOS
         done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
         return int(done.stdout.strip() or 0) * 1024

@@ -646,8 +646,7 @@ def _computed(
         try:
             count = _elements(node, [values[i] for i in node.input if i])
         except ValueError as wrong:
-            why = f"its {node.op_type} {wrong}"
-            raise _refused(name, why, _node_of(node).where) from wrong
+            raise _refused(name, f"its {node.op_type} {wrong}", _node_of(node).where) from wrong
         outputs = (types[o].shape for o in node.output if o in types)
         if max([count, *(math.prod(map(int, shape)) for shape in outputs)]) > _FOLDED:
             return None
@@ -707,8 +706,7 @@ def _check_sizes(model: ModelProto, types: Types, name: str) -> None:
 def _static(kind: TensorType | None, of: str) -> TensorType:
     if kind is None:
         message = f"The output {of!r} has a shape that depends on values, or is not a tensor."
-        hint = "Shapes must be static."
-        raise EngineError("operator", message, of, hint)
+        raise EngineError("operator", message, of, "Shapes must be static.")
     return kind
 
 

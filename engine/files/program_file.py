@@ -35,8 +35,7 @@ def is_onnx_file(path: Path) -> bool:
     """Whether a file is an ONNX model, or an archive of one with its data, the model first."""
     kind = format_of(path)
     if kind is not None and kind.name == "tar":
-        first = next(_members(path), ("", b""))
-        kind = format_in(first[1][:ANY])
+        kind = format_in(next(_members(path), ("", b""))[1][:ANY])
     return kind is not None and kind.name == "onnx"
 
 

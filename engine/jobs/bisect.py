@@ -184,8 +184,7 @@ class _FaultSearch:
         self.question = at
         whole = self.run(self.pipeline)
         if whole.outcome == "wrong":
-            fitted = at.tolerance.fitted(self.ask("load", at.source))
-            self.question = replace(at, tolerance=fitted)
+            self.question = replace(at, tolerance=at.tolerance.fitted(self.ask("load", at.source)))
         return whole
 
     def whole(self) -> Try:

@@ -89,8 +89,7 @@ def _found(ask: Ask, task: Task) -> Row:
         target = task.target or ask("describe").best
     except EngineError as error:
         return _failed("not opened", error)
-    kind = "" if task.test is None else OF_TEST
-    about = task.source, task.pipeline, target, kind
+    about = task.source, task.pipeline, target, "" if task.test is None else OF_TEST
     question = Question(*about, threads=1, repeats=10, tolerance=task.tolerance, test=task.test)
     if not task.search:
         return _tried(ask, question)

@@ -124,8 +124,7 @@ class FlatTrace:
         count: Counter[str] = Counter()
         inside = {""}  # modules to look into, because they cannot be taken whole
         for origin in {o.ordinal: o for o in self.origins.values()}.values():
-            scope = LATER.sub("", origin.scope)
-            around = {*accumulate(scope.split("."), "{}.{}".format)}
+            around = {*accumulate(LATER.sub("", origin.scope).split("."), "{}.{}".format)}
             count.update(around)
             if origin.operator in places or not around.isdisjoint(places):
                 inside.update(around)

@@ -389,8 +389,7 @@ class _InPlaceRewriter:
         kind, rest = step.kind(), list(step.inputs())[1:]
         if kind == "aten::narrow":
             begin, length = rest[1].toIValue(), rest[2].toIValue()
-            bounds = [self.constant(n, before) for n in (begin + length, 1)]
-            rest = [rest[0], rest[1], *bounds]
+            rest = [rest[0], rest[1], *[self.constant(n, before) for n in (begin + length, 1)]]
         if kind in _SCATTERS:
             return self.add(_SCATTERS[kind], [whole, made, *rest], whole, before)
         if kind == "aten::unbind":

@@ -154,8 +154,7 @@ class Watch(TorchFunctionMode):
         self, func: Any, name: str, given: list[Tensor], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
         if func in _DETACHING:
-            tensor = args[0] if args else kwargs["input"]
-            return self._ends(tensor)
+            return self._ends(args[0] if args else kwargs["input"])
         if func == _DATA.__set__:
             message = "forward() assigns to a tensor's .data, which a trace does not record."
             raise EngineError("operator", message, self._here, "Compute a new tensor.")

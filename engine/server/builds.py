@@ -13,7 +13,7 @@ from relascope.engine.building import launches
 from relascope.engine.building.devices import torch_device
 from relascope.engine.building.disassemble import take_apart
 from relascope.engine.building.executables import Executable
-from relascope.engine.building.options import built_anew
+from relascope.engine.building.options import UNDER_WAY, built_anew
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
 from relascope.engine.measure import compiling, peaks
@@ -76,10 +76,10 @@ class Builds:
         place, seconds = Path(folder).absolute() if folder else None, 0.0
         taken = []
         for index, (phase, one) in enumerate(functions.items()):
-            words = f"building the {phase} for {request.target}"
-            progress(0.3 + 0.7 * index / len(functions), words)
+            step = part(progress, at := 0.3 + 0.7 * index / len(functions), at)
+            step(0.0, f"building the {phase} for {request.target}")
             began = time.perf_counter()
-            with building(f"Building the {phase}", request):
+            with building(f"Building the {phase}", request, step):
                 library = self._programs.backend.library(one, phase, request.target)
             seconds += time.perf_counter() - began
             taken.append(
@@ -118,10 +118,11 @@ class Builds:
         unbuilt, built = self.built(request, part(progress, 0.0, 0.3), "profiled")
         progress(0.3, "building for the profile")
         target, functions = request.target, unbuilt.functions
-        with building("Building for the profile", request):
-            profiled = {
-                phase: self._programs.backend.profile(f, target) for phase, f in functions.items()
-            }
+        with building("Building for the profile", request, part(progress, 0.3, 0.3)):
+            profiled = {}
+            for phase, one in functions.items():
+                UNDER_WAY.begin(phase)
+                profiled[phase] = self._programs.backend.profile(one, target)
         set_threads(request.threads)
         graphs, repeats = {phase: f.graph for phase, f in functions.items()}, request.repeats
         best = partial(self._peaks_of, target, turn=0)
@@ -159,7 +160,7 @@ class Builds:
         own = replace(request, source=sampled(request.source))
 
         def make() -> Executable:
-            with building(f"Building for {request.target}", own):
+            with building(f"Building for {request.target}", own, part(progress, 0.4, 0.4)):
                 return self._build(unbuilt, request.target)
 
         # Only a build that is sure to run again, on other inputs, is worth the memory.

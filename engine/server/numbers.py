@@ -146,8 +146,7 @@ class Numbers:
             progress(0.0, "running the program as it was imported")
             return self._imported_run(source, gradients).reference
         progress(0.0, "running PyTorch operator by operator")
-        key = source, gradients
-        return self._references.get(key, lambda: run_inside(model, gradients))
+        return self._references.get((source, gradients), lambda: run_inside(model, gradients))
 
     def _imported_run(self, source: ModelSource, gradients: bool) -> ImportedRun:
         """The values inside the imported program, run without optimisation."""

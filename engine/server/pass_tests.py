@@ -34,8 +34,7 @@ def _tested(
     for dtype in _LIMITS:
         try:
             example = example_of(backend, before, dtype)
-            step = Step(entry.name, True, example.params)
-            result = entry.applied(example.program, step)
+            result = entry.applied(example.program, Step(entry.name, True, example.params))
             check_kind(entry.title, example.program, result)
             backend.replay.check_formed(result.mod)
             expected = None if after is None else example_of(backend, after, dtype).program

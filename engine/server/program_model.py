@@ -141,15 +141,13 @@ class ProgramModel(Model):
 
     def gradients(self) -> dict[str, torch.Tensor]:
         run, names = self._run(True)
-        found = self._tensors(run())[len(self.outputs_flat) :]
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, self._tensors(run())[len(self.outputs_flat) :], strict=True))
 
     def eager(
         self, backward: bool, module: Callable[..., Any] | None = None
     ) -> Callable[[], object]:
         if module is not None:
-            message = f"{self.source.model} is not a PyTorch model."
-            raise EngineError("usage", message, "baseline")
+            raise EngineError("usage", f"{self.source.model} is not a PyTorch model.", "baseline")
         if self.imported.run is not None and not backward:
             given, run = dict(zip(self.input_names, self.inputs, strict=True)), self.imported.run
             arrays = _arrays(given)

@@ -301,8 +301,7 @@ class Programs:
             model: Model
             if _is_program(source):
                 with guarded(source):
-                    path = checked_path(source)
-                    imported = self.backend.read_program(path, source, first)
+                    imported = self.backend.read_program(checked_path(source), source, first)
                     model = program_model(imported, source, partial(self._plain, source))
                 program = imported.program
             else:

@@ -59,8 +59,7 @@ class PipelineSession:
     def describe(self, *, progress: Progress) -> EngineInfo:
         """The TVM that runs, and what it can compile for."""
         progress(0.0, "looking for devices")
-        about = self.backend.describe()
-        return replace(about, machine=machine(), sandbox=sandbox.restrictions())
+        return replace(self.backend.describe(), machine=machine(), sandbox=sandbox.restrictions())
 
     def target(self, text: str, *, progress: Progress) -> Target:
         """The device that a target's text is for, and whether it can run here. Raises EngineError

@@ -36,8 +36,7 @@ class Tuning:
             masks = built.masks(request.source.seed)
             _, captures = built.forward(masks)
             values = {**built.values, **masks, **captures}
-        place = self._records(request)
-        return tuner.tasks(functions, values, place, part(progress, 0.9, 1.0))
+        return tuner.tasks(functions, values, self._records(request), part(progress, 0.9, 1.0))
 
     def tune(
         self, request: BuildRequest, keys: tuple[str, ...], trials: int, *, progress: Progress

@@ -1,7 +1,7 @@
 """The functions to build: one, or forward and backward, with their graphs."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.core.identity import carry_identity
-from relascope.engine.building.options import Function
+from relascope.engine.building.options import UNDER_WAY, Function
 from relascope.engine.limits import limited
 from relascope.engine.protocol.request import BuildRequest
+from relascope.engine.protocol.session import Progress, silent
 from relascope.engine.protocol.targets import Target
 from relascope.engine.server.backend import Backend, Program, SplitProgram
 from relascope.engine.server.steps import State
@@ -43,8 +44,15 @@ def forward_kernels(
     return backend.kernels(forward)
 
 
-def building(what: str, request: BuildRequest) -> AbstractContextManager[None]:
-    return limited(what, str(request.pipeline), "engine", request)
+@contextmanager
+def building(what: str, request: BuildRequest, progress: Progress = silent) -> Iterator[None]:
+    """The unit of a build."""
+    UNDER_WAY.progress, UNDER_WAY.name = progress, "program"
+    try:
+        with limited(what, str(request.pipeline), "engine", request):
+            yield
+    finally:
+        UNDER_WAY.progress = silent
 
 
 def check_runs_here(target: Target) -> None:

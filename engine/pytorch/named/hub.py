@@ -165,8 +165,7 @@ def _config(settings: dict[str, Any], kind: str, name: str) -> Any:
         known: Any = made()
         for part in setting.split("."):
             if not hasattr(known, part):
-                message = f"{kind} has no setting {setting!r}."
-                raise EngineError("usage", message, f"hf:{name}")
+                raise EngineError("usage", f"{kind} has no setting {setting!r}.", f"hf:{name}")
             known = getattr(known, part)
     parts: list[Any] = [config, *(getattr(config, k, None) for k in config.sub_configs)]
     for one in parts:

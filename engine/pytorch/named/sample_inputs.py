@@ -76,8 +76,7 @@ def _ids(config: Any, sizes: Mapping[str, int]) -> torch.Tensor:
             if name.endswith(("_token_id", "_token_index", "_token_ids")):
                 several = value if isinstance(value, list) else [value]
                 special.update(v for v in several if isinstance(v, int))
-    shape = sizes["batch"], sizes["tokens"]
-    ids = torch.randint(0, count, shape)
+    ids = torch.randint(0, count, (sizes["batch"], sizes["tokens"]))
     free = next((i for i in range(count) if i not in special), 0)
     return torch.where(torch.isin(ids, torch.tensor([*special] or [-1])), free, ids)
 

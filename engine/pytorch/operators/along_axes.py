@@ -194,8 +194,7 @@ def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tenso
     taken = taken.reshape([*lead, *flat.shape])
     floating = x.is_floating_point()
     lowest = -math.inf if floating else torch.iinfo(x.dtype).min
-    seen = torch.where(traced_constant(valid), taken, lowest)
-    index = _aten.argmax.default(seen, -1, True)
+    index = _aten.argmax.default(torch.where(traced_constant(valid), taken, lowest), -1, True)
     if floating:
         order = traced_constant(np.arange(1, flat.shape[1] + 1, dtype=np.float32))
         lost = torch.where(taken.isnan() & traced_constant(valid), order, torch.zeros_like(order))

@@ -520,8 +520,7 @@ def _var_mean(
     x: Tensor, dim: Axes = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     axes = dim or list(range(x.dim()))
-    variance = torch.var(x, axes, correction=correction, keepdim=keepdim)
-    return variance, x.mean(axes, keepdim)
+    return torch.var(x, axes, correction=correction, keepdim=keepdim), x.mean(axes, keepdim)
 
 
 # Parts of tensors.
@@ -576,13 +575,11 @@ def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     dim %= x.dim()
     count = (x.shape[dim] - size) // step + 1
     places = torch.arange(count).unsqueeze(-1) * step + torch.arange(size)
-    found = x.index_select(dim, places.flatten()).unflatten(dim, (count, size))
-    return found.movedim(dim + 1, -1)
+    return x.index_select(dim, places.flatten()).unflatten(dim, (count, size)).movedim(dim + 1, -1)
 
 
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    placed = x.flatten().index_put([index.flatten()], source.flatten(), accumulate)
-    return placed.view(x.shape)
+    return x.flatten().index_put([index.flatten()], source.flatten(), accumulate).view(x.shape)
 
 
 def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:

@@ -275,8 +275,7 @@ def _index_put(
     # Traced tensors have another memory order than those that run, which no view could flatten.
     places = places.clone(memory_format=torch.contiguous_format)
     values = values.expand(*rows.shape, *x.shape[len(indices) :])
-    flat = x.flatten().index_put([places.flatten()], values.flatten(), accumulate)
-    return flat.view(x.shape)
+    return x.flatten().index_put([places.flatten()], values.flatten(), accumulate).view(x.shape)
 
 
 def _put(given: Arguments) -> Form | None:

@@ -63,8 +63,7 @@ def _layer(
         if projected is not None:
             state[0] = linear(state[0], projected)
         steps.append(state[0])
-    made = torch.cat(steps[::-1] if backwards else steps)
-    return made.unflatten(0, x.shape[:2]), state
+    return torch.cat(steps[::-1] if backwards else steps).unflatten(0, x.shape[:2]), state
 
 
 def _cell(base: str, term: Tensor, product: Tensor, state: State) -> State:

@@ -135,8 +135,7 @@ def library_kernel(call: Any) -> Any | None:
     if any(d is None for t in (*types, out) for d in t.shape):
         return None
     a, b = (te.placeholder(t.shape, t.dtype, name) for t, name in zip(types, "ab", strict=True))
-    inner = int(types[0].shape[-2 if turn_a else -1])
-    k = te.reduce_axis((0, inner), name="k")
+    k = te.reduce_axis((0, int(types[0].shape[-2 if turn_a else -1])), name="k")
 
     def element(*at: Any) -> Any:
         *batch, i, j = at

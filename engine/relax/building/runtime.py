@@ -21,7 +21,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Spent, Tensors
-from relascope.engine.building.options import Builder, BuildOptions, Keeping
+from relascope.engine.building.options import UNDER_WAY, Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister
 from relascope.engine.cpu_kernels.buffer_pool import SHARED
 from relascope.engine.cpu_kernels.openblas import OPENBLAS
@@ -218,6 +218,7 @@ def executable(
     is remembered by the module's structure, unless `instruments` watch; without any (None) it may
     also be another process's, which runs but has no source. Raises EngineError of kind "target",
     with TVM's reason, if TVM cannot build it."""
+    UNDER_WAY.begin(name)
     function = _function(program, options, name)
     mod = module_of(program, name, function)
     if program.tvm_passes or program.code:

@@ -310,8 +310,7 @@ def _calls(mod: Any) -> Counter[str]:
 
 def _text(kernel: Any, name: str) -> str:
     """A kernel's text under its name in the module."""
-    key = kernel.__chandle__(), name
-    return _TEXTS.get(key, lambda: (kernel, own_text(kernel, name)))[1]
+    return _TEXTS.get((kernel.__chandle__(), name), lambda: (kernel, own_text(kernel, name)))[1]
 
 
 def written_arguments(kernel: Any) -> list[int]:

@@ -87,8 +87,7 @@ def _split(given: _Values, attrs: Any) -> Any:
     x, axis, parts = given[0], int(attrs.axis), attrs.indices_or_sections
     if hasattr(parts, "__len__"):
         return tuple(torch.tensor_split(x, [int(p) for p in parts], axis))
-    size = -(-x.shape[axis] // int(parts))
-    return tuple(torch.split(x, size, axis))
+    return tuple(torch.split(x, -(-x.shape[axis] // int(parts)), axis))
 
 
 def _strided_slice(given: _Values, attrs: Any) -> Any:

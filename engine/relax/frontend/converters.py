@@ -286,8 +286,7 @@ class Converter(ExportedProgramImporter):
 
     def linear(self, node: Node) -> Any:
         data, weight, bias = (*self.retrieve_args(node), None)[:3]
-        turned = self.op.permute_dims(weight)
-        product = self.op.matmul(data, turned)
+        product = self.op.matmul(data, self.op.permute_dims(weight))
         return product if bias is None else self.op.add(product, bias)
 
     def addmm(self, node: Node) -> Any:
@@ -309,8 +308,7 @@ class Converter(ExportedProgramImporter):
         made = op(data, weight, groups=groups, **options)
         if bias is None:
             return made
-        along = [1, shape(bias)[0], *[1] * spatial]
-        return self.op.add(made, self.op.reshape(bias, along))
+        return self.op.add(made, self.op.reshape(bias, [1, shape(bias)[0], *[1] * spatial]))
 
     def times(self, value: Any, factor: Any) -> Any:
         if factor == 1:
@@ -378,8 +376,7 @@ class Converter(ExportedProgramImporter):
         """The mean along axes, the distances to it, and their mean square; axes are kept."""
         mean = self.mean_of(data, axes)
         centred = self.op.subtract(data, mean)
-        squares = self.op.multiply(centred, centred)
-        return mean, centred, self.mean_of(squares, axes)
+        return mean, centred, self.mean_of(self.op.multiply(centred, centred), axes)
 
     def mean_of(self, data: Any, axes: list[int]) -> Any:
         """The mean along axes, which are kept, one axis at a time.
@@ -408,8 +405,7 @@ class Converter(ExportedProgramImporter):
     def select(self, node: Node) -> Any:
         """TVM's reads before the tensor if the index counts from the end."""
         data, axis, index = self.retrieve_args(node)
-        place = relax.const(index % shape(data)[axis], "int64")
-        return self.op.take(data, place, axis)
+        return self.op.take(data, relax.const(index % shape(data)[axis], "int64"), axis)
 
     def wide_index(self, theirs: Convert) -> Convert:
         """Indices along an axis, of any integer dtype; TVM's must be int64."""
@@ -429,8 +425,7 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, "Scattering bools cannot be imported.")
         index, size = self.cast(index, torch.int64), list(shape(index))
         if list(shape(source)) != size:
-            axes = list(range(len(size)))
-            source = self.op.strided_slice(source, axes, [0] * len(size), size)
+            source = self.op.strided_slice(source, list(range(len(size))), [0] * len(size), size)
         return self.op.scatter_elements(data, index, source, axis, by)
 
     def sort(self, node: Node) -> Any:
@@ -441,8 +436,7 @@ class Converter(ExportedProgramImporter):
         if "float" not in str(data.ty.dtype):
             order = op.argsort(data, axis, down, dtype="int64")
             return [op.gather_elements(data, order, axis), order]
-        lost = op.astype(op.isnan(data), "int32")
-        first = op.argsort(lost, axis, down, dtype="int64")
+        first = op.argsort(op.astype(op.isnan(data), "int32"), axis, down, dtype="int64")
         moved = op.gather_elements(data, first, axis)
         moved = op.where(op.isnan(moved), self.number(math.inf, data), moved)
         order = op.gather_elements(first, op.argsort(moved, axis, down, dtype="int64"), axis)
@@ -466,8 +460,7 @@ class Converter(ExportedProgramImporter):
             places = index.value.numpy()
             return relax.const(np.where(places < 0, places + size, places), str(index.ty.dtype))
         below = self.op.less(index, self.number(0, index))
-        around = self.op.add(index, self.number(size, index))
-        return self.op.where(below, around, index)
+        return self.op.where(below, self.op.add(index, self.number(size, index)), index)
 
     def softmax(self, op: Callable[..., Any]) -> Convert:
         """Softmaxes as autograd records them, which may also cast their input first."""

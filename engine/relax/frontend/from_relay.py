@@ -251,8 +251,7 @@ def _variance(c: _RelayCall) -> Any:
 
 
 def _gather_nd(c: _RelayCall) -> Any:
-    rank = len(c.of(1))
-    indices = op.astype(op.permute_dims(c.args[1], [*range(1, rank), 0]), "int64")
+    indices = op.astype(op.permute_dims(c.args[1], [*range(1, len(c.of(1))), 0]), "int64")
     c.need(not c.has("batch_dims"), "with batch_dims")
     return op.gather_nd(c.args[0], indices)
 

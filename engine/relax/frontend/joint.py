@@ -121,8 +121,7 @@ class _Joint:
                 self.origins.claim(env[node])
             outputs = [env[n] for n in self.outputs]
             gradients = self.gradients(outputs, given, grad_outs)
-        changed = {n: env[v] for n, v in self.trace.updates.items()}
-        self.updates.update(changed)
+        self.updates.update({n: env[v] for n, v in self.trace.updates.items()})
         return outputs, list(self.updates.values()), gradients
 
     def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:

@@ -94,8 +94,7 @@ class JointConverter(Converter):
         stride, padding, dilation = (list(v) * (spatial if len(v) == 1 else 1) for v in options)
         made: list[Any] = [None, None, None]
         if wanted[2]:
-            axes = [i for i in range(spatial + 2) if i != 1]
-            made[2] = self.op.sum(grad, axes)
+            made[2] = self.op.sum(grad, [i for i in range(spatial + 2) if i != 1])
         if not (wanted[0] or wanted[1]):
             return made
         if spatial == 1:  # an image of one row
@@ -105,8 +104,7 @@ class JointConverter(Converter):
         if turned:
             # A transposed convolution is the gradient of a convolution that reads its gradient.
             made[0] = self.op.nn.conv2d(grad, weight, *given)
-            call = relax.op.nn.conv2d(grad, weight, *given)
-            made[1] = self.backward(node, call, data)[1]
+            made[1] = self.backward(node, relax.op.nn.conv2d(grad, weight, *given), data)[1]
         else:
             made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, *given), grad)
         if spatial == 1:
@@ -173,8 +171,7 @@ class JointConverter(Converter):
             self.refuse(node, "scale_grad_by_freq of an embedding cannot be imported.")
         size = shape(grad)[-1]
         if padding >= 0:
-            is_padding = self.op.equal(indices, self.number(padding, indices))
-            hidden = self.op.expand_dims(is_padding, -1)
+            hidden = self.op.expand_dims(self.op.equal(indices, self.number(padding, indices)), -1)
             grad = self.op.where(hidden, self.number(0.0, grad), grad)
         grad = self.op.reshape(grad, [-1, size])
         indices = self.op.reshape(indices, [-1, 1])
@@ -195,8 +192,7 @@ class JointConverter(Converter):
             message = "The running statistics of this norm are not its own buffers."
             self.refuse(node, message, "Use nn.BatchNorm, or track no statistics.")
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
-        shifted = self.op.add(spread, self.number(epsilon, data))
-        inverse = self.op.rsqrt(shifted)
+        inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
         channels = [shape(data)[1]]
         return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
 

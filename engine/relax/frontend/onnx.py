@@ -127,8 +127,7 @@ class Importer(onnx_frontend.ONNXGraphImporter):
         if isinstance(made, relax.Tuple):
             return relax.Tuple([self._bound(f) for f in made.fields])
         if isinstance(made, relax.ShapeExpr):
-            values = [int(v) for v in made.values]
-            return relax.const(values, "int64")
+            return relax.const([int(v) for v in made.values], "int64")
         if isinstance(made, tvm.ir.Call):
             return self.builder.emit(made)
         return made

@@ -14,6 +14,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from relascope.core.errors import EngineError
+from relascope.engine.building.options import UNDER_WAY
 
 RULE = "relascope.schedule"
 """The attribute of a kernel that names the rule that scheduled it."""
@@ -46,6 +47,7 @@ def schedule_on_gpu(faults: list[EngineError]) -> Any:
             done = known.get("tirx.is_scheduled", False) or known.get("tirx.is_host_func", False)
             if not isinstance(function, tirx.PrimFunc) or done:
                 continue
+            UNDER_WAY.kernel(str(name.name_hint))
             made[name] = _scheduled(function)
             if not _threads(made[name]) and not extents(function):
                 kernel = str(name.name_hint)

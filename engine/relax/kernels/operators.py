@@ -49,8 +49,7 @@ def _normalised(
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta, over the last axes."""
     count: Any = math.prod(data.shape[axis] for axis in axes)
     number, count = tvm.tirx.const(epsilon, data.dtype), count.astype(data.dtype)
-    mean = topi.divide(topi.sum(data, axes, keepdims=True), count)
-    centred = topi.subtract(data, mean)
+    centred = topi.subtract(data, topi.divide(topi.sum(data, axes, keepdims=True), count))
     variance = topi.divide(topi.sum(topi.multiply(centred, centred), axes, keepdims=True), count)
     scaled = topi.divide(centred, topi.sqrt(topi.add(variance, number)))
     return topi.add(topi.multiply(scaled, gamma), beta)

@@ -8,6 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
 
+from relascope.engine.building.options import UNDER_WAY
 from relascope.engine.cpu_kernels import nan_kept
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
@@ -19,15 +20,15 @@ ARITHMETIC = VectorMath(tvm, tirx, "tirx", tirx.call_llvm_pure_intrin)
 @tvm.transform.module_pass(opt_level=0, name="relascope.schedule_kernels")
 def schedule_kernels(mod: Any, context: Any) -> Any:
     """Schedule every kernel of a module that has static shapes."""
-    made = {}
-    for name, function in mod.functions.items():
-        ours = isinstance(function, tirx.PrimFunc) and not function.attrs.get(
-            "tirx.is_scheduled", False
-        )
-        done = scheduled(_DIALECT, function) if ours else None
+    made = dict(mod.functions.items())
+    kernels = [(n, f) for n, f in made.items() if isinstance(f, tirx.PrimFunc)]
+    UNDER_WAY.kernels = len(kernels)
+    for name, kernel in kernels:
+        UNDER_WAY.kernel(str(name.name_hint))
+        ours = not kernel.attrs.get("tirx.is_scheduled", False)
+        done = scheduled(_DIALECT, kernel) if ours else None
         if done is not None:
-            function = read_ahead(_DIALECT, done.mod["main"]).with_attrs(dict(function.attrs))
-        made[name] = function
+            made[name] = read_ahead(_DIALECT, done.mod["main"]).with_attrs(dict(kernel.attrs))
     return tvm.IRModule(made, attrs=mod.attrs)
 
 
@@ -43,8 +44,11 @@ def _lowering() -> Any:
 
     @tvm.transform.module_pass(opt_level=0, name="relascope.lowering")
     def run(mod: Any, context: Any) -> Any:
+        UNDER_WAY.stage(f": lowering {len(mod.functions)} kernels")
         # TVM folds x != x to false and x == x to true, so these come first.
-        return kept(theirs(kept(mod, ("NE", *nan_kept.NEGATED))), nan_kept.CHANGED)
+        mod = kept(theirs(kept(mod, ("NE", *nan_kept.NEGATED))), nan_kept.CHANGED)
+        UNDER_WAY.stage(f": machine code of {len(mod.functions)} kernels")
+        return mod
 
     return run, *finishing
 

@@ -28,7 +28,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
 from relascope.engine.building.executables import Tensors
-from relascope.engine.building.options import Builder, BuildOptions, Keeping
+from relascope.engine.building.options import UNDER_WAY, Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -281,8 +281,7 @@ def build(
 ) -> executables.Compiled:
     if has_control_flow(mod := _module_of(program, program.mod[name])):
         names = tuple(str(p.name_hint) for p in mod["main"].params)
-        machine = _machines.build(mod, names, options)
-        return InMachine(machine, options.target, program.mod[name])
+        return InMachine(_machines.build(mod, names, options), options.target, program.mod[name])
     built = library(program, options, name)
     made = Compiled(built, options.target, program.mod[name], workspace)
     return cuda_graphs.as_target_says(made, options.target)
@@ -306,6 +305,7 @@ def library(
         options = replace(options, opt_level=0)
     if function.attrs is not None and PER_USE in function.attrs:  # TVM would compute it once
         options = replace(options, disabled=(*options.disabled, "EliminateCommonSubexpr"))
+    UNDER_WAY.begin(name)
     making = partial(prepared, program, function, options)
     module = _module_of(program, function)
     return builder.build(module, names, options, making, keep=instruments is None)
@@ -403,9 +403,16 @@ class _TypesOnce:
             f.handle.value in self._typed for f in mod.functions.values()
         )
 
+    def run_before_pass(self, mod: Any, info: Any) -> None:
+        if info.name == "LowerTE":
+            fused = (e for e in everything(mod["main"].body) if isinstance(e, relay.Function))
+            UNDER_WAY.kernels = len({tvm.ir.structural_hash(f) for f in fused})
+
     def run_after_pass(self, mod: Any, info: Any) -> None:
         if info.name == "InferType":
             self._typed |= {f.handle.value: f for f in mod.functions.values()}
+        elif info.name == "LowerTE":
+            UNDER_WAY.stage(f": machine code of {len(mod.functions) - 1} kernels")
 
 
 def _has_tangent(function: Any) -> bool:

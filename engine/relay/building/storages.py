@@ -202,5 +202,4 @@ def views(layout: Mapping[str, Any]) -> tuple[set[int], set[int]]:
     made = {i for i, n in enumerate(nodes) if n["op"] == "tvm_op"} - skipped
     alone = {h for h, count in Counter(heads).items() if count == 1 and h[0] in made} - viewed
     outputs = set(map(heads.index, alone))
-    inputs = {h for h, _ in heads if nodes[h]["op"] == "null"}
-    return inputs, outputs
+    return {h for h, _ in heads if nodes[h]["op"] == "null"}, outputs

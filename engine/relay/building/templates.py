@@ -87,8 +87,7 @@ def operators(function: Any, options: BuildOptions) -> list[Operator]:
         mine = tuple(sorted(constants[text]))
         about = json.dumps([text, mine, bool(library(options.target, LIBRARIES))])
         digest = hashlib.sha256(about.encode()).hexdigest()[:8]
-        key = f"{str(call.op.name).rpartition('.')[2]}-{digest}"
-        made.append(Operator(key, call, mod, mine))
+        made.append(Operator(f"{str(call.op.name).rpartition('.')[2]}-{digest}", call, mod, mine))
     return made
 
 

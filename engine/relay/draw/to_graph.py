@@ -36,8 +36,7 @@ def to_graph(program: RelayProgram, name: str = "main") -> tuple[Graph, dict[str
         walk = _Walk(shared, function)
     except _Untyped:
         walk = _Walk(shared, relay.transform.InferType()(program.mod)[name])
-    graph = walk.graph(name, program.outputs if program.gradients else None)
-    return graph, walk.expressions
+    return walk.graph(name, program.outputs if program.gradients else None), walk.expressions
 
 
 class _Untyped(Exception):

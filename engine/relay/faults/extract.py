@@ -29,8 +29,7 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
     for node in cutout.nodes:
         made[exprs[node.id].handle.value] = _again(exprs[node.id], node, of)
     results = [of(exprs[i]) for i in cutout.outputs]
-    body = results[0] if len(results) == 1 else relay.Tuple(results)
-    function = relay.Function(variables, body)
+    function = relay.Function(variables, results[0] if len(results) == 1 else relay.Tuple(results))
     if len(relay.analysis.free_vars(function)):
         raise EngineError("pass", "This part of the program cannot be cut out: it binds variables.")
     others = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}

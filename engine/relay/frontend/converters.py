@@ -132,8 +132,7 @@ class Converter(CoreOperators, TypedConverter):
         self.updates[name] = value if same else relay.cast(value, dtype)
 
     def number(self, value: float, like: Any) -> Any:
-        dtype = self.infer_type(like).dtype
-        return relay.const(value, dtype)
+        return relay.const(value, self.infer_type(like).dtype)
 
     # Dropout and randomness.
 
@@ -187,8 +186,7 @@ class Converter(CoreOperators, TypedConverter):
         if len(shape) != 1:
             message = "Relay's layer norm normalises only the last axis."
             self.refuse(message, "Flatten the axes to normalise into one.")
-        size = int(shape[0])
-        return self.norm(relay.op.nn.layer_norm, data, gamma, beta, size, epsilon, axis=-1)
+        return self.norm(relay.op.nn.layer_norm, data, gamma, beta, int(shape[0]), epsilon, axis=-1)
 
     def group_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's needs scale and shift."""

@@ -176,8 +176,7 @@ def _transposed(arguments: Sequence[Any]) -> Entity:
     top, left, bottom, right = get_pad_tuple(padding, window)
     given = zip(size, strides, window, (top + bottom, left + right), more, strict=True)
     rows, columns = ((s - 1) * t + w - p + m for s, t, w, p, m in given)
-    one = Convolution(batch, (outputs, rows, columns), inputs, (1, 1), (1, 1))
-    made = tile(one)
+    made = tile(Convolution(batch, (outputs, rows, columns), inputs, (1, 1), (1, 1)))
     rest: Entity = [("tile_n", "sp", [-1, 1, 1, 1]), ("tile_rc", "sp", [-1, 1, made.channels])]
     return [*rest, *_spatial(made), ("fuse_yx", "ot", 0)]
 

@@ -15,12 +15,19 @@ from tvm import meta_schedule, relay, te, tir
 from tvm.meta_schedule.database.database import _PyDatabase
 from tvm.target.x86 import get_simd_32bit_lanes
 
+from relascope.engine.building.options import UNDER_WAY
 from relascope.engine.cpu_kernels import nan_kept, packed_matmul
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import LOWERING, VectorMath
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
+
+
+@tir.transform.prim_func_pass(opt_level=0, name="relascope.under_way")
+def _under_way(function: Any, module: Any, context: Any) -> Any:
+    UNDER_WAY.kernel(str(function.attrs["global_symbol"]).removeprefix("tvmgen_default_"))
+    return function
 
 
 @tir.transform.prim_func_pass(opt_level=0, name="relascope.read_ahead")
@@ -61,8 +68,7 @@ def _places(body: Any) -> Any:
 
 
 def _narrowed(body: Any) -> Any:
-    halves = ("bfloat16", "float16")
-    return functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=halves)
+    return functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=("bfloat16", "float16"))
 
 
 _NUMBERS = {"float32", "int32", "float64", "int64"}
@@ -88,6 +94,7 @@ def _bits_of_numbers(body: Any) -> Any:
 
 bits_of_numbers = _transformed("bits_of_numbers", ("Call",), _bits_of_numbers)
 LOWERED = [
+    (0, _under_way),
     (0, _transformed("nan_places", ("Select", "Sub", "Call"), _places)),
     (0, _transformed("narrowed", ("Cast",), _narrowed)),
     (0, _nan_kept(*nan_kept.NEGATED)),
@@ -179,8 +186,7 @@ def _database() -> Any:
         made = None if _offset(kernel.body) else scheduled(_DIALECT, kernel, sure=True)
         if made is None:
             return None
-        workload = meta_schedule.database.Workload(mod)
-        return meta_schedule.database.TuningRecord(made.trace, workload)
+        return meta_schedule.database.TuningRecord(made.trace, meta_schedule.database.Workload(mod))
 
     stored = (lambda mod: False), meta_schedule.database.Workload, nothing
     best: tuple[Any, ...] = (lambda workload, k: []), (lambda: [])

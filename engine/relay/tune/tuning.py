@@ -156,11 +156,9 @@ class RelayTuner:
             for asked, result in zip(inputs, results, strict=True):
                 name = f"{asked.task.name} {asked.config.index}"
                 if result.error_no:
-                    why = lines_of(result.costs[-1])[-1][:200]
-                    found.append(MeasuredSchedule(name, None, why))
+                    found.append(MeasuredSchedule(name, None, lines_of(result.costs[-1])[-1][:200]))
                     continue
-                line = autotvm.record.encode(asked, result)
-                records.append(place / records.AUTOTVM, line + "\n")
+                records.append(place / records.AUTOTVM, autotvm.record.encode(asked, result) + "\n")
                 found.append(MeasuredSchedule(name, 1e3 * statistics.median(result.costs)))
             report(tuple(found))
 

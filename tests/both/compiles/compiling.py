@@ -2,6 +2,7 @@
 
 A file that imports them says of which engine by its `session`."""
 
+import re
 import shutil
 
 import pytest
@@ -30,12 +31,10 @@ def text(found, language):
 
 def test_for_this_machine(session, tmp_path):
     found = compiled(session, "llvm", str(tmp_path / "out"))
-    assert found.target.runs_here and not found.notes
-    assert all(k.bytes for k in found.kernels)
+    assert found.target.runs_here and not found.notes and all(k.bytes for k in found.kernels)
     assert 0 < found.code_bytes < found.library_bytes
     assert "define" in text(found, "LLVM IR") and ".cfi" in text(found, "assembly")
-    assert "forward.tar" in found.files
-    assert (tmp_path / "out" / "forward.tar").stat().st_size > 0
+    assert "forward.tar" in found.files and (tmp_path / "out" / "forward.tar").stat().st_size > 0
     kernel = found.kernels[0]
     assert kernel.code[0][1] in (tmp_path / "out" / "forward" / f"{kernel.name}.ll").read_text()
 
@@ -48,9 +47,7 @@ def test_a_timing_stands_beside_its_error(session):
     assert (eager.what, eager.ratio_to_eager) == ("pytorch eager", None)
     assert (ours.what, ours.phase) == (f"{session.ir}, {target}", "forward")
     assert ours.q1_ms <= ours.median_ms <= ours.q3_ms
-    assert ours.ratio_to_eager > 0
-    assert 0 < ours.max_abs_error < OUTPUT
-    assert result.threads == 1
+    assert 0 < ours.max_abs_error < OUTPUT and ours.ratio_to_eager > 0 and result.threads == 1
 
 
 def test_each_round_builds_anew(session, monkeypatch):
@@ -64,9 +61,8 @@ def test_each_round_builds_anew(session, monkeypatch):
 
 def test_for_another_processor(session):
     found = compiled(session, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
-    assert not found.target.runs_here
+    assert not found.target.runs_here and all(k.bytes for k in found.kernels)
     assert found.notes[0].startswith("It cannot be timed here.") and "aarch64" in found.notes[0]
-    assert all(k.bytes for k in found.kernels)
     assert "ldp\tx" in text(found, "assembly") and "%r" not in text(found, "assembly")
     avx = compiled(session, "llvm -mcpu=skylake-avx512")
     assert "ymm" in text(avx, "assembly") or "zmm" in text(avx, "assembly")
@@ -78,8 +74,7 @@ def test_for_cuda_without_a_gpu_with_and_without_a_compiler(session, monkeypatch
         assert found.code_bytes > 0 and ".entry" in text(found, "PTX")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = compiled(session, "cuda -arch=sm_90")
-    assert not found.target.runs_here
-    assert found.code_bytes is None
+    assert not found.target.runs_here and found.code_bytes is None
     assert "not compiled" in found.notes[1] and "nvcc" in found.notes[1]
     assert text(found, "CUDA").count("__global__") >= len(found.kernels)
     assert "__launch_bounds__" in found.kernels[0].code[0][1]
@@ -89,11 +84,15 @@ def test_both_halves_of_a_training_step(session):
     source, pipeline = ModelSource("mlp", training=True), default_pipeline(session.ir, True)
     joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
     ids = cut(Joint(joint)).ids
-    target = "llvm -mtriple=aarch64-linux-gnu"
-    found = session.compile(BuildRequest(source, pipeline, target).split_at(ids), progress=quiet)
+    target, words = "llvm -mtriple=aarch64-linux-gnu -schedules=relascope", []
+    asked = BuildRequest(source, pipeline, target)
+    found = session.compile(asked.split_at(ids), progress=lambda _, text: words.append(text))
     assert {k.phase for k in found.kernels} == {"forward", "backward"}
+    first = dict(re.findall(r"building the (\w+), kernel 1 of \d+: (\w+)", "\n".join(words)))
+    names = {(k.phase, k.name.removeprefix("tvmgen_default_")) for k in found.kernels}
+    assert first.items() <= names and len(first) == 2
     with pytest.raises(EngineError, match="two functions"):
-        session.compile(BuildRequest(source, pipeline, target), progress=quiet)
+        session.compile(asked, progress=quiet)
 
 
 def test_what_is_not_here_is_not_run(session):

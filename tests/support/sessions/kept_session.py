@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from relascope.engine.building.options import BuildOptions, Function, both
+from relascope.engine.building.options import UNDER_WAY, BuildOptions, Function, both
 from relascope.engine.building.threads import set_threads
 from relascope.engine.kept_builds import SHELF
 from relascope.engine.protocol.session import silent
@@ -57,9 +57,9 @@ class KeptSession:
         return libraries.library(function, "forward", targets.targets()[0].name).llvm[0]
 
     def pair(self, processors, dies=False, *, progress):
-        """Two results' bytes, and PyTorch's threads in each build that this process made."""
+        """Two results' bytes, PyTorch's threads in each build made here, and words on both."""
         programs = [program_of(scale) for scale in (1, 2)]
-        options, here, made = BuildOptions(targets.targets()[0].name), os.getpid(), []
+        options, here, made, words = BuildOptions(targets.targets()[0].name), os.getpid(), [], []
         os.sched_getaffinity, make = (lambda _: range(processors)), runtime._builder._make
 
         def counted(*given):
@@ -69,9 +69,10 @@ class KeptSession:
             return make(*given)
 
         set_threads(2)
+        UNDER_WAY.progress = lambda _, text: words.append(text)
         runtime._builder._make = counted
         built = both(*(lambda p=p: runtime.build(p, options) for p in programs))
-        return [b.run({"x": X})[0].numpy().tobytes() for b in built], made
+        return [b.run({"x": X})[0].numpy().tobytes() for b in built], made, words
 
     def writes(self, folder, *, progress):
         try:
