@@ -11,16 +11,17 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-_LARGE = 1 << 17  # bytes, from which an allocator takes pages from the system
+LARGE = 1 << 17  # bytes, from which an allocator takes pages from the system
 _FREED = 1 << 28
 """Bytes freed by backwards from which idle memory goes back to the system."""
 
 
 class BufferPool:
     """Keeps memory for the next tensor of the same shape and dtype. Threads may share it: a deque
-    takes and gives an item at once."""
+    takes and gives an item at once. Tensors of fewer than `least` bytes are PyTorch's."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: float = LARGE) -> None:
+        self._least = least
         self._idle: defaultdict[object, deque[np.ndarray]] = defaultdict(deque)
         self._made: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
@@ -37,7 +38,7 @@ class BufferPool:
                 array = self._idle[key].pop()
         if array is None:
             made = torch.empty(key[0], dtype=dtype, device=device)
-            small = made.nbytes < _LARGE or not hasattr(np, str(dtype).removeprefix("torch."))
+            small = made.nbytes < self._least or not hasattr(np, str(dtype).removeprefix("torch."))
             if device.type != "cpu" or small:
                 return made
             array = self._made[made.data_ptr()] = made.numpy()

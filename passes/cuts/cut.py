@@ -536,7 +536,7 @@ def _cut(
 ) -> Cut:
     again, work = joint.computed_again(chosen), joint.work
     if joint.graph.ir == "relay" and (wish.on_host or wish.offload):
-        why = "Relay's executor holds them until the backward ends; use Relax"
+        why = "Relay's executor holds them until the backward reads them; use Relax"
         raise ValueError(f"no captures can wait on the host: {why}")
     if wish.on_host and (stays := wish.on_host - movable(joint, chosen)):
         title = f"{min(stays)} ({joint.graph.by_id[min(stays)].title})"

@@ -1,18 +1,20 @@
 """Build Relay functions with `relay.build` and run them on torch tensors: in TVM's graph executor,
 or in its virtual machine if they have control flow.
 
-The executor is pointed at the memory of inputs and fresh outputs. Tensors are copied if they are
-not contiguous or not aligned as TVM's kernels expect. So are results before a reshape that the
-executor skips (`__nop`), because the reshaped value keeps pointing at the executor's memory.
+The executor is pointed at the memory of inputs and fresh outputs. A backward on a CPU stops between
+a few kernels to free captures and to get memory for gradients. Tensors are copied if they are not
+contiguous or not aligned as TVM's kernels expect. So are results before a reshape that the executor
+skips (`__nop`), because the reshaped value keeps pointing at the executor's memory.
 """
 
 import ctypes
 import functools
 import json
-from collections.abc import Hashable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -27,17 +29,17 @@ from tvm.relay.backend import te_compiler
 from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.building import cuda_graphs, executables
-from relascope.engine.building.executables import Tensors
+from relascope.engine.building.executables import Spent, Tensors
 from relascope.engine.building.options import UNDER_WAY, Builder, BuildOptions, Keeping
 from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openblas
-from relascope.engine.cpu_kernels.buffer_pool import BufferPool
+from relascope.engine.cpu_kernels.buffer_pool import LARGE, BufferPool
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
 from relascope.engine.relay.building import apply_records, openmp, storages
 from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
-from relascope.engine.relay.building.storages import Workspace
+from relascope.engine.relay.building.storages import Passing, Workspace
 from relascope.engine.relay.building.targets import LIBRARIES, parse, processor
 from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.kernels import (
@@ -49,7 +51,7 @@ from relascope.engine.relay.kernels import (
     torch_convolution,
 )
 from relascope.engine.relay.kernels.gpu_tiles import GpuTiles
-from relascope.passes.cuts.split_program import SplitProgram
+from relascope.passes.cuts.split_program import SplitProgram, is_capture
 from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relascope.passes.relay.ir.doubles import without_doubles
 from relascope.passes.relay.ir.program import RelayProgram
@@ -78,10 +80,16 @@ dropout_masks.DRAWING.provide(mask_kernel)
 
 class Compiled(executables.Compiled):
     """A function that was built (see `executables.Compiled`), on the graph executor, whose memory
-    of intermediate results serves one call at a time."""
+    of intermediate results serves one call at a time; on the CPU it can give up `spends`, names of
+    arguments, after their last readers."""
 
     def __init__(
-        self, library: Any, target: str, function: Any, workspace: Workspace | None = None
+        self,
+        library: Any,
+        target: str,
+        function: Any,
+        workspace: Workspace | None = None,
+        spends: Collection[str] = (),
     ) -> None:
         self.arguments = arguments_of(function)
         self.outputs = tensor_types(function.ret_type)
@@ -91,7 +99,7 @@ class Compiled(executables.Compiled):
         self._on_cpu = self._home.type == "cpu"
         layout = json.loads(library.get_graph_json())
         if self._on_cpu:
-            layout = storages.ordered(layout)
+            layout = storages.ordered(layout, spends)
         given = {n["name"]: i for i, n in enumerate(layout["nodes"]) if n["op"] == "null"}
         viewed, pointed_out = storages.views(layout)
         rows = layout["node_row_ptr"]
@@ -101,40 +109,59 @@ class Compiled(executables.Compiled):
         self.used = tuple(n for n in self.arguments if n in given)
         self._pointed_in = {n for n in self.used if given[n] not in viewed}
         heads = [rows[node] + index for node, index, *_ in layout["heads"]]
-        results = [heads[i] for i in self._pointed_out]
-        self.result_bytes = sum(storages.entry_bytes(layout)[entry] for entry in results)
-        elsewhere = {*(rows[given[n]] for n in self._pointed_in), *results}
+        places: dict[str | int, int] = {n: rows[given[n]] for n in self._pointed_in}
+        places |= {i: heads[i] for i in self._pointed_out}
+        sizes = storages.entry_bytes(layout)
+        self._bytes = {key: sizes[entry] for key, entry in places.items()}
+        self.result_bytes = sum(self._bytes[i] for i in self._pointed_out)
+        elsewhere = {*places.values()}
         constants = {rows[given[n]]: a for n, a in library.get_params().items() if n in given}
         workspace = workspace or Workspace()
         self.storages = storages.Storages(layout, elsewhere, constants, workspace)
+        gives = self._pointed_in.intersection(spends if self._on_cpu else ())
+        keys: list[str | int] = [*self._pointed_out, *gives]
+        lives = {key: self.storages.lives[places[key]] for key in keys}
+        self._pieces = storages.pieces(len(layout["nodes"]), lives, self._bytes)
         self._held: dict[str, tuple[int, Any]] = {}
         self._pool = workspace.pool or BufferPool()
-        self._memory: torch.Tensor | None = None
+        self._start = 0
         self._pointers: dict[str | int, _Pointer] = {}
 
     @functools.cached_property
     def _module(self) -> Any:
         if self._on_cpu:
-            return self.storages.executor(self.library, self._device)
+            return self.storages.executor(self.library, self._device, self._start)
         return graph_executor.GraphModule(self.library["default"](self._device))
 
     def run(self, values: Tensors, keep: Iterable[str] = ()) -> tuple[torch.Tensor, ...]:
-        with self.storages.workspace.turn:
-            return self._run(values, frozenset(keep))
+        return self.spend(values, keep, {})
 
-    def _run(self, values: Tensors, kept: frozenset[str]) -> tuple[torch.Tensor, ...]:
+    def spend(self, values: Tensors, keep: Iterable[str], spent: Spent) -> tuple[torch.Tensor, ...]:
+        with self.storages.workspace.turn:
+            return self._run(values, frozenset(keep), spent)
+
+    def _run(self, values: Tensors, kept: frozenset[str], spent: Spent) -> tuple[torch.Tensor, ...]:
         if not self._on_cpu:  # run after what torch has queued
             stream = torch.cuda.current_stream(self._home).cuda_stream
             # ctypes would cut a bare number to half of the stream's address.
             self._device.set_raw_stream(ctypes.c_void_p(stream))
-        elif (memory := self.storages.workspace.memory()) is not self._memory:
-            self._memory = memory  # it has grown for another function
+        elif (memory := self.storages.workspace.memory()).data_ptr() != self._start:
+            self._start = memory.data_ptr()  # it has grown for another function
             self.__dict__.pop("_module", None)
             self._held, self._pointers = {}, {}
         for name in self.used:
-            self._set(name, values, name in kept)
-        results = [self._empty(i, kind) for i, kind in enumerate(self.outputs)]
-        self._module.run()
+            self._set(name, spent if name in spent else values, name in kept)
+        results: list[torch.Tensor | None] = [None] * len(self.outputs)
+        module, parts = self._module, len(self._pieces)
+        if parts > 1:
+            module.run_to(0)  # an argument; the next call runs the nodes after it
+        for last, written, read in self._pieces:
+            for index in written:
+                results[index] = self._empty(index)
+            module.run_to(last) if parts > 1 else module.run()
+            for name in read:
+                if spent.pop(name, None) is not None:
+                    del self._held[name]
         # Before an argument's copy goes: a result may be a view of it.
         made = tuple(self._copied(i) if r is None else r for i, r in enumerate(results))
         for name in self.used:
@@ -143,11 +170,29 @@ class Compiled(executables.Compiled):
         return made
 
     def own_memory(self, values: Tensors) -> executables.OwnMemory | None:
-        """The executor's storages, and the memory of large results; an executor on a GPU takes
-        somewhat more, by TVM's own plan."""
+        """The executor's storages, and the memory of large results and of captures until they are
+        given up; an executor on a GPU takes somewhat more, by TVM's own plan."""
         results, workspace = self._pool.nbytes, self.storages.workspace
         pools: dict[Hashable, int] = {id(self): results, id(workspace): self.storages.nbytes}
-        return executables.OwnMemory(self.storages.nbytes + results, results, pools)
+        pooled = [k for k in self._bytes if self._on_cpu and (isinstance(k, int) or is_capture(k))]
+        large = {k: self._bytes[k] for k in pooled if self._bytes[k] >= LARGE}
+        held = most = given = sum(large.get(n, 0) for *_, read in self._pieces for n in read)
+        for _, written, read in self._pieces:
+            most = max(most, held := held + sum(large.get(i, 0) for i in written))
+            held -= sum(large.get(n, 0) for n in read)
+        peak = self.storages.nbytes + most
+        return executables.OwnMemory(peak, results, pools, given={None: given})
+
+    @contextmanager
+    def counting(self) -> Iterator[bool]:
+        own = self._pool, self.storages.workspace
+        if self._on_cpu:
+            self._pool, self.storages.workspace = BufferPool(inf), Passing()
+            self.storages.workspace.reserve(self.storages.nbytes)
+        try:
+            yield self._on_cpu
+        finally:
+            self._pool, self.storages.workspace = own
 
     def _set(self, name: str, values: Tensors, keep: bool) -> None:
         address = executables.given(values, name).data_ptr()
@@ -175,10 +220,9 @@ class Compiled(executables.Compiled):
             self._pointers[key] = _Pointer(point, at, kind, self._device)
         return self._pointers[key]
 
-    def _empty(self, index: int, kind: TensorType) -> torch.Tensor | None:
+    def _empty(self, index: int) -> torch.Tensor | None:
         """A tensor that the executor will write result `index` to, or None if it must not."""
-        if index not in self._pointed_out:
-            return None
+        kind = self.outputs[index]
         shape, dtype = [int(d) for d in kind.shape], getattr(torch, kind.dtype)
         result = self._pool.take(shape, dtype, self._home)
         if result.data_ptr() % executables.ALIGNMENT or not result.numel():
@@ -280,10 +324,13 @@ def build(
     workspace: Workspace | None = None,
 ) -> executables.Compiled:
     if has_control_flow(mod := _module_of(program, program.mod[name])):
-        names = tuple(str(p.name_hint) for p in mod["main"].params)
-        return InMachine(_machines.build(mod, names, options), options.target, program.mod[name])
+        inputs = tuple(str(p.name_hint) for p in mod["main"].params)
+        return InMachine(_machines.build(mod, inputs, options), options.target, program.mod[name])
     built = library(program, options, name)
-    made = Compiled(built, options.target, program.mod[name], workspace)
+    function, masks = program.mod[name], {m.name for m in program.masks}
+    names = arguments_of(function) if name == "backward" else ()
+    spends = [n for n in names if n in masks or is_capture(n)]
+    made = Compiled(built, options.target, function, workspace, spends)
     return cuda_graphs.as_target_says(made, options.target)
 
 

@@ -9,6 +9,7 @@ import json
 import mmap
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Any
 
@@ -19,9 +20,15 @@ from tvm.contrib import graph_executor
 
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
-from relascope.engine.cpu_kernels.buffer_pool import SHARED, BufferPool
+from relascope.engine.cpu_kernels.buffer_pool import LARGE, SHARED, BufferPool
 from relascope.engine.relay.kernels import blas
 from relascope.passes.kernel_memory import KernelLives
+
+_SLACK = 64
+"""The part of their bytes by which results and arguments may pass their lowest peak: a stop between
+kernels takes 10 us."""
+Piece = tuple[int, list[Any], list[Any]]
+"""Its last node, the results that it writes, and the arguments that it is the last to read."""
 
 
 class Workspace:
@@ -41,6 +48,13 @@ class Workspace:
         if self._memory.nbytes < self._nbytes:
             self._memory = torch.empty(self._nbytes, dtype=torch.uint8)
         return self._memory
+
+
+class Passing(Workspace):
+    """Memory for one call."""
+
+    def memory(self) -> torch.Tensor:
+        return torch.empty(self._nbytes, dtype=torch.uint8)
 
 
 SHARED_SPACE = Workspace(SHARED.pool)
@@ -83,6 +97,7 @@ class Storages:
         for node, index, *_ in layout["heads"]:
             dies[owners[rows[node] + index]] = len(nodes)
         self._layout, self._ids = layout, owners
+        self.lives = [*zip(born, dies, strict=True)]
         self._spans: dict[int, int] = {}  # bytes of the largest entry
         for owner, size in zip(owners, sizes, strict=True):
             self._spans[owner] = max(self._spans.get(owner, 1), size)
@@ -93,12 +108,11 @@ class Storages:
         self.workspace = workspace
         workspace.reserve(self.nbytes)
 
-    def executor(self, library: Any, device: Any) -> Any:
-        """A graph executor of the plan on these storages."""
+    def executor(self, library: Any, device: Any, start: int) -> Any:
+        """A graph executor of the plan on these storages, in memory from an address on."""
         # Memory that nothing may touch: an access ends the process and harms no other memory.
         nowhere = mmap.mmap(-1, max(self._spans.values(), default=1), prot=0)
         self._nowhere = np.frombuffer(nowhere, dtype=np.uint8)
-        start = self.workspace.memory().data_ptr()
         arrays = dict(self._constants)
         for storage, span in self._spans.items():
             if storage not in arrays:
@@ -113,8 +127,32 @@ class Storages:
         # As executors share parameters, TVM asks for the memory of each storage by its number.
         asked = tvm.runtime.convert(lambda module, number, *_: listed[number])
         about = json.dumps(layout), library.get_lib(), asked
-        create = tvm.get_global_func("tvm.graph_executor.create")
-        return graph_executor.GraphModule(create(*about, device.device_type, device.device_id))
+        create = tvm.get_global_func("tvm.graph_executor_debug.create")
+        made = graph_executor.GraphModule(create(*about, device.device_type, device.device_id))
+        made.run_to = made["execute_node"]
+        return made
+
+
+def pieces(
+    count: int, lives: Mapping[str | int, tuple[int, int]], sizes: Mapping[str | int, int]
+) -> list[Piece]:
+    """The nodes of a plan, `count`, in as few pieces as keep what lies elsewhere near its lowest
+    peak. `lives` have the first and last node of the results, by index, and of the arguments to
+    give up, by name, unless a result is a view of them."""
+    kinds = [(of[isinstance(key, str)], isinstance(key, str), key) for key, of in lives.items()]
+    events = sorted(event for event in kinds if event[0] < count)
+    held, freed = sum(sizes[key] for _, spent, key in events if spent), 0
+    change = (-sizes[key] if spent else sizes[key] for _, spent, key in events)
+    most = max(accumulate(change, initial=held))
+    most += max(2 * LARGE, sum(sizes[key] for key in lives) // _SLACK)
+    found: list[Piece] = [(count - 1, [], [])]
+    for node, spent, key in events:
+        if freed and held + sizes[key] > most and not spent:
+            found[-1:] = (node - 1, *found[-1][1:]), (count - 1, [], [])
+            held, freed = held - freed, 0
+        held, freed = (held, freed + sizes[key]) if spent else (held + sizes[key], freed)
+        (found[-1][2] if spent else found[-1][1]).append(key)
+    return found
 
 
 def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:
@@ -153,21 +191,30 @@ def owners_of(layout: Mapping[str, Any]) -> list[int]:
     return owners
 
 
-def ordered(layout: dict[str, Any]) -> dict[str, Any]:
-    """An executor's plan whose nodes run where they hold least (`KernelLives.best_order`)."""
+def ordered(layout: dict[str, Any], spends: Collection[str]) -> dict[str, Any]:
+    """An executor's plan whose nodes run where they hold least (`KernelLives.best_order`), with the
+    arguments that the call gives up."""
     nodes, rows = layout["nodes"], layout["node_row_ptr"]
     owners, sizes = owners_of(layout), entry_bytes(layout)
     heads = [owners[rows[i] + j] for i, j, *_ in layout["heads"]]
     given = [i for i, n in enumerate(nodes) if n["op"] == "null"]
-    for entry in (*(rows[i] for i in given), *(heads[i] for i in views(layout)[1])):
-        sizes[entry] = 0  # it lies elsewhere, or is there before all kernels
+    spent = {rows[i] for i in given if nodes[i]["name"] in spends}
+    others = spent.union(heads[i] for i in views(layout)[1])
     read = [{owners[rows[i] + j] for i, j, *_ in n["inputs"]} for n in nodes]
     made = [{owners[e] for e in range(rows[i], rows[i + 1])} for i in range(len(nodes))]
     operators = [i for i, n in enumerate(nodes) if n["op"] != "null"]
     sources = {i: {s for s, *_ in nodes[i]["inputs"]} - {*given} for i in operators}
-    of = dict(enumerate(read)), dict(enumerate(made)), dict(enumerate(sizes))
-    kernels = KernelLives(operators, sources, *of, {*heads})
-    return _renumbered(layout, [*given, *kernels.best_order])
+
+    def lives(entries: Collection[int]) -> KernelLives[int]:
+        some = {e: size if e in entries else 0 for e, size in enumerate(sizes)}
+        of = dict(enumerate(read)), dict(enumerate(made)), some
+        return KernelLives(operators, sources, *of, {*heads}, spent)
+
+    ours = {*range(rows[-1])}.difference(others, (rows[i] for i in given))
+    apart = [lives(ours), lives(others)] if spent else [lives(ours)]
+    orders = [each.best_order for each in (apart[0], *([lives(ours | others)] if spent else []))]
+    best = min(orders, key=lambda order: sum(each.peak(order) for each in apart))
+    return _renumbered(layout, [*given, *best])
 
 
 def _renumbered(layout: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Building and running on torch tensors: kernels, their order, and where what they write lies."""
 
 import json
+from contextlib import suppress
 from functools import reduce
 from itertools import product
 
@@ -13,6 +14,7 @@ from tvm import relay
 from answers import refused
 from limits import ELEMENTWISE, OUTPUT, POINTWISE, close, rounding
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.measure.memory import torch_peak
 from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.storages import Workspace, _places
@@ -225,6 +227,30 @@ def test_kernels_run_where_they_hold_least():
     for found, right in zip(function.run(values), expected, strict=True):
         assert torch.allclose(found, right, **close(OUTPUT))
     assert function.own_memory({}).peak == 2 * 64 * 64 * 4  # by TVM's order, a third of these
+
+
+def test_a_call_stops_to_free_what_it_has_read_and_starts_anew_after_an_error(monkeypatch):
+    names, size = [f"saved_{n}" for n in "abcd"], 512 * 512 * 4
+    body = relay.Tuple([relay.exp(var(n, 512, 512)) for n in names])
+    main = program_of(body, *relay.analysis.free_vars(body)).main
+    function = runtime.Compiled(compiled(body).library, "llvm", main, spends=names)
+    take = function._empty
+
+    def drawn():
+        return {n: torch.randn(512, 512) for n in names}
+
+    for stop in range(5):
+        with monkeypatch.context() as patch, suppress(ZeroDivisionError):
+            patch.setattr(function, "_empty", lambda i, at=stop: take(i // (i != at)))
+            function.spend({}, (), drawn())
+        spent = drawn()
+        expected = [t.exp() for t in spent.values()]
+        found = function.spend({}, (), spent)
+        assert all(map(torch.allclose, found, expected)) and not spent
+    with function.counting() as counted:
+        assert counted
+        assert torch_peak(lambda: function.spend({}, (), drawn()), torch.device("cpu")) == 5 * size
+    assert function.own_memory({}).peak == 5 * size
 
 
 def doubled(times):
