@@ -207,7 +207,7 @@ def by_hand(command: ArgumentParser) -> None:
     about += "simulated; only Relax builds it"
     command.add_argument("--offload", **_SWITCH, help=about)
     about = "compute recomputed values again for later readers, where that lowers the peak, not "
-    about += "once for all; --strategy peak counts on it"
+    about += "once for all; --strategy peak counts on it, min_cut does so anyway, within its limit"
     command.add_argument("--recompute-per-use", dest="per_use", **_SWITCH, help=about)
 
 

@@ -107,8 +107,7 @@ def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline
     the gradient."""
     if training:
         check_gradient(ir, gradient)
-    text = _GRADIENTS[gradient][ir] if training else INFERENCE[ir]
-    return read_pipeline(ir, text)
+    return read_pipeline(ir, _GRADIENTS[gradient][ir] if training else INFERENCE[ir])
 
 
 def last_built(ir: str, pipeline: Pipeline) -> int:

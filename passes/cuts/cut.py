@@ -331,7 +331,8 @@ class Strategy:
     """A rule that picks the captures. `name` is its name on the command line; `choose` maps a joint
     graph and a wish to the ids of the captures; `limit`, for a strategy with a budget, converts the
     wish's budget to bytes; `adapts` says whether it chooses anew around what the wish saves and
-    recomputes."""
+    recomputes. With a `share`, values are computed per use unasked, while `Joint.net_share` stays
+    within it."""
 
     name: str
     title: str
@@ -339,6 +340,7 @@ class Strategy:
     choose: Callable[[Joint, Wish], Collection[str]]
     limit: Callable[[Joint, Wish], int | None] | None = None
     adapts: bool = True
+    share: float = math.inf
 
     @property
     def has_budget(self) -> bool:
@@ -364,8 +366,9 @@ STRATEGIES: dict[str, Strategy] = {
             "Minimum cut",
             "Saves the fewest bytes that a price on what is computed again allows; never computes "
             "a matrix product or a convolution again, and makes a step longer by at most 5 % of "
-            "the forward's time.",
+            "the forward's time. Within that time, it computes values again for later readers.",
             min_cut,
+            share=SHARE,
         ),
         Strategy(
             "frontier",
@@ -552,10 +555,11 @@ def _cut(
             why = "the backward compares the two, and a recomputed one may round differently"
             raise ValueError(f"save {of} with {best}: {why}")
     times = None
-    if wish.per_use or rewiring:
+    share = math.inf if wish.per_use or strategy not in STRATEGIES else STRATEGIES[strategy].share
+    if (by_rule := wish.per_use or share < math.inf) or rewiring:
         lives = Lifetimes(joint, saved, away, rewiring)
-        if wish.per_use:
-            lives = fitted(lives, budget if strategy == "peak" else None)
+        if by_rule:
+            lives = fitted(lives, budget if strategy == "peak" else None, share)
         rewiring, times = lives.rewiring, lives.times
     return Cut(
         strategy=strategy,

@@ -78,8 +78,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
         return Answer(forced | known.saved, known.again)
     scale = (_INFINITE - 1 - 4 * count) / bound
     making, being = _vertices(given)
-    everything = np.arange(count)
-    need = everything[given.needed]
+    need = np.arange(count)[given.needed]
     tails = [being[given.sources], being[need], making, np.full(count, _SOURCE)]
     heads = [making[given.targets], np.full(len(need), _SINK), being, making]
     weights = [np.full(len(edges), _INFINITE) for edges in (given.sources, need)]
@@ -136,8 +135,7 @@ def _sink_side(network: "csr_matrix") -> NDArray[np.bool_]:
     """The vertices that still reach the sink under the maximum flow."""
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-    flow = maximum_flow(network, _SOURCE, _SINK).flow
-    left = network - flow
+    left = network - maximum_flow(network, _SOURCE, _SINK).flow
     left.eliminate_zeros()
     reached = breadth_first_order(left.T.tocsr(), _SINK, return_predecessors=False)
     there = np.zeros(network.shape[0], dtype=np.bool_)

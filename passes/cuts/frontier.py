@@ -42,8 +42,7 @@ class Prices:
 
     def __init__(self, joint: Joint, wish: Wish) -> None:
         self._joint, self._wish = joint, wish
-        banned = {n.id for n in joint.graph.nodes if is_random(n)}
-        self.problem = problem(joint, banned, wish)
+        self.problem = problem(joint, {n.id for n in joint.graph.nodes if is_random(n)}, wish)
 
     def most(self) -> FrontierPoint:
         """The cut of a price at which no bytes are worth a longer step."""

@@ -5,6 +5,7 @@ often much later. Where a step holds most, what waits there for later readers is
 right before them instead, from what is held anyway or is computed once more with it.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
@@ -16,34 +17,41 @@ from relascope.passes.cuts.lifetimes import AGAIN, Lifetime, Lifetimes
 from relascope.passes.cuts.problem import Wish
 
 TRIES = 128  # how many steps may be simulated for one cut
+_NODES = 10_000  # of all steps that are simulated unasked: about half a second
 
 
-def fitted(lives: Lifetimes, limit: int | None = None) -> Lifetimes:
+def fitted(lives: Lifetimes, limit: int | None = None, share: float = math.inf) -> Lifetimes:
     """A step in which values may be computed per use: as few as keep the peak within a limit in
-    bytes, or those that lower it furthest. What equal layers compute so is chosen once for all."""
+    bytes, or those that lower it furthest, while `Joint.net_share` stays within a share. What equal
+    layers compute so is chosen once for all."""
     if limit is not None and lives.peak <= limit:
         return lives
     asked = Wish(save=frozenset(lives.captured), on_host=frozenset(lives.offloaded))
     if (layers := few_layers(lives.joint, asked)) is None:
-        return _fitted(lives, limit)
+        return _fitted(lives, limit, share)
     few = layers[0]
     kept = few.wish(asked)
     step = Lifetimes(few.joint, kept.save, kept.on_host)
     below = None if limit is None else limit - (lives.peak - step.peak)
     for low in dict.fromkeys((below, None)):  # as few as will do, or all
-        found = lives.rewired_by(few.rewired(_fitted(step, low).rewiring, lives.joint))
-        if found.peak <= (lives.peak if limit is None else limit):
+        found = lives.rewired_by(few.rewired(_fitted(step, low, share).rewiring, lives.joint))
+        if found.peak <= (lives.peak if limit is None else limit) and _share(found) <= share:
             return found
     return lives
 
 
-def _fitted(lives: Lifetimes, limit: int | None) -> Lifetimes:
+def _share(lives: Lifetimes) -> float:
+    return lives.joint.net_share(lives.captured, lives.offloaded, lives.times)
+
+
+def _fitted(lives: Lifetimes, limit: int | None, share: float) -> Lifetimes:
     """The same, value by value: of what waits at the first step that holds most, the one that takes
     the least time for its bytes goes first, if the peak is lower then, or reached at fewer
     steps."""
     best = now = lives
-    held, refused, tries = now.bytes(), set[tuple[str, str]](), 0
-    while tries < TRIES and (limit is None or now.peak > limit):
+    most = TRIES if share == math.inf else min(TRIES, _NODES // len(lives.joint.graph.nodes))
+    held, refused, tries = now.bytes() if most else [], set[tuple[str, str]](), 0
+    while tries < most and (limit is None or now.peak > limit):
         at = held.index(max(held))
         found = [(one, later, _moved(now, one, at, later)) for one, later in _waiting(now, at)]
         for one, later, more in sorted(found, key=lambda f: _price(lives.joint, f[2]) / f[0].bytes):
@@ -51,7 +59,8 @@ def _fitted(lives: Lifetimes, limit: int | None) -> Lifetimes:
                 continue
             then = now.rewired_by({**now.rewiring, **more})
             lower, tries = then.bytes(), tries + 1
-            if (max(lower), lower.count(max(lower))) < (max(held), held.count(max(held))):
+            fewer = (max(lower), lower.count(max(lower))) < (max(held), held.count(max(held)))
+            if fewer and _share(then) <= share:
                 now, held = then, lower
                 break
             refused.add((one.id, later[0]))

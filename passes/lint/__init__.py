@@ -29,5 +29,4 @@ def lint(
     layout; `phases` are the kernels' "forward" or "backward", if the program was split."""
     subject = Subject(graph, kernels, measured, target, phases)
     every = [replace(f, hazard=one.name) for one in LINTERS.values() for f in one.find(subject)]
-    found = filter(subject.remains, every)
-    return tuple(sorted(found, key=lambda f: (-f.seconds, -f.bytes)))
+    return tuple(sorted(filter(subject.remains, every), key=lambda f: (-f.seconds, -f.bytes)))

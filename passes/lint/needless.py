@@ -56,8 +56,7 @@ def duplicates(subject: Subject) -> Iterator[Finding]:
     numbers: dict[str, int] = {}
     first: dict[Hashable, str] = {}
     for node in subject.graph.nodes:
-        key = _value_key(node, numbers)
-        known = first.setdefault(key, node.id)
+        known = first.setdefault(_value_key(node, numbers), node.id)
         numbers[node.id] = numbers.get(known, len(numbers))
         if known == node.id or node.kind is not Kind.CALL or not node.edges:
             continue

@@ -72,5 +72,4 @@ def _applied(
         message = f"TVM {tvm.__version__} has no Relay pass {name} that needs no arguments."
         hint = "`relascope passes` lists the passes of TVM's pipelines."
         raise EngineError("usage", message, name, hint)
-    made = with_origins(program, mod)
-    return replace(made, tvm_passes=(*program.tvm_passes, name))
+    return replace(with_origins(program, mod), tvm_passes=(*program.tvm_passes, name))

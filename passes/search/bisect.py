@@ -59,8 +59,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
             if low or least is Verdict.GOOD:
                 return Culprits(tuple(free[low:high]), upto_free(high), upto_free(low))
             # No try was good: any step before the first bad one may be the cause.
-            before = [i for i in on if i <= free[high - 1]]
-            return Culprits((IMPORT, *before), upto_free(high))
+            return Culprits((IMPORT, *[i for i in on if i <= free[high - 1]]), upto_free(high))
 
     bare = upto_free(0)
 

@@ -10,6 +10,7 @@ from drawn_graphs import few, joint_graphs
 from graphs import graph_of
 from relascope.passes.cuts.cut import STRATEGIES, Joint, cut, cut_at
 from relascope.passes.cuts.lifetimes import Lifetimes, peak
+from relascope.passes.cuts.min_cut import SHARE
 from relascope.passes.cuts.offload import movable
 from relascope.viz.rows import sections
 from relascope.viz.rows.tables import cut_document, cut_sections, saved_rows
@@ -108,6 +109,10 @@ def test_nothing_raises_the_peak_and_all_stays_within_the_limit(graph, strategy,
     ir, switches = how
     joint = Joint(replace(graph, ir=ir))
     plain, low = cut(joint, strategy), cut(joint, strategy, **switches)
+    if strategy == "min_cut":  # it computes values per use unasked, within its share
+        unasked, plain = plain, cut_at(joint.graph, plain.ids)
+        assert unasked.peak_bytes <= plain.peak_bytes
+        assert unasked.net_share <= max(SHARE, plain.net_share)
     assert plain.marked == plain.ids and low.peak_bytes <= plain.peak_bytes
     assert all(low.lifetimes.times[i] for i in low.recomputed)
     if strategy == "peak":
@@ -136,7 +141,7 @@ def skip():
     return Joint(graph_of(f"{forward} {back} dx multiply k s -> y | dx", of="64x64", ir="relax"))
 
 
-def test_a_value_read_early_and_late_is_computed_for_both():
+def test_a_value_read_early_and_late_is_computed_for_both(monkeypatch):
     joint = skip()
     once, often = (cut(joint, "inputs_only", per_use=p) for p in (False, True))
     assert often.peak_bytes < once.peak_bytes and often.ids == once.ids
@@ -151,6 +156,10 @@ def test_a_value_read_early_and_late_is_computed_for_both():
     assert document["recomputed_times"]["s"] > 1
     assert all(t["id"] in joint.graph.by_id for t in document["held"]["at_peak"]["tensors"])
     assert "recomputed_times" not in cut_document(once)
+    for share, moved in ((often.net_share, often.rewiring), (once.net_share, {})):
+        rule = replace(STRATEGIES["inputs_only"], share=share)
+        monkeypatch.setitem(STRATEGIES, rule.name, rule)
+        assert cut(joint, rule.name).rewiring == moved
     title = "Read by the backward and not saved, and why"
     for one in (once, often):
         (spared,) = (s for s in cut_sections(cut_document(one)) if s.get("title") == title)

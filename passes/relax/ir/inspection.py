@@ -70,8 +70,7 @@ def with_intermediates(program: RelaxProgram, name: str, variables: Sequence[Any
 
 def _variables(function: Any) -> list[Any]:
     """Arguments, then bound variables in order."""
-    bound = [b.var for block in function.body.blocks for b in block.bindings]
-    return [*function.params, *bound]
+    return [*function.params, *(b.var for block in function.body.blocks for b in block.bindings)]
 
 
 def imported_order(program: RelaxProgram, variable: Any) -> int | None:

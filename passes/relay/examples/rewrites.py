@@ -26,8 +26,7 @@ def _three_by_three(x: Any, weight: Any, channels: int = 2, **more: Any) -> Any:
 
 def fold_explicit_padding(new: Tensors) -> Example:
     x, w = new.var("x", 1, 1, 8, 8), new.weight("w", 2, 1, 3, 3)
-    padded = relay.nn.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    return new.example(_three_by_three(padded, w))
+    return new.example(_three_by_three(relay.nn.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), w))
 
 
 def convert_layout(new: Tensors) -> Example:

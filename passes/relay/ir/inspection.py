@@ -40,6 +40,5 @@ def problems(program: RelayProgram) -> Iterator[str]:
 def with_intermediates(program: RelayProgram, name: str, exprs: Sequence[Any]) -> RelayProgram:
     """The program, in graph normal form, whose "main" takes the arguments of the function `name`
     and returns a tuple of expressions in it: `exprs`, each of one tensor."""
-    function = program.mod[name]
-    main = relay.Function(function.params, relay.Tuple(list(exprs)))
+    main = relay.Function(program.mod[name].params, relay.Tuple(list(exprs)))
     return replace(with_main(program, main), outputs=len(exprs), gradients=(), updates=())

@@ -148,8 +148,7 @@ def _concatenate(call: Any, grad: Any) -> list[Any]:
 
 def _power(call: Any, grad: Any) -> list[Any]:
     x, y = call.args
-    one = relay.const(1.0, y.checked_type.dtype)
-    by_base = grad * y * relay.power(x, y - one)
+    by_base = grad * y * relay.power(x, y - relay.const(1.0, y.checked_type.dtype))
     if constant_value(call, 1) is not None:  # log(x), which may not exist, is not needed
         return [relay.collapse_sum_like(by_base, x), relay.zeros_like(y)]
     zero = relay.zeros_like(call)

@@ -77,8 +77,8 @@ def strategy(screen: Screen) -> None:
 
 
 _ABOUT_PER_USE = (
-    "Off, the backward computes a value again once, and holds it until its last reader. On, it "
-    "computes it again for later readers, where that lowers the peak; *Within a peak* counts on it."
+    "The backward computes a value again for later readers, not once for all, if that lowers the "
+    "peak. *Minimum cut* does so anyway, within its limit on time; *Within a peak* counts on it."
 )
 _ABOUT_OFFLOAD = (
     "Lets captures wait on the host if that lowers the peak; *Within a peak* then copies "
