@@ -79,8 +79,7 @@ def computation(te: Any, tir: Any) -> list[Any]:
     count = te.var("count")
     words = te.placeholder((_WORDS,), "uint32", "words")
     where = te.placeholder((1,), "int32", "where")
-    limit = te.placeholder((2,), "uint32", "limit")
-    inputs = [words, where, limit]
+    inputs = [words, where, te.placeholder((2,), "uint32", "limit")]
     shapes, dtypes = [(count,), (_WORDS,), (_WORDS + 1,)], ["uint8", "uint32", "uint32"]
     buffers = {
         "in_buffers": [tir.decl_buffer(t.shape, t.dtype) for t in inputs],

@@ -72,8 +72,7 @@ def load() -> None:
         message = f"OpenBLAS is not here: the installed SciPy has no {_FILE}."
         hint = f"Install SciPy's wheel from requirements.txt, or leave out {OPENBLAS}."
         raise EngineError("target", message, OPENBLAS, hint)
-    library = ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
-    library.scipy_openblas_set_num_threads(1)
+    ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL).scipy_openblas_set_num_threads(1)
 
 
 def cpu_ways(blas: str) -> dict[str, str]:

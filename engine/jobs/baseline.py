@@ -56,8 +56,7 @@ def take(
     cannot be built and run."""
     info: ModelInfo = ask("load", source, True)  # a failed import is no pass's fault
     described: EngineInfo = ask("describe")
-    stepped = step(ask, source, pipeline)
-    stepped.check()
+    step(ask, source, pipeline).check()
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     kernels = ask("kernels", source, pipeline, True)
     joint = graph.forward_outputs is not None

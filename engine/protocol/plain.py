@@ -15,8 +15,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Graph | EngineError):
         return value.to_json()
     if hasattr(value, "__dataclass_fields__"):
-        names = value.__dataclass_fields__
-        return {n: plain(getattr(value, n)) for n in names}
+        return {n: plain(getattr(value, n)) for n in value.__dataclass_fields__}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -131,8 +131,7 @@ def test_a_faulty_pass_is_found(case, session, tmp_path, fault):
 def test_an_eps_in_the_wrong_place_on_the_way_to_the_gradient(case, session, tmp_path):
     pipeline = Pipeline.parse(case.training)
     index = [s.name for s in pipeline].index("eps_outside")
-    source = small(tmp_path, training=True, dtype="float64")
-    result = search(session, source, pipeline)
+    result = search(session, small(tmp_path, training=True, dtype="float64"), pipeline)
     assert (result.kind, result.culprits.suspects) == ("wrong", (index,))
     assert result.compiles <= most(pipeline)
     on = [{s.name for s in t.pipeline if s.enabled} for t in result.log]

@@ -23,8 +23,7 @@ def profile(session, source, pipeline, target=TARGET, repeats=2):
         request = request.split_at(cut(state.base, "keep_all").ids)
     found = session.profile(request, progress=quiet)
     masks = draw_masks(state.program.masks, source.seed)
-    gradients = state.program.gradients
-    part = Intermediates(state.function, masks, {}, gradients)
+    part = Intermediates(state.function, masks, {}, state.program.gradients)
     model = session.programs.loaded(source, quiet).model
     return found, state.base, values_inside(session.backend, model, part, target)
 

@@ -67,8 +67,7 @@ def removed(session, source, pipeline, hazard, remedy):
     found = of(session, source, pipeline, hazard, remedy)
     assert found
     better = with_remedy(session.ir, pipeline, remedy)
-    records = session.step(source, better, progress=quiet)
-    assert all(r.error is None for r in records)
+    assert all(r.error is None for r in session.step(source, better, progress=quiet))
     assert not of(session, source, better, hazard, remedy)
     return found
 

@@ -167,8 +167,7 @@ def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
 def test_two_runs_stand_beside_each_other_and_a_row_goes_to_both(opened, tmp_path):
     one = graph_of("x; a exp x; b log a; c tanh b")
     other = graph_of("x; a exp x; b log a k=1; c tanh b; e negative c")
-    path = diff(one, other).save(tmp_path / "both.html")
-    file = opened(path)
+    file = opened(diff(one, other).save(tmp_path / "both.html"))
     pictures = file.page.locator(".picture")
     left, right = (pictures.nth(i).bounding_box() for i in (0, 1))
     assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]

@@ -65,8 +65,7 @@ def test_required_steps_and_those_switched_off_in_random_pipelines():
             continue
         culprit = chance.choice([IMPORT, *on])
         oracle = Oracle(culprit)
-        found = search(steps(count, off), oracle, kept)
-        assert found.suspects == (culprit,)
+        assert search(steps(count, off), oracle, kept).suspects == (culprit,)
         assert len(oracle.asked) <= most(len(on))
         for asked in oracle.asked:
             switched = {i for i, s in enumerate(asked) if s.enabled}
@@ -429,8 +428,7 @@ def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
 
 
 def test_of_several_runs_the_numbers_are_those_of_the_worst():
-    errors = [1e-7, 5.0, 2.0]
-    found = [Comparison("output 0", e, e, 1.0, "float32") for e in errors]
+    found = [Comparison("output 0", e, e, 1.0, "float32") for e in [1e-7, 5.0, 2.0]]
     question = bisection.Question(
         ModelSource("mlp"), Pipeline(), "llvm", tolerance=Tolerance(1e-3), runs=3
     )

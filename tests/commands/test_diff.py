@@ -79,8 +79,7 @@ def test_long_lists_of_steps_are_aligned_in_pieces():
     names = [f"p{n % 50}" for n in range(3000)]
     others = [*names[:10], "x", *names[10:2000], *names[2001:]]
     sides = (ran(*(StepRecord(n, True, 0, 0, 0, 2, 0.0) for n in s)) for s in (names, others))
-    rows = step_rows(*sides)
-    only = [(r["pass"], r["only"]) for r in rows if r["only"]]
+    only = [(r["pass"], r["only"]) for r in step_rows(*sides) if r["only"]]
     assert only == [("x", "b"), ("p0", "a")]
 
 

@@ -32,8 +32,7 @@ def test_the_command_line_bisects_and_reduces(compiled, tmp_path):
     found = document("open", compiled, "--errors", "--reduce", str(tmp_path / "report"), real=True)
     rows = {r["pass"]: r["error"]["verdict"] for r in found["errors"][0]["rows"]}
     assert rows.pop("ReluAway") == "wrong" and set(rows.values()) <= {"right"}
-    culprit = found["bisection"]["culprit"]
-    assert culprit["pass"] == "ReluAway"
+    assert found["bisection"]["culprit"]["pass"] == "ReluAway"
     assert found["reduction"]["nodes"] == 2
     assert "report.py" in found["reduction"]["report"]["files"]
 

@@ -53,8 +53,7 @@ def test_a_scale_is_the_largest_finite_magnitude_and_a_median_no_samples():
     for values, scale in scales:
         assert scale_of(torch.tensor(values)) == scale
     apart = torch.zeros(1 << 21)
-    step = apart.numel() // (1 << 14) | 1
-    apart[::step] = 5.0  # all that is sampled
+    apart[:: (apart.numel() // (1 << 14) | 1)] = 5.0  # all that is sampled
     spread = comparison("t", apart, torch.zeros_like(apart), 1.0, 1.0).spread
     assert spread.median_abs == 0.0
 
@@ -134,8 +133,7 @@ def test_what_both_halves_hold(forward, backward, expected):
 
 def test_what_stays_between_runs_serves_both_halves():
     forward = OwnMemory(9, 4, {"f": 4, "shared": 5}, {"f": 4})
-    backward = OwnMemory(20, 1, {"f": 2, "shared": 3, "b": 7})
-    both = forward.followed_by(backward)
+    both = forward.followed_by(OwnMemory(20, 1, {"f": 2, "shared": 3, "b": 7}))
     assert both.pools == {"f": 6, "shared": 5, "b": 7}
     assert (forward.kept, both.kept) == (9, 18)
 
@@ -170,8 +168,7 @@ def test_the_best_of_the_rounds_counts_and_they_go_on_while_it_rises(monkeypatch
 
     monkeypatch.setattr(peaks.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(peaks, "_BUDGET_SECONDS", 100.0)
-    best = peaks._best({"x": (8.0, run)}, lambda: None)
-    assert best == {"x": 16.0}
+    assert peaks._best({"x": (8.0, run)}, lambda: None) == {"x": 16.0}
     assert len(runs) == 2 + peaks._ROUNDS  # two to warm up; the last round was no better
 
 

@@ -226,8 +226,7 @@ def fake_tvm(gpus, functions, run=lambda target, device, given: given * 2 + 1, w
 def test_every_gpu_is_listed_with_what_it_is():
     two = [gpu("NVIDIA H200"), gpu("NVIDIA T4", "7.5")]
     functions = {f"{f}.{k}" for f in ("device_api", "target.build") for k in ("cuda", "metal")}
-    given = {"cuda": two, "metal": [gpu("Apple M4")]}
-    found = fake_tvm(given, functions).gpus()
+    found = fake_tvm({"cuda": two, "metal": [gpu("Apple M4")]}, functions).gpus()
     assert [(t.name, t.device, t.runs_here) for t in found] == [
         ("cuda -arch=sm_90", "NVIDIA H200 (79.6 GiB, compute capability 9.0)", True),
         ("cuda -arch=sm_75 -gpu=1", "NVIDIA T4 (79.6 GiB, compute capability 7.5)", True),

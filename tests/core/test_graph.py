@@ -154,8 +154,7 @@ def test_what_a_step_did_is_told_by_ids(at):
 
 def test_a_new_id_never_collides_with_an_old_one():
     before = graph_of("x; 2 exp x")
-    after = graph_of("x; 2 cast x; 5 exp x", "2 5")
-    matched = carry_identity(before, after)
+    matched = carry_identity(before, graph_of("x; 2 cast x; 5 exp x", "2 5"))
     matched.graph.validate()
     assert matched.renamed["5"] == "2"
     assert matched.renamed["2"] not in {"2", "x"}
@@ -164,8 +163,7 @@ def test_a_new_id_never_collides_with_an_old_one():
 def test_fusing_adds_groups_and_removes_nothing():
     before = graph_of("x; a exp x; b log a; c sum b")
     body = graph_of("f.p=p0; f.1 exp f.p; f.2 log f.1")
-    after = graph_of(["1=x", group("f", "exp_log", "1", body), "2 sum f"])
-    matched = carry_identity(before, after)
+    matched = carry_identity(before, graph_of(["1=x", group("f", "exp_log", "1", body), "2 sum f"]))
     assert (matched.added, matched.removed, matched.changed) == ({"f"}, set(), set())
     assert [n.id for n in matched.graph.by_id["f"].body] == ["f.p", "a", "b"]
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3621,
     "commands": 3360,
     "core": 1367,
-    "engine": 41579,
+    "engine": 41575,
     "passes": 11877,
     "recorder": 1466,
     "samples": 548,

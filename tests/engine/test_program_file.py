@@ -219,8 +219,7 @@ def test_a_module_is_written_anew_without_its_imports_and_a_function_is_one():
     script = checked(PLAIN)
     assert "import" not in script.text
     assert script.metadata == "[1]"
-    head = "n = TypeVar('n')\n@I.ir_module\nclass Module:"
-    assert script.text.startswith(head)
+    assert script.text.startswith("n = TypeVar('n')\n@I.ir_module\nclass Module:")
     assert checked(script.text).text == script.text
     assert checked(f'"""A module."""\n{PLAIN}').text == checked(PLAIN).text
     assert checked("@R.function\ndef main(x):\n    return x").metadata == ""

@@ -87,8 +87,7 @@ class Job:
         return re.sub(r"\$\{\{ *([\w.-]+) *\}\}", lambda m: self.value(m[1], inputs), str(text))
 
     def runs(self, step, inputs):
-        condition = str(step.get("if", "success()")).strip("${} ")
-        parts = condition.split(" && ")
+        parts = str(step.get("if", "success()")).strip("${} ").split(" && ")
         always = "!cancelled()" in parts
         for part in parts:
             if found := re.fullmatch(r"([\w.-]+) (==|!=) '(\w*)'", part):

@@ -26,8 +26,7 @@ def test_an_address_brings_the_screen_back(page):
     page.session_state["step_tvm"] = 0
     page.sidebar.number_input(key="keep_batch_bert_layer").set_value(2)
     open_tab(page, "Passes")
-    said = dict(page.query_params)
-    again = opened(**said)
+    again = opened(**dict(page.query_params))
     kept = {"mode": "training", "pipeline": "cse|gradient", "step": "0", "batch": "2"}
     del again.query_params["session"]
     assert again.query_params == kept | {"tab": "Passes"}

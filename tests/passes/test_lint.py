@@ -137,8 +137,7 @@ def test_work_on_weights_is_named_with_its_weight_and_the_passes():
     (finding,) = lint(g)
     assert (finding.hazard, finding.remedy) == ("constants", "bind|fold")
     assert "layer.weight" in finding.message
-    joint = replace(g, forward_outputs=1)
-    assert "constants" not in hazards(joint)  # its weight gets a gradient
+    assert "constants" not in hazards(replace(g, forward_outputs=1))  # its weight gets a gradient
 
 
 def test_duplicates_by_what_they_read_and_not_by_chance_and_dead_code():
@@ -191,15 +190,13 @@ def test_tiny_kernels_together():
     tiny = [f for f in lint(g, kernels=[("a",), ("b",), ("c",)]) if f.hazard == "tiny"]
     assert [(f.remedy, set(f.nodes)) for f in tiny] == [("fuse", {"a", "b"}), ("", {"c"})]
     assert "tiny" not in hazards(g, measured=[((i,), 1e-3) for i in "abc"])
-    quick = [((i,), 2e-6) for i in "abc"]
-    (one, _) = (f for f in lint(g, measured=quick) if f.hazard == "tiny")
+    (one, _) = (f for f in lint(g, measured=[((i,), 2e-6) for i in "abc"]) if f.hazard == "tiny")
     assert one.seconds == pytest.approx(4e-6)
 
 
 def test_what_the_backward_computes_again():
     g = graph_of("x; y; p matmul x y; g multiply p x -> p | g", ir="relax", of="64x64")
-    roles = {"g": Role.BACKWARD}
-    g = g.with_nodes(replace(n, role=roles.get(n.id, Role.FORWARD)) for n in g)
+    g = g.with_nodes(replace(n, role={"g": Role.BACKWARD}.get(n.id, Role.FORWARD)) for n in g)
     timed = [(("p",), 1e-4), (("p", "g"), 2e-4)]
     (finding,) = lint(g, measured=timed, phases=["forward", "backward"])
     assert (finding.hazard, finding.nodes) == ("recomputed", ("p",))

@@ -44,8 +44,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tensor_is_held_as_long_as_one_of_its_names_is_read(name):
     *names, last = NAMES[name].split("; ")
-    text = S + A + P + "".join(f"{n}; " for n in names) + B + Q + OWN + last
-    plan, (found,) = planned(text)
+    plan, (found,) = planned(S + A + P + "".join(f"{n}; " for n in names) + B + Q + OWN + last)
     assert [pair[:2] for pair in plan.overlaps] == [(0, 1)]
     at = plan.steps.index("q") + 1
     assert found.startswith(f"Storage 1 holds two tensors at step {at}: the {F32} that shift")
@@ -72,8 +71,7 @@ def test_tensors_beside_each_other_in_a_storage_share_nothing():
 
 
 def test_a_kernel_may_write_over_what_it_reads_itself():
-    text = S + A + P + "q add p x writes=[0]; " + OWN + "r use q o writes=[1]"
-    plan, found = planned(text)
+    plan, found = planned(S + A + P + "q add p x writes=[0]; " + OWN + "r use q o writes=[1]")
     assert held(plan) == [(0, 0, 2), (1, 2, None)] and found == []
 
 

@@ -28,8 +28,7 @@ def test_a_file_that_is_nested_too_deeply_is_told(tmp_path):
 
 
 def test_values_arrive_as_what_they_are():
-    text = "layout=NCHW, limit=3, share=1e-2, deep=true"
-    found = read_all("P", DECLARED, given(text))
+    found = read_all("P", DECLARED, given("layout=NCHW, limit=3, share=1e-2, deep=true"))
     assert found == {"layout": "NCHW", "limit": 3, "share": 0.01, "deep": True}
     assert read_all("P", DECLARED, ()) == {}  # the pass's own defaults hold
 

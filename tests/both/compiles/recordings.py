@@ -188,8 +188,7 @@ def test_threads_and_copies_of_the_process_do_not_mix(mod, tmp_path, monkeypatch
     found = read(path)
     assert {p.thread for p in found.passes} == {0, 1, 2, 3}
     for thread in range(3):
-        depths = [p.depth for p in found.passes if p.thread == thread]
-        assert depths == [0, 1, 0, 1]
+        assert [p.depth for p in found.passes if p.thread == thread] == [0, 1, 0, 1]
     (beside,) = environment.files(path)[1:]
     copy = read(beside)
     assert copy.about["parent"] == found.about["process"] == os.getpid()

@@ -40,8 +40,7 @@ def test_the_page_opens_in_relay_and_then_in_what_was_chosen_last(new_page):
     assert served_by(page) == "Relax"
     assert json.loads(settings.path().read_text()) == {"ir": "relax"}
     assert served_by(new_page()) == "Relax"
-    again = new_page()
-    choose_ir(again, "relay")
+    choose_ir(new_page(), "relay")
     assert served_by(new_page()) == "Relay"
 
 

@@ -80,8 +80,7 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
         found = runtime.Compiled(built, target, mod["main"]).run(given)
         for one, its in zip(found, wanted, strict=True):
             torch.testing.assert_close(one, its, **close(OUTPUT))
-    served = runtime.dispatched(mod, f"llvm {BLAS} {SCHEDULES}")
-    text = served.script()
+    text = runtime.dispatched(mod, f"llvm {BLAS} {SCHEDULES}").script()
     assert text.count("relascope.convolution channels-last") == 3
     turned = text.count("R.permute_dims")
     assert turned == 4  # into the first convolution, the gradient, and out of both that are images
@@ -137,8 +136,7 @@ ATTENTIONS = {
 
 
 def symbols(mod):
-    words = str(mod).split('"')
-    return [w for w in words if w.startswith(attention._NAME)]
+    return [w for w in str(mod).split('"') if w.startswith(attention._NAME)]
 
 
 def module_of(program, target):
@@ -191,8 +189,7 @@ def test_other_products_stay_apart(name):
 
 
 def test_few_keys_other_libraries_and_dropout_keep_the_parts():
-    few = [torch.randn(1, 3, 2, 16) for _ in range(3)]
-    assert symbols(called(plain, *few)) == []
+    assert symbols(called(plain, *[torch.randn(1, 3, 2, 16) for _ in range(3)])) == []
     long = [torch.randn(1, 512, 1, 64) for _ in range(3)]
     assert len(symbols(called(plain, *long))) == 1
     assert symbols(called(plain, *long, target=f"llvm {OPENBLAS}")) == []

@@ -102,8 +102,7 @@ def test_a_sum_runs_along_memory_and_unknown_shapes_are_left_alone():
     loops = [line.strip() for line in text.splitlines() if line.strip().startswith("for ")]
     assert loops[0].startswith("for ax0_0 in T.parallel(T.int64(2))")
     assert loops[-1].startswith("for k0, ax0_1 in T.grid(T.int64(512), T.int64(384))")
-    n = tirx.Var("n", "int64")
-    (text,) = kernels(program(relax.op.exp, ((n, 8), "float32")))
+    (text,) = kernels(program(relax.op.exp, ((tirx.Var("n", "int64"), 8), "float32")))
     assert "T.parallel" not in text
 
 

@@ -38,8 +38,7 @@ class Plain:
     def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32")):
         R.func_attr({"num_input": 1})
         with R.dataflow():
-            product = R.matmul(x, w)
-            moved = R.add(product, R.const([[1.0, 2.0, 3.0, 4.0]], "float32"))
+            moved = R.add(R.matmul(x, w), R.const([[1.0, 2.0, 3.0, 4.0]], "float32"))
             result = R.nn.softmax(R.tanh(R.reshape(moved, R.shape([2, 4]))), axis=-1)
             R.output(result)
         return result

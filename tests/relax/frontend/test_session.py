@@ -102,8 +102,7 @@ def test_the_text_of_a_step_has_no_values_and_one_argument_a_line(client):
 
 
 def test_passes_only_for_looking_go_on_from_one_another(client):
-    steps = pipeline("|".join(["cse", *LOOKING, "dce"]))
-    records = client.call("step", LAYER, steps)
+    records = client.call("step", LAYER, pipeline("|".join(["cse", *LOOKING, "dce"])))
     assert "fused_matmul_add" in records[4].operators
     # What is not for looking starts from before them.
     assert records[5].operators["matmul"] == 8

@@ -45,8 +45,7 @@ def program(*results):
 
 def run(made):
     values = {"x": draw(2, 3), "w": draw(3, 3), "row": draw(1, 3)}
-    step = runtime.assemble(made, None, BuildOptions(QUICK))
-    return step.forward(values)[0]
+    return runtime.assemble(made, None, BuildOptions(QUICK)).forward(values)[0]
 
 
 def operators(made):
