@@ -366,7 +366,7 @@ STRATEGIES: dict[str, Strategy] = {
             "Minimum cut",
             "Saves the fewest bytes that a price on what is computed again allows; never computes "
             "a matrix product or a convolution again, and makes a step longer by at most 5 % of "
-            "the forward's time. Within that time, it computes values again for later readers.",
+            "the forward's time, in which it may also lower the peak by *Recompute per use*.",
             min_cut,
             share=SHARE,
         ),
