@@ -15,7 +15,7 @@ def write(rows: Sequence[Row]) -> None:
     head, *sections = PAGE.read_text(encoding="utf-8").split("\n## ")
     for processor in dict.fromkeys(r["processor"] for r in rows if "what" in r):
         own = [r for r in rows if r.get("processor") == processor]
-        sections = [s for s in sections if not s.startswith(processor)]
+        sections = [s for s in sections if not s.startswith(f"{processor}\n")]
         sections.append("\n".join(_section(processor, own)))
     PAGE.write_text("\n## ".join([head, *sections]).rstrip() + "\n", encoding="utf-8")
 
