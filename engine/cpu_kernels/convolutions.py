@@ -27,18 +27,8 @@ def convolution(
     transposed = options[3]
     pointwise = _is_pointwise(weight, options)
     (data,) = (data,) if pointwise else _exact(weight, data)
-    matrix = weight.flatten(1) if transposed else weight.flatten(1).T
-    if pointwise and _has_rows(data) and _has_rows(out):
-        torch.mm(_rows(data), matrix, out=_rows(out))
-    elif pointwise and out.shape[2:].numel() >= _PIXELS:
-        torch.matmul(matrix.T, data.flatten(2), out=out.flatten(2))
-    elif pointwise or _is_product(data if transposed else out, weight, options):
-        made = _product(data, weight, options, out, pointwise)
-        # NaN may come from the zeros around an image, times infinity.
-        if not pointwise and not transposed and made.isnan().any():
-            _CONVOLUTION(data, weight, None, *options, out=out)
-        else:
-            out.flatten(2).copy_(made)
+    if pointwise or _is_product(data if transposed else out, weight, options):
+        _multiply(data, weight, options, out, pointwise)
     elif transposed and _folds(options) and out.numel() and weight.device.type == "cpu":
         # PyTorch's own kernel for a transposed one is slow where the channels are few.
         turned = (*options[:3], False, (0,) * (out.ndim - 2), options[5])
@@ -48,20 +38,31 @@ def convolution(
         _CONVOLUTION(data, weight, None, *options, out=out)
 
 
-def _product(
+def _multiply(
     data: torch.Tensor, weight: torch.Tensor, options: Options, out: torch.Tensor, pointwise: bool
-) -> torch.Tensor:
-    """The result, of shape (batch, outputs, pixels)."""
+) -> None:
+    """Convolve by a product of matrices."""
     strides, padding, dilation, transposed, *_ = options
-    window = weight.shape[2:], dilation, padding, strides
     matrix = weight.flatten(1) if transposed else weight.flatten(1).T
+    if pointwise and _has_rows(data) and _has_rows(out):
+        torch.mm(_rows(data), matrix, out=_rows(out))
+        return
+    if pointwise and out.shape[2:].numel() >= _PIXELS:
+        torch.matmul(matrix.T, data.flatten(2), out=out.flatten(2))
+        return
+    window = weight.shape[2:], dilation, padding, strides
     columns = data if pointwise or transposed else functional.unfold(data, *window)
     # With a pixel in each row: MKL reads weights that are turned at half the speed.
     by_pixel = _by_channel(columns).T @ matrix
     made = by_pixel.view(len(columns), columns.shape[2:].numel(), matrix.shape[1]).mT
-    if not transposed or pointwise:
-        return made
-    return functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
+    if transposed and not pointwise:
+        made = functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
+    elif (
+        not pointwise and made.isnan().any()
+    ):  # maybe from the zeros around an image, times infinity
+        _CONVOLUTION(data, weight, None, *options, out=out)
+        return
+    out.flatten(2).copy_(made)
 
 
 def weight_gradient(

@@ -25,7 +25,7 @@ from relascope.passes.cuts.lifetimes import Lifetimes
 from relascope.passes.cuts.min_cut import SHARE, min_cut, recompute_pointwise
 from relascope.passes.cuts.offload import marked, movable, offloaded, unmarked
 from relascope.passes.cuts.peak import peak_bound, peak_limit, within_peak
-from relascope.passes.cuts.per_use import fitted, read_rewiring, rewiring_text
+from relascope.passes.cuts.per_use import UNASKED, fitted, read_rewiring, rewiring_text
 from relascope.passes.cuts.problem import Wish
 from relascope.passes.cuts.reasons import Reasons
 
@@ -340,7 +340,7 @@ class Strategy:
     choose: Callable[[Joint, Wish], Collection[str]]
     limit: Callable[[Joint, Wish], int | None] | None = None
     adapts: bool = True
-    share: float = math.inf
+    share: float = 0.0
 
     @property
     def has_budget(self) -> bool:
@@ -555,10 +555,11 @@ def _cut(
             why = "the backward compares the two, and a recomputed one may round differently"
             raise ValueError(f"save {of} with {best}: {why}")
     times = None
-    share = math.inf if wish.per_use or strategy not in STRATEGIES else STRATEGIES[strategy].share
-    if (by_rule := wish.per_use or share < math.inf) or rewiring:
+    rule = STRATEGIES.get(strategy)
+    unasked = rule.share if rule and len(joint.graph.nodes) <= UNASKED else 0.0
+    if (share := math.inf if wish.per_use else unasked) or rewiring:
         lives = Lifetimes(joint, saved, away, rewiring)
-        if by_rule:
+        if share:
             lives = fitted(lives, budget if strategy == "peak" else None, share)
         rewiring, times = lives.rewiring, lives.times
     return Cut(

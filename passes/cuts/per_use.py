@@ -17,7 +17,7 @@ from relascope.passes.cuts.lifetimes import AGAIN, Lifetime, Lifetimes
 from relascope.passes.cuts.problem import Wish
 
 TRIES = 128  # how many steps may be simulated for one cut
-_NODES = 10_000  # of all steps that are simulated unasked: about half a second
+UNASKED = 10_000  # nodes of all steps that are simulated unasked: about half a second
 
 
 def fitted(lives: Lifetimes, limit: int | None = None, share: float = math.inf) -> Lifetimes:
@@ -49,8 +49,8 @@ def _fitted(lives: Lifetimes, limit: int | None, share: float) -> Lifetimes:
     the least time for its bytes goes first, if the peak is lower then, or reached at fewer
     steps."""
     best = now = lives
-    most = TRIES if share == math.inf else min(TRIES, _NODES // len(lives.joint.graph.nodes))
-    held, refused, tries = now.bytes() if most else [], set[tuple[str, str]](), 0
+    most = TRIES if share == math.inf else min(TRIES, UNASKED // len(lives.joint.graph.nodes))
+    held, refused, tries = now.bytes(), set[tuple[str, str]](), 0
     while tries < most and (limit is None or now.peak > limit):
         at = held.index(max(held))
         found = [(one, later, _moved(now, one, at, later)) for one, later in _waiting(now, at)]

@@ -89,8 +89,7 @@ def _moved(call: Any, args: list[Any]) -> Any:
     operands = list(args[0].fields) if isinstance(args[0], relay.Tuple) else args
     if not operands or not all(isinstance(a, relay.Constant) for a in operands):
         return None
-    values = [a.data.numpy() for a in operands]
-    moved = _MOVES[op_name(call)](call, values)
+    moved = _MOVES[op_name(call)](call, [a.data.numpy() for a in operands])
     if moved is None:
         return None
     result = np.ascontiguousarray(moved).reshape(shape(call))

@@ -130,8 +130,7 @@ def least_memory(mod: Any, context: Any) -> Any:
     order = range(len(block.bindings))
     made = {index: {index} & block.sizes.keys() for index in order}
     held = block.sources, block.read, made, sizes, block.kept, given, block.over(mod.functions)
-    kernels = KernelLives(order, *held)
-    bindings = [block.bindings[index] for index in kernels.best_order]
+    bindings = [block.bindings[index] for index in KernelLives(order, *held).best_order]
     mod = _with_main(mod, _with(main, main.params, relax.DataflowBlock(bindings)))
     return relax.transform.Normalize()(mod)
 

@@ -54,8 +54,7 @@ def _split(inputs: Any, attrs: Mapping[str, Any]) -> Any:
     if sizes is None and _given(inputs, 1) is not None:
         sizes = _value(inputs[1]).reshape(-1)
     if sizes is None:
-        each = -(-int(infer_shape(data)[axis]) // count)
-        sizes = [each] * (count - 1)
+        sizes = [(-(-int(infer_shape(data)[axis]) // count))] * (count - 1)
     else:
         sizes = sizes[:-1]
     if count == 1:
