@@ -102,8 +102,7 @@ export class Camera extends Picture {
   firstView() {
     const d = this.drawing;
     if (!d.box.id.length) return;
-    const whole = this.fitZoom();
-    if (whole >= 0.5) { this.fit(); return; }
+    if (this.fitZoom() >= 0.5) { this.fit(); return; }
     this.zoom = clamp(this.wide / d.width, 0.5, 0.9);
     const room = d.width * this.zoom <= this.wide;
     this.x = room ? (this.wide - d.width * this.zoom) / 2 : this.wide / 2 - this.startMiddle() * this.zoom;

@@ -7,8 +7,7 @@ export class Details extends Part {
   unfolded = false; // the kernel's text
 
   show() {
-    const v = this.viewer;
-    const key = v.drawing && v.selected;
+    const v = this.viewer, key = v.drawing && v.selected;
     const show = key !== null && key !== undefined && v.exists(key);
     const focused = v.side.contains(v.root.getRootNode().activeElement);
     v.side.classList.toggle("hidden", !show);
@@ -25,8 +24,7 @@ export class Details extends Part {
   }
 
   head(title, subtitle, style) {
-    const v = this.viewer;
-    const mark = element("span", { class: "mark" });
+    const v = this.viewer, mark = element("span", { class: "mark" });
     v.theme.dress(mark, style);
     mark.textContent = "";
     const fold = element("button", {
@@ -95,8 +93,7 @@ export class Details extends Part {
 
   // Python's sentences on the chosen node, with buttons for its actions.
   told(key) {
-    const v = this.viewer;
-    const card = v.drawing.card;
+    const v = this.viewer, card = v.drawing.card;
     if (!card || card.node !== key) return null;
     const buttons = card.actions.map(([name, label, able]) =>
       element("button", { class: "act", disabled: able ? null : "", onclick: () => {
@@ -123,10 +120,8 @@ export class Details extends Part {
   }
 
   links(title, list) {
-    const v = this.viewer;
     if (!list.length) return [element("h3", {}, title), element("div", { class: "lit" }, "none")];
-    const { node, strings } = v.drawing;
-    const items = element("ul");
+    const { node, strings } = this.viewer.drawing, items = element("ul");
     const write = (from, to) => {
       for (const entry of list.slice(from, to)) {
         if (typeof entry === "string") {
@@ -136,7 +131,7 @@ export class Details extends Part {
         const type = node.types[entry].map((t) => strings[t]).join(", ");
         const button = element("button", {
           class: "link", title: strings[node.scope[entry]] || node.id[entry],
-          onclick: () => v.focus(node.id[entry]),
+          onclick: () => this.viewer.focus(node.id[entry]),
         }, element("span", {}, node.title[entry]), element("small", {}, type));
         items.append(element("li", {}, button));
       }
@@ -153,8 +148,7 @@ export class Details extends Part {
   }
 
   group(id) {
-    const v = this.viewer;
-    const { groups } = v.drawing;
+    const v = this.viewer, { groups } = v.drawing;
     const group = groups[id];
     const body = element("div", { class: "body" });
     body.append(this.facts([

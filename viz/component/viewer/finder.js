@@ -15,8 +15,7 @@ export class Finder extends Part {
   }
 
   find(text, list = true) {
-    const v = this.viewer;
-    const d = v.drawing;
+    const v = this.viewer, d = v.drawing;
     if (!d) return;
     const result = search(text, d.node, d.strings);
     this.matches = result?.ends ?? []; this.match = -1;
@@ -30,8 +29,7 @@ export class Finder extends Part {
   }
 
   writeHits() {
-    const v = this.viewer;
-    const { length } = this.matches;
+    const v = this.viewer, { length } = this.matches;
     v.hits.textContent = !v.input.value.trim() ? ""
       : this.match >= 0 ? `${this.match + 1} of ${length}`
         : length === 1 ? "1 match" : `${length} matches`;

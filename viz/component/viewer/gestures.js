@@ -104,8 +104,7 @@ export class Gestures extends Part {
   }
 
   pointerMove(e) {
-    const v = this.viewer;
-    const [x, y] = this.local(e);
+    const v = this.viewer, [x, y] = this.local(e);
     const before = this.pointers.get(e.pointerId);
     if (!before) {
       const [wx, wy] = v.toWorld(x, y);
@@ -131,8 +130,7 @@ export class Gestures extends Part {
   }
 
   pointerUp(e) {
-    const v = this.viewer;
-    const known = this.pointers.delete(e.pointerId);
+    const v = this.viewer, known = this.pointers.delete(e.pointerId);
     v.main.classList.remove("dragging");
     if (known && this.two && e.type === "pointerup" && v.drawing) {
       this.two = false;
@@ -154,8 +152,7 @@ export class Gestures extends Part {
 
   // Slide the picture if the details card would hide what was just selected.
   uncover(i) {
-    const v = this.viewer;
-    const { box } = v.drawing;
+    const v = this.viewer, { box } = v.drawing;
     if (box.open[i]) return;
     const right = (box.x[i] + box.w[i]) * v.zoom + v.x;
     const spare = v.free() - 12;
@@ -263,8 +260,7 @@ export class Gestures extends Part {
   }
 
   help() {
-    const v = this.viewer;
-    const hidden = v.help.classList.toggle("hidden");
+    const v = this.viewer, hidden = v.help.classList.toggle("hidden");
     (hidden ? v.main : v.help).focus({ preventScroll: true });
   }
 

@@ -4,8 +4,7 @@ import { clamp, Part } from "./parts.js";
 
 export class Minimap extends Part {
   draw() {
-    const v = this.viewer;
-    const d = v.drawing;
+    const v = this.viewer, d = v.drawing;
     if (!d || !d.box.id.length) { v.map.classList.add("hidden"); return; }
     const ratio = window.devicePixelRatio || 1;
     const scale = Math.min(150 / d.width, 150 / d.height);
@@ -31,8 +30,7 @@ export class Minimap extends Part {
   }
 
   drawFrame() {
-    const v = this.viewer;
-    const d = v.drawing;
+    const v = this.viewer, d = v.drawing;
     const all = v.x >= -1 && v.y >= -1 && v.x + d.width * v.zoom <= v.wide + 1
       && v.y + d.height * v.zoom <= v.high + 1;
     const hide = all || v.wide < 480 || !d.box.id.length;
@@ -53,8 +51,7 @@ export class Minimap extends Part {
   }
 
   moveTo(e) {
-    const v = this.viewer;
-    const box = v.map.getBoundingClientRect();
+    const v = this.viewer, box = v.map.getBoundingClientRect();
     const wx = (e.clientX - box.left - this.shift[0]) / this.scale;
     const wy = (e.clientY - box.top - this.shift[1]) / this.scale;
     v.x = v.free() / 2 - wx * v.zoom;

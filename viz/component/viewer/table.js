@@ -95,8 +95,7 @@ export class Table extends Part {
   }
 
   key(event) {
-    const v = this.viewer;
-    const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const v = this.viewer, way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Escape") { this.toggle(); v.main.focus({ preventScroll: true }); }
     else if (way && this.rows?.length) {
       const k = this.at.get(v.nodeIndex.get(v.selected)) ?? (way > 0 ? -1 : this.rows.length);

@@ -9,8 +9,7 @@ export class Tooltip extends Part {
   hide() { clearTimeout(this.timer); this.viewer.tip.classList.add("hidden"); }
 
   fill(i) {
-    const v = this.viewer;
-    const { box, node, strings, groups } = v.drawing;
+    const v = this.viewer, { box, node, strings, groups } = v.drawing;
     const lines = [];
     if (box.kind[i]) {
       const group = groups[box.group[i]];

@@ -17,8 +17,7 @@ export class Walk extends Part {
 
   // The next box in a direction; -1 if there is none.
   beside(i, key) {
-    const v = this.viewer;
-    const { box, edge } = v.drawing;
+    const v = this.viewer, { box, edge } = v.drawing;
     const middle = (k) => box.x[k] + box.w[k] / 2;
     const nearest = (boxes) => {
       let best = -1, least = Infinity;
@@ -42,8 +41,7 @@ export class Walk extends Part {
   }
 
   step(key) {
-    const v = this.viewer;
-    const i = v.selected === null ? -1 : v.boxOf(v.selected);
+    const v = this.viewer, i = v.selected === null ? -1 : v.boxOf(v.selected);
     if (i < 0) return false;
     const found = this.beside(i, key);
     if (found >= 0) { v.select(v.keyOf(found)); v.reveal(found); }
@@ -52,8 +50,7 @@ export class Walk extends Part {
 
   // The overlay's nodes by value, the largest first; else captures, else changes, in graph order.
   marked() {
-    const v = this.viewer;
-    const { node } = v.drawing;
+    const v = this.viewer, { node } = v.drawing;
     const all = Array.from(node.id, (_, n) => n);
     const overlay = v.overlays.active;
     const numbers = all.filter((n) => typeof overlay.values[n] === "number");
@@ -65,8 +62,7 @@ export class Walk extends Part {
   }
 
   mark(way) {
-    const v = this.viewer;
-    const list = this.marked();
+    const v = this.viewer, list = this.marked();
     if (!list.length) { v.say("Nothing is captured, changed or coloured by number here."); return; }
     const now = list.indexOf(v.nodeIndex.get(v.selected));
     const at = now < 0 ? (way > 0 ? 0 : list.length - 1) : (now + way + list.length) % list.length;
@@ -75,17 +71,15 @@ export class Walk extends Part {
   }
 
   widen(by) {
-    const v = this.viewer;
     this.reach = Math.max(1, Math.min(99, this.reach + by));
     this.to = null;
-    v.details.show();
-    v.redraw();
+    this.viewer.details.show();
+    this.viewer.redraw();
   }
 
   // Boxes and edges within `reach` of a box, up and down the edges.
   around(i) {
-    const v = this.viewer;
-    const { edge } = v.drawing;
+    const v = this.viewer, { edge } = v.drawing;
     const boxes = new Set([i]), into = new Set(), outOf = new Set();
     for (const [links, end, edges] of [[v.into, edge.s, into], [v.outOf, edge.t, outOf]]) {
       let front = [i];
@@ -105,8 +99,7 @@ export class Walk extends Part {
 
   // The shortest way between two boxes along edges, in either direction; null without one.
   between(a, b) {
-    const v = this.viewer;
-    const { edge } = v.drawing;
+    const v = this.viewer, { edge } = v.drawing;
     for (const [from, to] of [[a, b], [b, a]]) {
       const came = new Map([[from, -1]]);
       let front = [from];

@@ -58,8 +58,7 @@ export function fold(cuts, { rank, width, height, x, y, still }, links) {
     if (bundle) bundle.links.push(link);
     else bundles[c].set(key, { exit: link.exit, links: [link] });
   }
-  const most = Math.max(0, ...bundles.map((b) => b.size));
-  const channel = CHANNEL + LANE * most;
+  const channel = CHANNEL + LANE * Math.max(0, ...bundles.map((b) => b.size));
   const shift = new Float64Array(count);
   let at = left[0];
   for (let c = 0; c < count; c++) {

@@ -167,8 +167,7 @@ class Arrangement extends Items {
     item.placed = place({ sizes, kinds, edges, ends, pull, tall: this.tall, portOrder });
     const { width: wide, height: high } = item.placed;
     if (item.index === 0) { item.w = wide + 2 * MARGIN; item.h = high + 2 * MARGIN; return; }
-    const name = textWidth(item.lines[0], TITLE, true) + 60;
-    item.w = Math.max(wide + 2 * PAD, name);
+    item.w = Math.max(wide + 2 * PAD, textWidth(item.lines[0], TITLE, true) + 60);
     item.h = high + HEADER + 2 * PAD;
   }
 
@@ -293,8 +292,7 @@ class Arrangement extends Items {
       if (!readers[node].length || !readers[node].every(half)) continue;
       column.push([Math.min(...readers[node].map((reader) => items[slot[reader]].y)), box]);
     }
-    const backward = items.find((item) => item.flip);
-    const edge = backward.x - 40;
+    const edge = items.find((item) => item.flip).x - 40;
     let free = -Infinity;
     for (const [along, box] of column.sort((a, b) => a[0] - b[0])) {
       box.x = edge - box.w; box.y = Math.max(along, free);

@@ -200,8 +200,7 @@ export class Router {
     const heap = new Heap();
     const guess = (i, j) => Math.abs(X[i] - ex) + (ey === null ? 0 : Math.abs(Y[j] - ey));
     // A state is a crossing of two lines and how it was reached: 0 across, 1 along.
-    const begin = ey === null ? [0] : [0, 1];
-    for (const turn of begin) {
+    for (const turn of ey === null ? [0] : [0, 1]) {
       cost[turn * size + start] = 0;
       heap.push(guess(start % nx, Math.floor(start / nx)), turn * size + start);
     }

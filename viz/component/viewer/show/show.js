@@ -36,8 +36,7 @@ export class Show extends Part {
 
   // Python's data was drawn: begin, go on, or end.
   received() {
-    const v = this.viewer;
-    const { show, showing, present } = v.block;
+    const v = this.viewer, { show, showing, present } = v.block;
     v.root.querySelector("[data-act=show]").classList.toggle("hidden", !show && !present);
     if (this.active && (!this.cuts.length || (this.seen && !showing))) this.leave(false);
     else if (this.active) {
@@ -120,9 +119,8 @@ export class Show extends Part {
   end() { if (this.active) { this.stop.abort(); this.overPage(false); } }
 
   fullChanged() {
-    const v = this.viewer;
     if (!document.fullscreenElement && this.active) this.overPage(true);
-    v.resize();
+    this.viewer.resize();
   }
 
   toggleFull() {
@@ -133,12 +131,11 @@ export class Show extends Part {
   }
 
   build() {
-    const v = this.viewer;
     const button = (label, title, onclick, more = {}) =>
       element("button", { title, "aria-label": title, onclick, ...more }, label);
     this.taking = button("Use this cut", "Choose this cut on the page, and leave",
       () => this.leave(true, this.cut.bytes), { class: "act" });
-    this.taking.classList.toggle("hidden", !v.block.present);
+    this.taking.classList.toggle("hidden", !this.viewer.block.present);
     this.head = element("header", { class: "show-head" },
       element("h2", { class: "grow" }, "What the forward keeps for the backward"),
       this.taking,
@@ -156,7 +153,7 @@ export class Show extends Part {
         element("div", { class: "show-ends" }, element("span", {}, "keeps less, computes more"),
           element("span", {}, "keeps more"))),
       element("div", { class: "show-held" }, this.held));
-    v.root.append(this.head, this.panel, this.dock);
+    this.viewer.root.append(this.head, this.panel, this.dock);
   }
 
   // Go to a cut of the frontier; the nodes take its colours at once.
@@ -223,8 +220,7 @@ export class Show extends Part {
 
   // Ids of the capture's readers in the backward, recomputed nodes among them.
   readers() {
-    const v = this.viewer;
-    const { node } = v.drawing;
+    const v = this.viewer, { node } = v.drawing;
     const n = v.nodeIndex.get(this.capture);
     if (n === undefined) return [];
     const again = new Set(this.cut.again);
@@ -253,8 +249,7 @@ export class Show extends Part {
     this.capture = id;
     this.open(id);
     this.tell();
-    const v = this.viewer;
-    const i = id === null ? -1 : v.boxOf(id);
+    const v = this.viewer, i = id === null ? -1 : v.boxOf(id);
     if (i < 0) { this.glide(v.whole()); return; }
     const { box } = v.drawing;
     const zoom = Math.max(v.zoom, READABLE);
@@ -264,8 +259,7 @@ export class Show extends Part {
 
   // Open the modules around a capture, close those of the last one, and keep the view.
   open(id) {
-    const v = this.viewer;
-    const was = id === null ? -1 : v.boxOf(id);
+    const v = this.viewer, was = id === null ? -1 : v.boxOf(id);
     const { box: old, groups, node } = v.drawing;
     const wanted = [];
     let group = was < 0 ? "" : node.group[v.nodeIndex.get(id)];
@@ -357,8 +351,7 @@ export class Show extends Part {
     const { root } = this.viewer;
     const all = [...root.querySelectorAll("button, input, canvas.main, [tabindex='0']")]
       .filter((one) => !one.disabled && one.getClientRects().length && one.tabIndex >= 0);
-    const now = root.getRootNode().activeElement;
-    const at = all.indexOf(now);
+    const at = all.indexOf(root.getRootNode().activeElement);
     const next = all[(at + (e.shiftKey ? -1 : 1) + all.length) % all.length];
     e.preventDefault();
     e.stopPropagation();
