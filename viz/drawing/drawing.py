@@ -180,8 +180,7 @@ class Drawing:
         asked = self.first(view), plain, view.open_alone is None, view.present is None, more
         if self._last is None or self._last[0] != asked:
             data = self.data(view) | {"toggles": toggles, **more}
-            text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str)
-            raw = text.encode()
+            raw = json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=str).encode()
             token = hashlib.blake2b(raw, digest_size=8).hexdigest()
             raw = raw[:-1] + f',"token":"{token}"}}'.encode()
             self._last = (asked, zlib.compress(raw, 1))
@@ -192,7 +191,6 @@ class Drawing:
         nodes, block = self.graph.nodes, self.block
         styles = {n.id: view.highlight.get(n.id) or palette.style_key(n) for n in nodes}
         sorts = {n.id: palette.sort_key(n) for n in nodes}
-        used = {(styles[n.id], palette.SHAPES[n.kind]) for n in nodes}
         roles = any(n.role is not Role.NONE for n in nodes)
         shown = [n for n in nodes if styles[n.id] != "removed"]  # removed ones do not count
         looks = {
@@ -211,7 +209,6 @@ class Drawing:
             "kernels": {name: _kernel_card(text) for name, text in self.graph.kernels.items()},
             "shapes": {kind.value: shape for kind, shape in palette.SHAPES.items()},
             "palette": palette.table(),
-            "legend": _legend(used, self.tree.groups.keys() >= {FORWARD, BACKWARD}),
             "first": self.first(view),
             "viewHeight": view.height,
             "showShapes": view.show_shapes,
@@ -340,13 +337,6 @@ def _extra(node: Node, kernel: bool) -> dict[str, Any] | None:
     if node.body is not None:
         extra["body"] = list(node.body.operators.items())
     return extra or None
-
-
-def _legend(used: set[tuple[str, str]], crossing: bool) -> list[tuple[str, str]]:
-    """The styles in the picture, in the palette's order."""
-    shown = dict(sorted(used, reverse=True))  # the first of several shapes
-    entries = [(style, shown[style]) for style in palette.STYLES["light"] if style in shown]
-    return [*entries, ("crossing", "line")] if crossing else entries
 
 
 _WIDE_INT = re.compile(r"T\.int64\((-?\d+)\)")

@@ -137,8 +137,9 @@ export class Overlays extends Part {
       this.key = (n) => styles[n];
       box.style = box.node.map((n, i) => (n >= 0 ? styles[n]
         : name === "" ? groups[box.group[i]].style : name === "roles" && box.role[i] || "group"));
-      this.legend = name === "" ? null : [...this.legendOfStyles(drawing, styles),
-        ...(name === "roles" ? [] : this.legendOfRoles(drawing))];
+      const crossing = groups["forward:"] && groups["backward:"] ? [["crossing", null, "line"]] : [];
+      this.legend = [...this.legendOfStyles(drawing, styles),
+        ...(name === "" ? crossing : name === "roles" ? [] : this.legendOfRoles(drawing))];
       return;
     }
     const words = [...new Set(values.filter((x) => typeof x === "string"))].sort((a, b) =>
@@ -165,7 +166,10 @@ export class Overlays extends Part {
   // The styles in the picture, in the palette's order, each with its shape.
   legendOfStyles({ node, shapes }, styles) {
     const shown = new Map();
-    styles.forEach((key, n) => { if (!shown.has(key)) shown.set(key, shapes[node.kind[n]]); });
+    styles.forEach((key, n) => {
+      const shape = shapes[node.kind[n]];
+      if (!(shown.get(key) <= shape)) shown.set(key, shape); // the first of several by name
+    });
     return Object.keys(this.viewer.theme.styles).filter((key) => shown.has(key))
       .map((key) => [key, null, shown.get(key)]);
   }
@@ -210,8 +214,7 @@ export class Overlays extends Part {
 
   // The list in the toolbar.
   offer() {
-    const v = this.viewer;
-    const names = this.all();
+    const v = this.viewer, names = this.all();
     if (!names.some((o) => o.name === this.chosen)) this.chosen = "";
     v.colours.replaceChildren(
       ...names.map((o) => element("option", { value: o.name }, o.title)),

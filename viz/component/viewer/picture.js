@@ -9,8 +9,7 @@ export class Picture {
   hover = -1;
 
   exists(key) {
-    const d = this.drawing;
-    return key.startsWith("group:") ? d.groups[key.slice(6)] !== undefined
+    return key.startsWith("group:") ? this.drawing.groups[key.slice(6)] !== undefined
       : this.nodeIndex.has(key);
   }
 
@@ -104,8 +103,7 @@ export class Picture {
 
   // The entries of the legend: style, shape and words.
   legendRows() {
-    const of = this.overlays.legend?.map(([key, words, shape]) => [key, shape ?? "box", words]);
-    return (of ?? this.drawing.legend).map(([key, shape, words]) => [key, shape, words
+    return this.overlays.legend.map(([key, words, shape = "box"]) => [key, shape, words
       ?? (shape === "line" ? "forward value read by the backward" : this.theme.styles[key]?.label ?? key)]);
   }
 

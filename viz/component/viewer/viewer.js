@@ -226,7 +226,7 @@ export class Viewer extends Camera {
 
   fillLegend() {
     const { box } = this.drawing;
-    const first = this.overlays.legend ? [element("b", {}, this.overlays.active.title)] : [];
+    const first = this.overlays.active.name ? [element("b", {}, this.overlays.active.title)] : [];
     this.legend.replaceChildren(...first, ...this.legendRows().map(([key, shape, words]) => {
       const mark = element("i", { class: shape });
       if (shape === "line") mark.style.borderColor = this.theme.look.surfaces[key];

@@ -69,7 +69,7 @@ export function pictureOutside({ data, theme, font, shapes }) {
 // Places the entries of the legend, in as many rows as needed.
 function legendOf(v, wide) {
   let x = MARGIN, row = 0;
-  const first = v.overlays.legend ? [["", "title", v.overlays.active.title]] : [];
+  const first = v.overlays.active.name ? [["", "title", v.overlays.active.title]] : [];
   return [...first, ...v.legendRows()].map(([key, shape, words]) => {
     const room = 44 + textWidth(words, 12);
     if (x > MARGIN && x + room > wide - MARGIN) { x = MARGIN; row += 1; }
