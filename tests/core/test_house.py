@@ -41,7 +41,7 @@ LINES = {
     "passes": 11877,
     "recorder": 1466,
     "samples": 548,
-    "viz": 24649,
+    "viz": 24631,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 from streamlit import runtime
+from streamlit import session_state as state
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.core.errors import EngineError
@@ -62,7 +63,7 @@ _OPEN_IN: dict[str, str] = {}  # by session id, Streamlit's id of the tab that h
 
 def arrive() -> list[str]:
     """Go where the address says, before anything is drawn; sentences on what could not be done."""
-    state, context = st.session_state, get_script_run_ctx()
+    context = get_script_run_ctx()
     if _OPEN in state:  # delete only after entering: each access to the state may end the run
         missing = enter(state[_OPEN])
         del state[_OPEN]
@@ -77,7 +78,7 @@ def arrive() -> list[str]:
 
 def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     """Go where the address says; `query` is all of it."""
-    state, wrong = st.session_state, []
+    wrong = []
     if old := query.pop("ir", None):  # the engine's name in addresses of 0.2
         query.setdefault("engine", old)
     ident = query.pop("session", [""])[-1]
@@ -115,14 +116,14 @@ def _begin(named: str) -> list[str]:
         return [error.message]
     if found is None:
         return [f"There is no session {ident!r}."]
-    st.session_state[_ID] = _free_id(ident)
+    state[_ID] = _free_id(ident)
     return enter(found)
 
 
 def go_to(session: Session, ident: str) -> None:
     """Show another session in the next run of the page, and save changes under its id."""
-    st.session_state[_OPEN], st.session_state[_ID] = session, ident
-    st.session_state.pop("history", None)
+    state[_OPEN], state[_ID] = session, ident
+    state.pop("history", None)
 
 
 def _free_id(ident: str) -> str:
@@ -138,7 +139,7 @@ def _free_id(ident: str) -> str:
 def enter(session: Session) -> list[str]:
     """Write a session's screen to the state, before controls are drawn; sentences on what is
     missing."""
-    state, model = st.session_state, session.model
+    model = session.model
     missing = _files(model)
     state.setdefault("history", {(t.request, n): t for n, t in enumerate(session.timings)})
     for path, setting in SETTINGS.items():
@@ -176,7 +177,6 @@ def enter(session: Session) -> list[str]:
 
 def _files(model: ModelChoice) -> list[str]:
     """Open a model's files; a sentence for each that is missing."""
-    state = st.session_state
     missing = []
     before: Session | None = state.get("session")
     if model.digest and (before is None or before.model.digest != model.digest):
@@ -200,7 +200,7 @@ def _choose(model: ModelChoice) -> None:
         put("keep_name", name)
         put(f"keep_changes_{name}", changes)
         put("keep_random", bool(model.weights))
-    st.session_state.keep_piece_of = model.name, model.digest
+    state.keep_piece_of = model.name, model.digest
     put("keep_mode", MODES[model.training])
     for name, size in (("batch", model.batch), ("tokens", model.tokens)):
         if size is not None and not model.digest:
@@ -209,10 +209,10 @@ def _choose(model: ModelChoice) -> None:
 
 def settle(screen: Screen) -> None:
     """Once the screen's model is known, force tensors again that were forced by hand."""
-    forced = st.session_state.pop("forced_anew", None)
+    forced = state.pop("forced_anew", None)
     if forced is not None:
-        everywhere = st.session_state.get("keep_by_hand") or {}
-        st.session_state.keep_by_hand = {**everywhere, screen.place: forced}
+        everywhere = state.get("keep_by_hand") or {}
+        state.keep_by_hand = {**everywhere, screen.place: forced}
 
 
 def step_key(model: ModelChoice | ModelSource) -> str:
@@ -223,7 +223,7 @@ def step_key(model: ModelChoice | ModelSource) -> str:
 def _controls(part: str) -> dict[str, Any]:
     """The values of the controls of a part of a session, except empty ones."""
     found = {
-        path.removeprefix(f"{part}."): st.session_state.get(setting.widget)
+        path.removeprefix(f"{part}."): state.get(setting.widget)
         for path, setting in SETTINGS.items()
         if path.startswith(f"{part}.") and setting.widget
     }
@@ -233,7 +233,7 @@ def _controls(part: str) -> dict[str, Any]:
 
 def current(screen: Screen) -> Session:
     """The screen as a session."""
-    state, source = st.session_state, screen.source
+    source = screen.source
     typed = state.get("keep_inputs", "") if source.digest else ""
     model = ModelChoice.of(source, screen.label, typed)
     tab = state.get("keep_tab") or ScreenState.tab
@@ -258,7 +258,6 @@ def _look(
 ) -> ScreenState:
     """The state of the screen; `step` is the key of the chosen step, `drawn` are the graphs of
     which one is drawn, `views` those whose modules may be open."""
-    state = st.session_state
     selected = next((s for view in drawn if (s := selected_of(view))), "")
     choices = {n: state[n] for n in _SWITCHES if state.get(n) is not None}
     modules = {view: groups for view in views if (groups := toggled(view))}
@@ -267,7 +266,6 @@ def _look(
 
 def so_far(screen: Screen) -> Session:
     """The screen as a session, with its results from before this run of the page."""
-    state = st.session_state
     session = replace(current(screen), timings=tuple(state.get("history", {}).values()))
     before: Session | None = state.get("session")
     if before is None or noting.subject(before) != noting.subject(session):
@@ -278,7 +276,6 @@ def so_far(screen: Screen) -> Session:
 def keep(screen: Screen) -> None:
     """After everything is drawn, save the session and write it to the address. While the model is
     not open, and if it cannot be opened, both stay unchanged."""
-    state = st.session_state
     session, before = so_far(screen), state.get("session")
     other = before is not None and before.model != session.model
     if other or (before is not None and before.ir != session.ir):
@@ -293,7 +290,7 @@ def keep(screen: Screen) -> None:
 def way_back(screen: Screen) -> None:
     """If a model cannot be opened, a button that goes back to the previous one."""
     ident, session = now()
-    refused = st.session_state.get("model_refused")
+    refused = state.get("model_refused")
     if refused and session is not None and session.model != current(screen).model:
         label = f"Back to {plain_text(about(session))}"
         icon, to = ":material/undo:", (session, ident)
@@ -302,7 +299,7 @@ def way_back(screen: Screen) -> None:
 
 def keep_recorded(screen: Screen) -> None:
     """As `keep`, for a recording."""
-    state, source = st.session_state, screen.source
+    source = screen.source
     tab, views = state.get(RECORDED_TAB) or RECORDED_TABS[0], (RECORDED_VIEW,)
     function = state.get("keep_recorded_function") or ""
     look = _look(tab, RECORDED_PASS, views, views, function=function)
@@ -314,7 +311,6 @@ def keep_recorded(screen: Screen) -> None:
 
 def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
     """Save the screen and the files that it needs: (path, digest)."""
-    state = st.session_state
     state.session = session
     query = address.written(session)
     if set(query) - {"engine"} or session.timings or _KEPT in state:
@@ -329,7 +325,6 @@ def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
 
 def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Save the session if it changed; the address's parameters for it."""
-    state = st.session_state
     ident = state.setdefault(_ID, store.new_id())
     context = get_script_run_ctx()
     if context is not None:
@@ -369,7 +364,6 @@ def _is_recorded(session: Session) -> bool:
 
 def forget(ident: str) -> None:
     """If this is the tab's own session, continue as a new one."""
-    state = st.session_state
     if state.get(_ID) == ident:
         state[_ID] = store.new_id()
         state[_KEPT] = state[_ID], state.get("session")
@@ -377,5 +371,4 @@ def forget(ident: str) -> None:
 
 def now() -> tuple[str, Session | None]:
     """The id and the session of this tab."""
-    state = st.session_state
     return state.get(_ID, ""), state.get("session")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit import session_state as state
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
@@ -66,7 +67,6 @@ def head() -> None:
 
 def recording() -> str | None:
     """The path of the recording that the page shows; None for a model."""
-    state = st.session_state
     path = state.get("upload_path")
     if not path or state.get("keep_model") != FILE or not Path(path).is_file():
         return None
@@ -75,8 +75,8 @@ def recording() -> str | None:
 
 def of_recording() -> None:
     """Draw the sidebar for a recording: choices of a model or another file instead."""
-    if "ir" in st.session_state:  # keep it while its control is not drawn
-        st.session_state.ir = st.session_state.ir
+    if "ir" in state:  # keep it while its control is not drawn
+        state.ir = state.ir
     _model()
     _upload()
 
@@ -89,7 +89,6 @@ def choose_ir(problem: EngineError | None) -> str:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
         return "relax"
-    state = st.session_state
     if "ir" not in state:
         state.ir = "relax" if recall("ir") == "relax" else "relay"
     ir = st.segmented_control(
@@ -110,7 +109,6 @@ def choose_ir(problem: EngineError | None) -> str:
 
 def show(cache: RequestCache, ir: str) -> Screen | None:
     """Draw the model's settings; the screen, or None without a model."""
-    state = st.session_state
     state.setdefault("keep_fewer_than", ScreenState.fewer_than)
     choice = _model()
     below = None
@@ -181,7 +179,7 @@ def summary_of(screen: Screen) -> str:
 
 
 def _model() -> str:
-    st.session_state.setdefault("keep_model", FIRST)
+    state.setdefault("keep_model", FIRST)
     choice = st.selectbox(
         "Model",
         [*SAMPLES, NAMED, FILE],
@@ -229,7 +227,7 @@ def _gradient(ir: str) -> str:
 
 def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """A mode's pipeline as the user left it."""
-    text = st.session_state.get(pipeline_key(ir, training, gradient))
+    text = state.get(pipeline_key(ir, training, gradient))
     if text is None:
         return default_pipeline(ir, training, gradient)
     return read_pipeline(ir, text)
@@ -238,7 +236,7 @@ def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
 def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:
     """Set the pipeline of the screen's mode; None restores the default."""
     key = pipeline_key(screen.ir, screen.training, screen.source.gradient)
-    st.session_state[key] = None if pipeline is None else str(pipeline)
+    state[key] = None if pipeline is None else str(pipeline)
 
 
 def _sample(name: str) -> ModelSource:
@@ -246,18 +244,17 @@ def _sample(name: str) -> ModelSource:
     st.caption(f"{sample.summary} {formats.number(sample.parameters)} parameters.")
     left, right = st.columns(2)
     batch_key, tokens_key = f"keep_batch_{name}", f"keep_tokens_{name}"
-    st.session_state.setdefault(batch_key, sample.default_batch)
+    state.setdefault(batch_key, sample.default_batch)
     batch = left.number_input("Batch", **_number("model.batch", batch_key))
     tokens = None
     if sample.default_tokens is not None:
-        st.session_state.setdefault(tokens_key, sample.default_tokens)
+        state.setdefault(tokens_key, sample.default_tokens)
         tokens = int(right.number_input("Tokens", **_number("model.tokens", tokens_key)))
     return ModelSource(name, batch=int(batch), tokens=tokens)
 
 
 def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
     """A model of transformers, torchvision or timm; nothing is downloaded."""
-    state = st.session_state
     known: tuple[NamedModel, ...] = ()
     with boundary(cache), suppress(Waiting):
         known = cache.ask("models", "*", False, patience=0.2)
@@ -302,8 +299,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
     own: dict[str, Any] = {"value": None, "placeholder": "its own"}
     batch = left.number_input("Batch", **_number("model.batch", f"keep_batch_{full}"), **own)
     tokens = right.number_input("Tokens", **_number("model.tokens", f"keep_tokens_{full}"), **own)
-    weights = "random" if random else ""
-    return ModelSource(full, batch=batch, tokens=tokens, weights=weights), full
+    return ModelSource(full, batch=batch, tokens=tokens, weights="random" if random else ""), full
 
 
 def _upload() -> None:
@@ -320,7 +316,6 @@ def _upload() -> None:
     )
     if not uploads:
         st.caption(" ".join(endings for endings, _ in KINDS))
-    state = st.session_state
     ident = " ".join(upload.file_id for upload in uploads)
     if uploads and state.get("upload_id") != ident:
         paths = [Path(stored_upload(upload, "model.pt", ident)) for upload in uploads]
@@ -354,7 +349,6 @@ def open_text(text: str, name: str, ir: str) -> None:
 
 def session_folder(name: str) -> Path:
     """A folder of this session, deleted with it."""
-    state = st.session_state
     if "upload_folder" not in state:
         state.upload_folder = Scratch()
     folder = Path(state.upload_folder.name) / name
@@ -364,7 +358,6 @@ def session_folder(name: str) -> Path:
 
 def look_into(path: str | None) -> None:
     """Show a file, a model or a recording, from now on; None for none."""
-    state = st.session_state
     state.upload_path = path
     state.keep_pins, state.tensor_paths = "", ()
     for name in ("recorded_pass", "keep_recorded_function"):
@@ -373,7 +366,6 @@ def look_into(path: str | None) -> None:
 
 def _file() -> tuple[ModelSource | None, str]:
     _upload()
-    state = st.session_state
     path = state.get("upload_path")
     state.setdefault("keep_inputs", "")
     inputs = st.text_area(
@@ -423,7 +415,6 @@ def stored_upload(upload: Any, name: str, ident: str = "") -> str:
 
 def _tensors() -> None:
     """Saved inputs: each file is one set."""
-    state = st.session_state
     uploads = st.file_uploader(
         "Saved inputs (.npy, .npz, .safetensors, .pt)",
         key="tensors",
@@ -446,7 +437,6 @@ def _tensors() -> None:
 
 def _guessed(cache: RequestCache, source: ModelSource) -> None:
     """A file's declared inputs, and a field for each of its open sizes."""
-    state = st.session_state
     whole = replace(source, module="", call=1, gradient="tvm")
     try:
         found: ModelInputs = cache.ask("inputs", replace(whole, pins=()), patience=0.2)
@@ -473,7 +463,6 @@ def _guessed(cache: RequestCache, source: ModelSource) -> None:
 
 def _pin(key: str, symbol: str, usual: int, names: tuple[str, ...]) -> None:
     """Keep a chosen size, unless it is the example's own."""
-    state = st.session_state
     pins = {n: v for n, v in parse_pins(state.get("keep_pins") or "") if n not in names}
     if state[key] != usual:
         pins[symbol] = state[key]
