@@ -74,7 +74,8 @@ def step_to_repainted(title: str, ir: str) -> list[float]:
     with _page(f"ir={ir}") as page:
         page.locator(".rs[data-ready]").wait_for()
         if title != "BERT layer":
-            _choose(page, "Model", title)
+            page.get_by_role("combobox", name="Model").click()
+            page.get_by_role("option", name=title, exact=True).click()
         page.get_by_role("tab", name="Passes").click()
         page.evaluate(_CLICKED)
         rows = page.locator(".row")
@@ -168,11 +169,6 @@ def _page(query: str = "") -> "Iterator[Page]":
         page.set_default_timeout(600_000)
         page.goto(f"{server.url}/?{query}")
         yield page
-
-
-def _choose(page: "Page", label: str, name: str) -> None:
-    page.get_by_role("combobox", name=label).click()
-    page.get_by_role("option", name=name, exact=True).click()
 
 
 def main() -> int:

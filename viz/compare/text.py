@@ -134,10 +134,9 @@ def stretches_of(before: str, after: str, work: DiffEffort | None = None) -> lis
     return found
 
 
-def diff_data(stretches: Sequence[Stretch], titles: tuple[str, str], same: str) -> dict[str, Any]:
+def diff_data(stretches: Sequence[Stretch], same: str) -> dict[str, Any]:
     """Stretches as data for the browser's `text_diff.js`; `same` is the text if nothing differs."""
     return {
-        "titles": titles,
         "sameText": same,
         "same": [s.same for s in stretches],
         "rows": [s.rows for s in stretches],

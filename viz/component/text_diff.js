@@ -40,8 +40,7 @@ class Diff {
     if (this.texts === texts) this.take(told);
   }
 
-  take({ titles, sameText, same, rows, changed }) {
-    const [before, after] = titles;
+  take({ sameText, same, rows, changed }) {
     this.at = -1;
     this.count.textContent = changed
       ? `${changed.toLocaleString("en")} changed line${changed === 1 ? "" : "s"}` : sameText;
@@ -53,7 +52,7 @@ class Diff {
     const side = (name, title) =>
       element("span", { class: `side ${name}` }, element("span", { class: "text" }, title));
     this.body.replaceChildren(
-      element("div", { class: "line head" }, side("left", before), side("right", after)));
+      element("div", { class: "line head" }, side("left", "before"), side("right", "after")));
     this.body.scrollTop = 0;
     const parts = [];
     rows.forEach((part, index) => {
@@ -93,8 +92,7 @@ class Diff {
   }
 
   folded([left, right, lines]) {
-    const words = `${lines.length.toLocaleString("en")} lines are the same`;
-    const made = fold(words, () => {
+    const made = fold(`${lines.length.toLocaleString("en")} lines are the same`, () => {
       // A long stretch opens from its start, bit by bit.
       const rest = lines.length > AT_ONCE
         ? [this.folded([left + AT_ONCE, right + AT_ONCE, lines.slice(AT_ONCE)])] : [];
@@ -130,8 +128,7 @@ class Diff {
     const places = this.body.querySelectorAll(".first");
     if (!places.length) return;
     this.at = (this.at + way + places.length) % places.length;
-    const place = places[this.at];
-    this.body.scrollTop = place.offsetTop - this.body.clientHeight / 3;
+    this.body.scrollTop = places[this.at].offsetTop - this.body.clientHeight / 3;
     this.count.textContent = `Change ${this.at + 1} of ${places.length}`;
   }
 }

@@ -154,7 +154,7 @@ class _Drawings:
                 before, after = ("" if k is None else self.of.text(k) for k in pair)
                 found = stretches_of(before, after, self.of.effort)
                 same = self.of.same if pair[0] != pair[1] else "The text is the same."
-            self.blocks[key] = self.file.block(diff_data(found, ("before", "after"), same))
+            self.blocks[key] = self.file.block(diff_data(found, same))
         return self.blocks[key]
 
 
@@ -183,8 +183,7 @@ def steps_of(
         if error.get("check_failure"):
             why = error["check_failure"]["message"]
             said.append(sheet.sentence(f"It cannot be compared with PyTorch: {why}", True))
-        pair = start_of(ir, pipeline, index), index
-        steps.append(StepSheet([("", pair, "")], said))
+        steps.append(StepSheet([("", (start_of(ir, pipeline, index), index), "")], said))
     shown = [row.data | {"fixed": True} for row in listed]
     graph, text = (partial(ask, what, source, pipeline) for what in ("graph_after", "text"))
     effort = DiffEffort(_EFFORT * (1 + len(pipeline)))

@@ -19,24 +19,17 @@ def sandbox_words(restrictions: Sequence[str]) -> str:
     return f"runs sandboxed: {', '.join(restrictions)}" if restrictions else "runs unsandboxed"
 
 
-_THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
-
-
 def flops(count: float | None) -> str:
     """Floating point operations with a suitable prefix: `1.5 G`."""
-    if count is None:
-        return "unknown"
-    for unit, factor in _THOUSANDS[1:]:
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f}"
+    return rate_text(count, "").rstrip()
 
 
 def rate_text(rate: float | None, unit: str) -> str:
     """A rate with a suitable prefix: `73.4 GFLOP/s`, or "unknown"."""
     if rate is None:
         return "unknown"
-    letter, factor = next((one for one in _THOUSANDS if rate >= one[1]), ("", 1.0))
+    prefixes = ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)
+    letter, factor = next((one for one in prefixes if rate >= one[1]), ("", 1.0))
     return f"{rate / factor:.3g} {letter}{unit}"
 
 

@@ -79,7 +79,7 @@ def texts(screen: Screen, sides: tuple[Program, Program], whole: bool) -> str:
     def make() -> str:
         same = "The text is the same." if before == after or whole else text.ASIDE
         old, new = (side if whole else text.brief(side) for side in (before, after))
-        return packed(text.diff_data(text.stretches_of(old, new), ("before", "after"), same), 1)
+        return packed(text.diff_data(text.stretches_of(old, new), same), 1)
 
     return screen.cache.derive(make, "texts", screen.ir, screen.source, *sides, whole)
 
@@ -112,8 +112,7 @@ def show(change: StepChange, view: str, title: str) -> None:
     if not title:
         return
     heading(title)
-    part = one_of("Show", ("Nodes", "Operators"), "keep_change_view", hidden=True)
-    if part == "Operators":
+    if one_of("Show", ("Nodes", "Operators"), "keep_change_view", hidden=True) == "Operators":
         strip(*change.figures)
         grid(change.operators, width="content")
     else:
