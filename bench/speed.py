@@ -132,8 +132,7 @@ def _rows(
 ) -> Iterator[Row]:
     pipeline = default_pipeline(ir, source.training, source.gradient)
     target = common.target(client, args.target[0])
-    whole = BuildRequest(source, pipeline, target, threads, args.repeats)
-    asked = with_cut(client.call, whole)
+    asked = with_cut(client.call, BuildRequest(source, pipeline, target, threads, args.repeats))
     gpu = asked.target.startswith("cuda")
     of = BASELINES[:2] if gpu else BASELINES[:1] if source.training else BASELINES[::2]
     baselines = of if args.rival and ir == "relax" and not (gpu and source.training) else ()

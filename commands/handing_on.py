@@ -153,8 +153,7 @@ def steps(
         if command.recorded:
             return recording_sheet(command.recorded.recording)
         file = _sheet(command, source, pipeline, command("load", source).notes)
-        shown = steps_of(command, command.engine, source, stepped, errors)
-        return steps_tab(file, shown, PLAIN)
+        return steps_tab(file, steps_of(command, command.engine, source, stepped, errors), PLAIN)
 
     def graphs() -> list[Row]:
         indices = range(-1, len(pipeline))

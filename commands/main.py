@@ -191,8 +191,7 @@ def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Conne
         if ir not in asked:
             asked[ir] = connect(ir)
         known = asked[ir].call("pipelines", getattr(args, "target", None) or "").pipelines
-        option = f"--{name.replace('_', '-')}"
-        with refusing("usage", "{}.", option, "See: relascope passes tvm:"):
+        with refusing("usage", "{}.", f"--{name.replace('_', '-')}", "See: relascope passes tvm:"):
             spelled = [with_tvms(ir, t, known) if MARK in t else t for t in texts]
         setattr(args, name, spelled[0] if isinstance(given, str) else spelled)
     return lambda ir: asked.pop(ir, None) or connect(ir)

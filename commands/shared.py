@@ -220,11 +220,9 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
         raise EngineError("usage", said, "--gradient", "Add --training.")
     args.model = model = _named(args.model)
     if model in SAMPLES or has_name(model):
-        own = model.startswith(f"{CODE}:")
-        if args.input and not own:
+        if args.input and not model.startswith(f"{CODE}:"):
             said = f"The model {args.model} defines its own inputs."
-            hint = "Use --batch and --tokens, or give a file."
-            raise EngineError("usage", said, "--input", hint)
+            raise EngineError("usage", said, "--input", "Use --batch and --tokens, or give a file.")
         if args.pin:
             said = f"The model {args.model} has no dynamic dimension."
             raise EngineError("usage", said, "--pin", "Use --batch and --tokens.")

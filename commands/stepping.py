@@ -65,8 +65,7 @@ def _stopped(last: str | None, pipeline: Pipeline) -> Pipeline:
     elif last.isdigit() and 0 < int(last) <= len(pipeline):
         places = [int(last) - 1]
     if not places:
-        message = f"The pipeline has no step {last!r}."
-        raise EngineError("usage", message, "--stop-after", hint)
+        raise EngineError("usage", f"The pipeline has no step {last!r}.", "--stop-after", hint)
     return pipeline.upto(places[0])
 
 
@@ -138,8 +137,7 @@ def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
         command.engine, command.source, inference, training, strategies, args.budget, dtypes
     )
     stages = [replace(stage, tolerance=command.tolerance) for stage in planned]
-    kinds = args.inputs or own_inputs(planned[0].source)
-    return accuracy.with_inputs(stages, kinds)
+    return accuracy.with_inputs(stages, args.inputs or own_inputs(planned[0].source))
 
 
 _VERDICTS = {"wrong": ("wrong", "cannot be run"), "error": ("rounding", "over")}
@@ -150,8 +148,7 @@ def _check_gate(args: Namespace) -> None:
     """Refuse options that need a baseline (EngineError, kind "usage")."""
     if given := [n for n in ("update", "markdown", "speed", "threads") if getattr(args, n)]:
         hint = "Add --baseline FILE."
-        said = "This option needs a baseline."
-        raise EngineError("usage", said, f"--{given[0]}", hint)
+        raise EngineError("usage", "This option needs a baseline.", f"--{given[0]}", hint)
     if strange := [k for k in args.fail_on or () if k not in _VERDICTS]:
         message = f"Without a baseline, {', '.join(strange)} cannot be checked."
         hint = f"Add --baseline FILE, or choose only from {', '.join(_VERDICTS)}."
@@ -176,8 +173,7 @@ def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> d
                 found = accuracy.judged(command, source, request, given)
                 known[upto] = {"error": tables.judged_row(found), "check_failure": None}
             except EngineError as error:
-                failure = error.as_finding().to_json()
-                known[upto] = {"error": None, "check_failure": failure}
+                known[upto] = {"error": None, "check_failure": error.as_finding().to_json()}
         if one.enabled:
             rows[index] = known[upto]
     return rows
@@ -196,8 +192,7 @@ def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> 
         try:
             if one.enabled:
                 about = command.engine, source, pipeline, index, target, command.tolerance
-                found = node_accuracy.both(command, *about)
-                row["inside"] = tables.inside_document(list(found))
+                row["inside"] = tables.inside_document(list(node_accuracy.both(command, *about)))
         except EngineError as error:
             row["inside_failure"] = error.as_finding().to_json()
         rows.append(row)

@@ -359,8 +359,7 @@ def _differences(document: Document) -> str:
 def bulk(document: Document) -> str:
     lines = [{**r, "culprit": ", ".join(r["culprits"])} for r in document["rows"]]
     found = text_table(lines, "model; pipeline; outcome; culprit; seconds")
-    columns = "pass; breaks; slows; rounds; suspected; models"
-    culprits = text_table(document["culprits"], columns)
+    culprits = text_table(document["culprits"], "pass; breaks; slows; rounds; suspected; models")
     bad = (r for r in document["rows"] if r["outcome"] != "right")
     verdicts = "\n".join(f"{r['model']}: {r['verdict']}" for r in bad)
     counts = ", ".join(f"{n} {outcome}" for outcome, n in document["outcomes"].items())

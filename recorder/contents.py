@@ -171,8 +171,7 @@ class Contents:
 
     def _graph(self, mod: Any, name: str) -> dict[str, Any]:
         try:
-            graph = graph_of(mod, name, self._digests)
-            return {"zlib": json.dumps(graph, ensure_ascii=False)}
+            return {"zlib": json.dumps(graph_of(mod, name, self._digests), ensure_ascii=False)}
         except Exception as wrong:  # a graph's fault must not end a compile
             return {"why": f"{type(wrong).__name__}: {str(wrong)[-300:]}"}
 

@@ -16,8 +16,7 @@ FILE, LEVEL, FRONT = "RELASCOPE_RECORD", "RELASCOPE_RECORD_LEVEL", "RELASCOPE_RE
 def variables(path: Path, level: str, python_path: str) -> dict[str, str]:
     """The variables that make a program, and those that it starts, record to the file `path`;
     `python_path` is the present PYTHONPATH."""
-    start = Path(__file__).parent / "start"
-    paths = os.pathsep.join(filter(None, (str(start), python_path)))
+    paths = os.pathsep.join(filter(None, (str(Path(__file__).parent / "start"), python_path)))
     front = str(Path(str(sys.modules["relascope"].__file__)).absolute())
     return {FILE: str(path.absolute()), LEVEL: level, FRONT: front, "PYTHONPATH": paths}
 

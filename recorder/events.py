@@ -164,8 +164,7 @@ class Events:
             about |= {"required": list(map(str, required))} if len(required) else {}
             about |= {"thread": thread} if thread else {}
             module = self._written(about, mod, [r.module for r in here.passes[-1:]])
-        now = self._taken(start)
-        here.passes.append(_PassRun(number, module, now, caller))
+        here.passes.append(_PassRun(number, module, self._taken(start), caller))
 
     @_safely
     def ended(self, mod: Any, code: list[list[str]] | None = None) -> None:

@@ -10,8 +10,7 @@ from relascope.recorder.writing import LEVELS
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by `%load_ext relascope` with IPython's shell."""
-    arguments = import_module("IPython.core.magic_arguments")
-    parser = arguments.MagicArgumentParser("%%relascope")
+    parser = import_module("IPython.core.magic_arguments").MagicArgumentParser("%%relascope")
     parser.add_argument("command", choices=["record"])
     parser.add_argument("name", nargs="?", help="variable for the recording")
     parser.add_argument("-o", dest="path", metavar="FILE", help="file to write the recording to")

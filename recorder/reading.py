@@ -279,8 +279,7 @@ def _begun(fields: dict[str, Any], path: Path) -> Recording:
 def _add(found: Recording, fields: dict[str, Any], place: int) -> None:
     for kind in ("text", "graph", "blob", "json"):
         if kind in fields:
-            name = fields[kind]
-            found._places[kind, _str(name)] = place
+            found._places[kind, _str(fields[kind])] = place
             return
     if "context" in fields and "begin" not in fields:
         config = {_str(k): _str(v) for k, v in fields["config"].items()}

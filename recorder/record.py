@@ -190,8 +190,7 @@ class RecordedRun(os.PathLike[str]):
 
     def _repr_html_(self) -> str:
         # By name, because the recorder must run where nothing that draws is installed.
-        notebook = import_module("relascope.viz.handed_on.notebook")
-        return str(notebook.show(self)._repr_html_())
+        return str(import_module("relascope.viz.handed_on.notebook").show(self)._repr_html_())
 
 
 @contextmanager

@@ -110,5 +110,4 @@ def sibling(path: Path, process: int | str) -> Path:
 
 def hashed(*parts: str) -> str:
     """The name of a content."""
-    data = "\0".join(parts).encode("utf-8", "replace")
-    return hashlib.blake2b(data, digest_size=10).hexdigest()
+    return hashlib.blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=10).hexdigest()

@@ -106,8 +106,7 @@ def _found(case: Case, ask: Callable[..., Any]) -> common.Row:
     known = ask("pipelines", "").pipelines
     pipeline = read_pipeline(ir, with_tvms(ir, case.head["pipeline"], known))
     target = case.head.get("target") or ask("describe").best
-    question = Question(source, pipeline, target, threads=1)
-    found = bisect.bisect(ask, ir, question)
+    found = bisect.bisect(ask, ir, Question(source, pipeline, target, threads=1))
     row = {"found": _verdict(found), "said": bisect.verdict(ir, found), "against": against}
     names = ["import" if i == IMPORT else pipeline.steps[i].name for i in found.culprits.suspects]
     row["named"] = " or ".join(names)

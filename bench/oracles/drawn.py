@@ -80,8 +80,7 @@ def make(name: str) -> tuple[nn.Module, Inputs]:
     makes it small, or it does not run on its inputs."""
     library, _, model = name.partition("/")
     declare_torchvision()
-    maker = {"timm": _timm, "torchvision": _vision, "transformers": _transformer}[library]
-    return maker(model)
+    return {"timm": _timm, "torchvision": _vision, "transformers": _transformer}[library](model)
 
 
 def _first(tries: Iterator[Callable[[], tuple[nn.Module, Inputs]]]) -> tuple[nn.Module, Inputs]:

@@ -59,8 +59,7 @@ def _model(test: Any) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     stay, values = [], []
     for name, given in zip(names, test.data_sets[0][0], strict=True):
         if name in decided and isinstance(given, np.ndarray | np.generic):
-            tensor = onnx.numpy_helper.from_array(np.asarray(given), name)
-            model.graph.initializer.append(tensor)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(given), name))
         else:
             stay.append(next(i for i in model.graph.input if i.name == name))
             values.append(given)
@@ -97,8 +96,7 @@ def _difference(test: Any, ours: list[np.ndarray]) -> str:
         if a.dtype.kind not in "biu":
             rounding = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(a.dtype.name, 0.0)
             a, b = a.astype(np.float64), b.astype(np.float64)
-            finite = np.abs(b[np.isfinite(b)])
-            room = _ROUNDINGS * rounding * float(finite.max(initial=0.0))
+            room = _ROUNDINGS * rounding * float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
         close = np.isclose(a, b, rtol=test.rtol, atol=max(test.atol, room), equal_nan=True)
         if not close.all():
             at = [int(i) for i in np.flatnonzero(~np.asarray(close))[:4]]

@@ -356,8 +356,7 @@ def _hold(
 
     def again(module: _Holder, spread: bool) -> Tensors:
         made = theirs if spread else _run(module, inputs)
-        outputs = made[: len(model.outputs_flat)]
-        return (*outputs, *_gradients(module, inputs, weights, spread))
+        return (*made[: len(model.outputs_flat)], *_gradients(module, inputs, weights, spread))
 
     others = [partial(again, module, True)] if spare or not own else []
     others += [partial(again, spare, False)] if spare else []

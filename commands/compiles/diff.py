@@ -139,8 +139,7 @@ def _with_itself(command: Command, **sides: Any) -> Document:
     if command.recorded:
         raise command.recorded.refusal
     given = {**vars(args), "other": args.model, "page": False, "output": None, **sides}
-    document = diff(Command(argparse.Namespace(**given), command.connect))
-    return {"model": args.model, **document}
+    return {"model": args.model, **diff(Command(argparse.Namespace(**given), command.connect))}
 
 
 def _operators(a: ComparedRun, b: ComparedRun) -> Document:
@@ -157,8 +156,7 @@ def _operators(a: ComparedRun, b: ComparedRun) -> Document:
 
 def _open_page(args: argparse.Namespace, first: Command, second: Command) -> NoReturn:
     """Save both as sessions, and become the page's server on the first."""
-    about = "B of relascope diff"
-    other = _kept_session(second, lambda session: session, about)
+    other = _kept_session(second, lambda session: session, "B of relascope diff")
     choices: dict[str, bool | str] = {"keep_against": "session", "keep_against_session": other}
     look = ScreenState("Side by side", choices=choices)
     here = _kept_session(first, lambda session: replace(session, look=look), "relascope diff")

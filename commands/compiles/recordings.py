@@ -104,8 +104,7 @@ def open_recording(command: Command) -> Document:
             message = "Numbers cannot be written with -o."
             raise EngineError("usage", message, "-o", "Use --json and redirect its output.")
         return numbers(command, reading.read(args.file))
-    printed = args.json, args.print, args.only, args.module, args.output
-    if args.step is None and not any(printed):
+    if args.step is None and not any((args.json, args.print, args.only, args.module, args.output)):
         serve(args, {store.OPEN: str(args.file.resolve())})
     handing_on.check_ending(args, *handing_on.LISTS, handing_on.RECORDING)
     found = reading.read(args.file)

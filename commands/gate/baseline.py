@@ -70,8 +70,7 @@ def _taken(command: Command, then: Document | None = None) -> Document:
         if slow:
             how_again = args.threads, "speed" in slow
             document = jobs.timed_again(command, document, *about, *how_again)
-    typed = {name: getattr(args, name) for name in _TYPED if getattr(args, name)}
-    document["options"] |= typed
+    document["options"] |= {name: getattr(args, name) for name in _TYPED if getattr(args, name)}
     document["tolerance"] = {"rtol": args.rtol, "atol": args.atol}
     document["passes"] = None if args.passes in (None, "default") else args.passes
     return document

@@ -171,8 +171,7 @@ def _add(path: Path | None, row: Row) -> None:
     with writing(path, "-o"), path.open("a+b") as file:
         file.seek(0, os.SEEK_END)
         torn = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
-        text = json.dumps(row, ensure_ascii=False)
-        file.write((("\n" if torn else "") + text + "\n").encode())
+        file.write((("\n" if torn else "") + json.dumps(row, ensure_ascii=False) + "\n").encode())
 
 
 def pipelines(command: Command) -> Document:

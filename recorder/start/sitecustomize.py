@@ -19,9 +19,8 @@ class _Relascope(MetaPathFinder):
         if fullname != "relascope":
             return None
         front = os.environ["RELASCOPE_RECORD_FRONT"]
-        folders = [os.path.dirname(front)]
         return importlib.util.spec_from_file_location(
-            fullname, front, submodule_search_locations=folders
+            fullname, front, submodule_search_locations=[os.path.dirname(front)]
         )
 
 

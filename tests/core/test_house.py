@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3617,
-    "commands": 3360,
+    "bench": 3611,
+    "commands": 3345,
     "core": 1367,
     "engine": 41575,
     "passes": 11877,
-    "recorder": 1466,
+    "recorder": 1458,
     "samples": 548,
-    "viz": 24618,
+    "viz": 24587,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -217,10 +217,9 @@ def _torch_curve(
 
 def tips(*fields: str) -> list[alt.Tooltip]:
     """The tooltip of a mark: fields, each with an optional title and format."""
-    parts = [[*one.split("; "), "", ""][:3] for one in fields]
     return [
         alt.Tooltip(field, title=title or alt.Undefined, format=form or alt.Undefined)
-        for field, title, form in parts
+        for field, title, form in [[*one.split("; "), "", ""][:3] for one in fields]
     ]
 
 
@@ -263,8 +262,7 @@ def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
     turn, starts = lifetimes["forward"] + 1, {"forward": 0, "backward": lifetimes["forward"]}
     changes = [{**s, "node": s["step"] + starts[s["phase"]]} for s in lifetimes["changes"]]
     if not (changes and changes[0]["node"] == 0):
-        nothing = {"phase": "forward", "node": 0, "bytes": 0, "captured": 0, "again": 0}
-        changes.insert(0, nothing)
+        changes.insert(0, {"phase": "forward", "node": 0, "bytes": 0, "captured": 0, "again": 0})
     every = -(-len(changes) // _MOST_STEPS)  # of so many, the one at which most is held
     pieces = (changes[k : k + every] for k in range(0, len(changes), every))
     steps = [max(piece, key=lambda s: s["bytes"]) for piece in pieces]

@@ -84,10 +84,9 @@ def _sentence(origin: Origin, old: dict[str, Node], new: dict[str, Node]) -> str
         return _ALONE[origin.how] or origin.detail
     first, other = (new, old) if origin.what == "removed" else (old, new)
     scope = (other if origin.id in other else first)[origin.id].scope
-    nodes = [first.get(i) or other[i] for i in origin.nodes]
     titles = [
         f"{n.title} in {n.scope}" if n.scope not in ("", scope) and n.kind is Kind.CALL else n.title
-        for n in nodes
+        for n in [first.get(i) or other[i] for i in origin.nodes]
     ]
     named = ", ".join(titles[:_TOLD])
     named += f" and {len(titles) - _TOLD} more" if len(titles) > _TOLD else ""

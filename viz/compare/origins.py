@@ -199,8 +199,7 @@ class _OriginSearch:
         """Pair a reader's arguments before and after; `sure` if it is the same reader."""
         if len(was) != len(now):
             gone = [i for i in was if self.becomes.get(i, i) not in now]
-            fresh = [i for i in now if i in self.added]
-            for old, new in zip(gone, fresh, strict=False):
+            for old, new in zip(gone, [i for i in now if i in self.added], strict=False):
                 self._takes_the_place(old, new, False)
             return
         # Next to a changed weight, a changed value may compensate for the weight.

@@ -126,8 +126,7 @@ class RecordedCompile:
         error = None if failure is None else EngineError("pass", failure, run.name)
         module = self.recording.module_number(run.index, after=True)
         state = "" if module is None else self._state(module)
-        time = run.own_seconds or 0.0
-        return StepRecord(run.name, True, *counts, time, error=error, state=state)
+        return StepRecord(run.name, True, *counts, run.own_seconds or 0.0, error=error, state=state)
 
     @cached_property
     def ir(self) -> str:

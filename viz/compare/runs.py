@@ -239,8 +239,7 @@ def _texts(matching: Matching) -> dict[str, str]:
     """What became of each node that differs, in words, if both graphs are of one IR."""
     if matching.left.ir != matching.right.ir:
         return {}
-    back = {p.right: p.left for p in matching.pairs}
-    matched = carry_pairs(matching.left, matching.right, back)
+    matched = carry_pairs(matching.left, matching.right, {p.right: p.left for p in matching.pairs})
     own = {new: old for old, new in matched.renamed.items()}
     texts = {str(r["id"]): str(r["text"]) for r in changes.change_rows(matching.left, matched)}
     return {own.get(i, i) if i in matched.added else i: text for i, text in texts.items()}

@@ -42,8 +42,7 @@ def subtitle(node: Node) -> str:
     if node.kind is Kind.FUNCTION and node.body is not None:
         count = len(node.body) - len(node.body.inputs)
         return f"{count} node{'s' * (count != 1)} fused"
-    literals = [i.text for i in node.inputs if isinstance(i, Literal)]
-    if literals:
+    if any(isinstance(i, Literal) for i in node.inputs):
         shown = ["·" if isinstance(i, str) else shorten(i.text, 12) for i in node.inputs]
         return shorten("(" + ", ".join(shown) + ")")
     return shorten(attributes(node.attrs)) if node.kind is Kind.CALL else ""

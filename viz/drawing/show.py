@@ -46,7 +46,6 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
 
     def saved(one: Capture, sort: str) -> dict[str, Any]:
         cost = sum(joint.work.again.get(i, 0.0) for i in one.instead)
-        base = owner[one.id]
         return {
             "id": one.id,
             "bytes": one.bytes,
@@ -56,7 +55,7 @@ def _told(cut: Cut, title: str) -> dict[str, Any]:
             "instead": one.instead,
             "whole": not one.instead or cut.reasons.instead(one.id).whole,
             "cost": cost / cut.forward_seconds if cut.forward_seconds else 0.0,
-            **dict(zip(("begin", "end"), spans.get(base, (0, None)), strict=True)),
+            **dict(zip(("begin", "end"), spans.get(owner[one.id], (0, None)), strict=True)),
         }
 
     return {

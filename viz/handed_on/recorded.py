@@ -80,5 +80,4 @@ def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[s
         old, new = pair = before.get(name), known.get(name)
         why = recording.no_graph(new or old or "")
         more = f". It has no graph: {why[:500]}" if why else ""
-        words = rows_of.became(name, old, new, {"touched": ()}, after is not None)
-        yield name, pair, words + more
+        yield name, pair, rows_of.became(name, old, new, {"touched": ()}, after is not None) + more

@@ -78,11 +78,10 @@ def page(title: str, data: str = "") -> str:
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
     )
-    held = f'<script type="application/x-relascope">{data}</script>'
     parts = {
         "POLICY": escape(policy if data else f"{policy}; connect-src 'self'"),
         "TITLE": escape(visible(title, keep="")),
-        "DATA": held if data else "",
+        "DATA": f'<script type="application/x-relascope">{data}</script>' if data else "",
         "SCRIPT": code,
     }
     pieces = _PAGE.read_text("utf-8").split("@@")

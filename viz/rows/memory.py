@@ -176,8 +176,7 @@ def live_document(cut: Cut) -> Row:
             found = *where, original(lived.order[step - 1]) if step else None, *now
             changes.append(dict(zip(names, found, strict=True)))
     peak = max(range(len(held)), key=lambda step: held[step][0])
-    sizes = fields(lived, "forward backward")
-    return {**sizes, "changes": changes, "at_peak": live_at(cut, peak)}
+    return {**fields(lived, "forward backward"), "changes": changes, "at_peak": live_at(cut, peak)}
 
 
 def live_at(cut: Cut, step: int) -> Row:

@@ -91,11 +91,10 @@ def peak_texts(document: Row) -> list[tuple[str, ...]]:
 
 def _phase(profile: Profile, phase: Phase) -> Row:
     least, unknown = profile.least_ms(phase.name)
-    share = phase.mapped_share
     return {
         **plain(phase),
         **fields(phase, "unexplained_ms mapped_ms mapped_share"),
-        "explained": abs(1 - share) <= EXPLAINED,
+        "explained": abs(1 - phase.mapped_share) <= EXPLAINED,
         "least_ms": None if profile.peaks is None else least,
         "of_peak": None if profile.peaks is None else least / phase.median_ms,
         "unknown_ms": unknown,
@@ -107,8 +106,7 @@ def _kernel(profile: Profile, graph: Graph, work: dict[str, float], index: int) 
     roof = profile.roof(kernel)
     by_id = graph.by_id
     nodes = [by_id[n] for n in kernel.nodes if n in by_id]
-    calls = [n for n in nodes if n.kind is Kind.CALL]
-    main = max(calls, key=lambda n: work[n.id], default=None)
+    main = max([n for n in nodes if n.kind is Kind.CALL], key=lambda n: work[n.id], default=None)
     peak = None if profile.peaks is None else profile.peaks.peak(kernel.dtype)
     rate = kernel.flops_per_second
     return {

@@ -317,8 +317,7 @@ class RecordedNumbers:
             left_out = ""
             try:
                 pipeline, left_out = self.readable(ask, part)
-                asked = question(self.source(part), pipeline)
-                done.append((part, bisect.bisect(ask, ir, asked)))
+                done.append((part, bisect.bisect(ask, ir, question(self.source(part), pipeline))))
                 words = bisect.verdict(ir, done[-1][1])
             except EngineError as error:
                 finding = error.as_finding()

@@ -35,8 +35,7 @@ def end_words(rows: Sequence[Row]) -> str:
     if bad is None:
         return ""
     around = [r for r in rows[: bad["number"]] if not r["depth"]][-1:]
-    later = rows[bad["number"] :]
-    if not all(map(_bad, around)) or any(r["depth"] <= bad["depth"] for r in later):
+    if not all(map(_bad, around)) or any(r["depth"] <= bad["depth"] for r in rows[bad["number"] :]):
         return ""  # the program went on
     where = f"pass {number(bad['number'])}, {bad['pass']}"
     if bad["failure"] is None:

@@ -379,11 +379,10 @@ def frontier_document(joint: Joint, peaks: bool = True) -> Row:
     with `peaks`, also the cuts `within_peak` as the limit falls, and that strategy's lowest."""
     names = [n for n, s in STRATEGIES.items() if not s.has_budget] + ["peak"] * peaks
     line, cuts = frontier(joint), {name: cut(joint, name) for name in names}
-    below = peak_curve(joint) if peaks else ()
     return {
         "frontier": frontier_rows(joint, reversed(line), peaks),
         "proven": line.proven,
-        "within_peak": frontier_rows(joint, below, peaks),
+        "within_peak": frontier_rows(joint, peak_curve(joint) if peaks else (), peaks),
         "strategies": [{"strategy": n, **cut_row(c, peaks)} for n, c in cuts.items()],
     }
 
@@ -418,7 +417,6 @@ def alignment_document(alignment: Alignment) -> Row:
         for g in alignment.groups
     ]
     ours, theirs = (Counter(g.operators) for g in alignment.graphs)
-    names = sorted(ours | theirs, key=lambda op: (-ours[op] - theirs[op], op))
     return {
         "operators": _by_operator(groups, left, right),
         "groups": groups,
@@ -429,7 +427,7 @@ def alignment_document(alignment: Alignment) -> Row:
                 right: theirs[op],
                 "only": None if ours[op] and theirs[op] else left if ours[op] else right,
             }
-            for op in names
+            for op in sorted(ours | theirs, key=lambda op: (-ours[op] - theirs[op], op))
         ],
         "unmatched": {
             g.ir: [

@@ -156,14 +156,13 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
         {**plain(r), "phase": PHASES.get(r.phase, r.phase), "said": v.text if v else "baseline"}
         for r, v in zip(named, said, strict=True)
     ]
-    against = f"Against {run['against']}, tensor by tensor"
     return [
         figures(*facts),
         figures(*headline, large=True),
         *(sentence(short(note, targets), True) for note in run["notes"]),
         table("", lines, _SHOWN),
         chart("", "times", named),
-        table(against, run["comparisons"], COMPARED, most=5),
+        table(f"Against {run['against']}, tensor by tensor", run["comparisons"], COMPARED, most=5),
     ]
 
 

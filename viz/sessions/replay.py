@@ -53,8 +53,7 @@ def read(file: str | Path | IO[bytes], folder: Path) -> tuple[Session, str]:
     is not such a file, is too large, or has another model."""
     named = "" if not isinstance(file, str | Path) else str(file)
     about = "session", "This is not a replay file of relascope: {:.200}.", named
-    hint = "Export the session again."
-    with refusing(*about, hint, *_BROKEN), zipfile.ZipFile(file) as archive:
+    with refusing(*about, "Export the session again.", *_BROKEN), zipfile.ZipFile(file) as archive:
         members = {entry.filename: entry for entry in archive.infolist()}
         known = *_LIMITS, _PAGE
         others = [n for n in members if n not in known and not n.startswith(_TENSORS)]

@@ -207,8 +207,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
         now["errors"] = part(errors)
     for name, kind in state.RESULTS.items():
         if name in then and then[name].get("asked") != "slow":  # which depends on times only
-            before = state.read(kind, then[name], name)
-            now[name] = plain(part(partial(anew[name], before)))
+            now[name] = plain(part(partial(anew[name], state.read(kind, then[name], name))))
     return now
 
 

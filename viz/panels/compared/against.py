@@ -47,8 +47,7 @@ def show(screen: Screen) -> None:
     try:
         compared.show(_run(own), _run(other), screen.cache.derive, *(side.place for side in sides))
     except Waiting:
-        caches = {id(s.cache): s.cache for s in sides}
-        for number, cache in enumerate(caches.values()):
+        for number, cache in enumerate({id(s.cache): s.cache for s in sides}.values()):
             if cache.running is not None:
                 waiting(cache, "_other" * number)
         st.html("<div class='rs-skeleton'></div>")

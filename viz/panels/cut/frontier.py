@@ -65,8 +65,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     st.caption(tables.PROVEN if document["proven"] else tables.STOPPED, help=_READ)
     if known is not None:
         if known.cuts:
-            label = "PyTorch's whole range of budgets"
-            ask(st.toggle, label, key="keep_torch_range", help=_RANGE)
+            ask(st.toggle, "PyTorch's whole range of budgets", key="keep_torch_range", help=_RANGE)
         if said := f"{known.note}{tables.masks_line(rivals or {})}":
             st.caption(plain_text(said))
 

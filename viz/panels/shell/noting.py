@@ -112,8 +112,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
             screen.cache.peek("time", *running.arguments)
         except EngineError as error:
             if error.kind != "cancelled":
-                target = running.arguments[0].target
-                parts["errors"] = {"target": target, "error": error.to_json()}
+                parts["errors"] = {"target": running.arguments[0].target, "error": error.to_json()}
 
 
 def _known(cache: RequestCache, method: str, *arguments: Any) -> Any:

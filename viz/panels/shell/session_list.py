@@ -85,8 +85,7 @@ def _this(session: Session, mine: store.Entry | None) -> None:
 
     help_ = "Model, settings and results in one file: open it here or elsewhere, run it with "
     help_ += "`relascope replay FILE`, or drop it on a page that `relascope viewer` wrote."
-    label = "Replay file"
-    download(label, data, "session.zip", "session_file", file, help=help_, width="stretch")
+    download("Replay file", data, "session.zip", "session_file", file, help=help_, width="stretch")
 
 
 def _kept(ident: str, entries: list[store.Entry]) -> None:

@@ -212,10 +212,9 @@ def _reduced(screen: Screen, made: Reduction) -> None:
     _program(screen, report)
     folder = f"report_{screen.ir}_{made.where.pipeline.steps[made.where.last].name}"
     of = made.bisection.question, made.piece
-    packed = screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of)
     download(
         "Download the report",
-        packed,
+        screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of),
         f"{folder}.zip",
         "reduce_download",
         width="stretch",

@@ -70,8 +70,7 @@ class StepList:
     def add(self, row: int, name: str) -> None:
         """Insert a pass of this name as this row, and choose it."""
         if name in names(self.screen.ir):
-            pipeline = current(self.screen).pipeline.inserted(row - 1, Step(name))
-            take(self.screen, pipeline, row - 1)
+            take(self.screen, current(self.screen).pipeline.inserted(row - 1, Step(name)), row - 1)
 
     def move(self, row: int, to: int) -> None:
         take(self.screen, current(self.screen).pipeline.moved(row - 1, to - 1), to - 1)

@@ -152,11 +152,10 @@ def _table(rows: list[Row], cells: list[Row]) -> Row | None:
 def _output(outputs: list[Row]) -> Row:
     """A kernel's results as cells, several tensors together."""
     low = [o["minimum"] for o in outputs if o["minimum"] is not None]
-    high = [o["maximum"] for o in outputs if o["maximum"] is not None]
     return {
         "result": ", ".join(f"{formats.shape_text(o['shape'])} {o['dtype']}" for o in outputs),
         "min": min(low, default=None),
-        "max": max(high, default=None),
+        "max": max([o["maximum"] for o in outputs if o["maximum"] is not None], default=None),
         "mean": outputs[0]["mean"] if len(outputs) == 1 else None,
         "NaN or Inf": sum(o["nans"] + o["infinities"] for o in outputs),
     }

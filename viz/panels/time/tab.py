@@ -82,11 +82,10 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
     targets, state = {t.name: t for t in engine.targets}, st.session_state
     where, threads, repeats, run = st.columns([4, 1.3, 1.3, 1.1], vertical_alignment="bottom")
     typed = state.get("keep_target")
-    options = list(targets) if typed is None or typed in targets else [*targets, typed]
     name = ask(
         where.selectbox,
         "Target",
-        options,
+        list(targets) if typed is None or typed in targets else [*targets, typed],
         key="keep_target",
         accept_new_options=True,
         format_func=lambda n: targets[n].words if n in targets else n,
@@ -97,8 +96,7 @@ def _settings(screen: Screen, engine: EngineInfo) -> tuple[tuple[Any, ...], Targ
         + "\n".join(f"- {one.words}: `{n}`" for n, one in targets.items()),
     )
     about = "For TVM and PyTorch alike."
-    label = "Threads, 0 for all"
-    count = ask(threads.number_input, label, 0, 256, key="keep_threads", help=about)
+    count = ask(threads.number_input, "Threads, 0 for all", 0, 256, key="keep_threads", help=about)
     runs = ask(repeats.number_input, "Repeats", 3, 1000, value=30, key="keep_repeats")
     target = _target(screen.cache, targets, name or "")
     named = target.name if target is not None else name or ""

@@ -110,9 +110,8 @@ def _table(
         return ()
     at = screen.upto(screen.built)
     graph: Graph | None = screen.cache.peek("graph_after", at.source, at.pipeline, at.last)
-    rows = tuning.tasks_table(tuning.task_rows(listed, graph))["rows"]
     chosen = grid(
-        rows,
+        tuning.tasks_table(tuning.task_rows(listed, graph))["rows"],
         key=_TABLE if chooses else f"{_TABLE}_running",
         on_select="rerun" if chooses else "ignore",
         selection_mode="multi-row",

@@ -56,8 +56,7 @@ def show(opened: OpenedRecording) -> None:
         step_list(_do, opened.packed, index, opened.screen.source.digest)
         if opened.recording.about.get("level") == "modules":
             numbers.show(opened, index, choose)
-        graphs = {} if graph is None else {graph.name: graph}
-        handing_on.button(opened.screen, "recorded", graphs)
+        handing_on.button(opened.screen, "recorded", {} if graph is None else {graph.name: graph})
     keeping.keep_recorded(opened.screen)
 
 
