@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit import session_state as state
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from relascope.passes.cuts import cut as cuts
@@ -20,7 +21,7 @@ _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
 def arrive() -> None:
     """If the page was opened on the show, or moved to it in the browser's history, go to its
     tab."""
-    state, context = st.session_state, get_script_run_ctx()
+    context = get_script_run_ctx()
     went = context is not None and context.is_history_navigation
     if _on() and (went or _ARRIVED not in state):
         put("keep_tab", "Gradient & cut")
@@ -31,7 +32,6 @@ def arrive() -> None:
 
 def view(screen: Screen, cut: cuts.Cut) -> dict[str, Any]:
     """Arguments of the graph's view for presenting, with all cuts once requested."""
-    state = st.session_state
     more: dict[str, Any] = {"present": present}
     if state.get(_ASKED):
         document = partial(show_document, frontier_of(screen, True), cut, cut_peak_words)
@@ -64,7 +64,6 @@ def _on() -> bool:
 
 
 def _begin() -> None:
-    state = st.session_state
     state[_ASKED] = True
     put("keep_cut_view", "Joint")
     state[_COUNT] = state.get(_COUNT, 0) + 1

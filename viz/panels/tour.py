@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import streamlit as st
+from streamlit import session_state as state
 
 from relascope.passes.catalogue import default_pipeline
 from relascope.viz.panels.presenting import present
@@ -180,7 +181,7 @@ def show() -> None:
 
 def arrive() -> None:
     """If the page was opened at a stop, go there."""
-    if _number() and _NAME not in st.session_state:
+    if _number() and _NAME not in state:
         _go(_number())
 
 
@@ -192,7 +193,6 @@ def _number() -> int:
 
 def _go(number: int) -> None:
     """Show a stop; the end of the tour restores the session from before it."""
-    state = st.session_state
     if _NAME not in state:
         state[_NAME], state[_BEFORE] = store.new_id(), keeping.now()
     st.query_params[_NAME] = str(number)
@@ -200,7 +200,6 @@ def _go(number: int) -> None:
 
 
 def _end() -> None:
-    state = st.session_state
     ident, session = state.pop(_BEFORE, ("", None))
     state.pop(_NAME, None)
     st.query_params.pop(_NAME, None)

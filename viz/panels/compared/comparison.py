@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 import streamlit as st
+from streamlit import session_state as state
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import flat
@@ -65,7 +66,6 @@ def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashabl
     """Draw two runs, identified by `key`, beside each other; raises as a run's graph."""
     document: Row = derive(lambda: runs.compare(a, b), "compared", *key)
     place = repr(key)
-    state = st.session_state
     if state.get(_OF) != place:
         state[_OF] = place
         for gone in (_CHOICE, *_STEPS):
@@ -101,7 +101,7 @@ def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashabl
 def _chosen_step(rows: list[Row], first: Row | None) -> Row | None:
     heading("Steps beside each other")
     differ = [r for r in rows if step_differs(r, first)]
-    listed, key = (rows, _STEPS[1]) if st.session_state.get(_ALL) else (differ, _STEPS[0])
+    listed, key = (rows, _STEPS[1]) if state.get(_ALL) else (differ, _STEPS[0])
     row = picked(key, len(listed))
     if listed:
         wide = {"pass": "medium", "what differs": "medium"}
@@ -149,7 +149,7 @@ def _program(run: runs.ComparedRun, side: str, index: int, place: Hashable, colu
     """The program of a run to show, as the index of its step: at first the place's."""
     if not run.steps:
         return index
-    state, key = st.session_state, f"keep_program_{side}"
+    key = f"keep_program_{side}"
     if state.get(f"program_{side}_of") != place:
         state[f"program_{side}_of"], state[key] = place, index
     names = [
@@ -175,7 +175,6 @@ class Marks:
 
 def _picked_in(held: _Comparison, side: int) -> None:
     """Record a change of a view's selection, unless the page itself asked for it."""
-    state = st.session_state
     selected = (state.get(f"against_view_{_SIDES[side]}") or {}).get("selected")
     if selected is None or selected != state.get(f"against_asked_{side}"):
         state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
@@ -309,7 +308,7 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
     view = View(HEIGHT, details=False, focus=look.focus, family=family, **colours)
     key = f"against_view_{_SIDES[side]}"
     focus = graph_view(graph, view, key=key, on_select=lambda: _picked_in(held, side))
-    st.session_state[f"against_asked_{side}"] = focus
+    state[f"against_asked_{side}"] = focus
 
 
 def _tables(held: _Comparison) -> None:
@@ -329,7 +328,7 @@ def _tables(held: _Comparison) -> None:
 
     def pick(row: int | None) -> None:
         chosen = None if row is None else (held.place, *_row_choice(held, kind, row, cells[row]))
-        st.session_state[_CHOICE] = chosen
+        state[_CHOICE] = chosen
 
     wide: Row = {"what": "small", **dict.fromkeys(("what became of it", *_NAMES), "large")}
     grid(cells, key=f"against_{kind}_{abs(hash(held.place))}", on_pick=pick, wide=wide)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit import session_state as state
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import cut as cutting
@@ -51,8 +52,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
     document = {**document, "measured": plain(_measured(screen))}
     known = _known(screen)
     rivals = tables.torch_saved_document(known) if known else None
-    title = cuts.STRATEGIES[cut.strategy].title
-    here = {"what": f"chosen: {title}", **tables.cut_row(cut, True)}
+    here = {"what": f"chosen: {cuts.STRATEGIES[cut.strategy].title}", **tables.cut_row(cut, True)}
     # A choice begins a chart anew.
     key = f"frontier_{field}_{cut.strategy}_{cut.bytes}_{cut.net_share:.9f}"
     st.altair_chart(
@@ -73,7 +73,7 @@ def show(screen: Screen, cut: cuts.Cut) -> None:
 def _known(screen: Screen) -> TorchSaved | None:
     """What PyTorch keeps, as far as it was asked."""
     known: TorchSaved | None = None
-    for budgets in BUDGETS[: 1 + bool(st.session_state.get("keep_torch_range"))]:
+    for budgets in BUDGETS[: 1 + bool(state.get("keep_torch_range"))]:
         with suppress(EngineError):  # told below, where it can be tried again
             known = screen.cache.peek("torch_saved", screen.source, budgets) or known
     return known
@@ -108,7 +108,7 @@ def _clicked(key: str) -> None:
 def ask_torch_saved(screen: Screen) -> None:
     """Ask for PyTorch's figures where they are not known; the page runs again with them."""
     with boundary(screen.cache, "_torch_saved"):
-        for budgets in BUDGETS[: 1 + bool(st.session_state.get("keep_torch_range"))]:
+        for budgets in BUDGETS[: 1 + bool(state.get("keep_torch_range"))]:
             if screen.cache.peek("torch_saved", screen.source, budgets) is None:
                 screen.cache.ask("torch_saved", screen.source, budgets)
                 st.rerun()
@@ -125,7 +125,6 @@ _HELP = (
 def show_measured(screen: Screen) -> None:
     """Draw the section: which cuts, a button, and the table of what was measured."""
     heading("Measured")
-    state = st.session_state
     offered = [CHOSEN, *(n for n, s in cuts.STRATEGIES.items() if not s.needs_budget)]
     state.setdefault("keep_points", [CHOSEN, cutting.BASE])
     which, button = st.columns([5, 1.2], vertical_alignment="bottom")
@@ -162,7 +161,7 @@ def measure_it(screen: Screen, document: Row) -> None:
 def _add(screen: Screen, names: list[str]) -> None:
     """Ask for some cuts to be measured, too, by what they save: one that two names stand for is
     measured once."""
-    state, wanted = st.session_state, dict[Any, tuple[str, cuts.Cut]]()
+    wanted = dict[Any, tuple[str, cuts.Cut]]()
     for name in names:
         cut = screen_cut(screen)[0] if name == CHOSEN else cuts.cut(screen_joint(screen), name)
         wanted.setdefault(cut.marked, (_title(screen, name), cut))
@@ -179,6 +178,5 @@ def _title(screen: Screen, name: str) -> str:
 
 def _asked(screen: Screen) -> dict[Any, tuple[str, cuts.Cut]]:
     """What was asked for of this program, in this session."""
-    state = st.session_state
     found: dict[Any, tuple[str, cuts.Cut]] = state.get("points") or {}
     return found if state.get("points_of") == screen.place else {}

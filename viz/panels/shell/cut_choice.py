@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import streamlit as st
+from streamlit import session_state as state
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -41,7 +42,6 @@ def screen_joint(screen: Screen) -> cuts.Joint:
 def choice_of(screen: Screen) -> CutChoice:
     """The present choice, made anywhere on the page; without tensors forced by hand if the strategy
     ignores them."""
-    state = st.session_state
     name = state.get("keep_strategy") or cuts.DEFAULT
     limits = state.get("keep_budget"), state.get("keep_frontier")
     offload = screen.ir != "relay" and bool(state.get("keep_offload"))
@@ -99,7 +99,7 @@ def controls(screen: Screen) -> None:
 
 def _budget_slider(screen: Screen) -> None:
     """A slider from the least possible bytes to those of keeping everything that crosses."""
-    joint, state, choice = screen_joint(screen), st.session_state, choice_of(screen)
+    joint, choice = screen_joint(screen), choice_of(screen)
     assert choice.rule.limit is not None
     whole, of_peak = choice.rule.limit(joint, Wish(1.0)) or 0, choice.strategy == "peak"
 
@@ -130,7 +130,7 @@ def frontier_of(screen: Screen, by_hand: bool = False) -> Frontier:
 
 def _frontier_slider(screen: Screen) -> None:
     points = {p.bytes: p for p in reversed(frontier_of(screen))}
-    joint, state = screen_joint(screen), st.session_state
+    joint = screen_joint(screen)
     asked = state.get("keep_frontier")
     if asked not in points:  # another model's: begin at half of the bytes
         limit = HALF * max(points) if asked is None else asked
@@ -147,7 +147,7 @@ def _frontier_slider(screen: Screen) -> None:
 
 def forced_by_hand(screen: Screen) -> dict[str, str]:
     """By node id, "save" or "recompute" for each forced tensor."""
-    everywhere: dict[Any, dict[str, str]] = st.session_state.get("keep_by_hand") or {}
+    everywhere: dict[Any, dict[str, str]] = state.get("keep_by_hand") or {}
     return everywhere.get(screen.place, {})
 
 
@@ -159,12 +159,12 @@ def forced_ids(screen: Screen) -> dict[str, Any]:
 
 def force(screen: Screen, ids: Collection[str], decision: str | None) -> None:
     """Force tensors to be saved or recomputed, or (None) leave them to the strategy again."""
-    everywhere: dict[Any, dict[str, str]] = dict(st.session_state.get("keep_by_hand") or {})
+    everywhere: dict[Any, dict[str, str]] = dict(state.get("keep_by_hand") or {})
     forced = {i: w for i, w in forced_by_hand(screen).items() if i not in ids}
     if decision is not None:
         forced |= dict.fromkeys(ids, decision)
     everywhere[screen.place] = forced
-    st.session_state.keep_by_hand = everywhere
+    state.keep_by_hand = everywhere
 
 
 _PRICES = {"estimated": "Estimated", "measured": "Measured here"}
@@ -183,7 +183,6 @@ def prices() -> None:
 def request_of(screen: Screen) -> BuildRequest:
     """The request chosen under "Compile & time". Raises EngineError of kind "target" if nothing
     runs here."""
-    state = st.session_state
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")
@@ -223,4 +222,4 @@ def ask_prices(screen: Screen) -> None:
 
 
 def _wished() -> bool:
-    return bool(st.session_state.get("keep_prices") == "measured")
+    return bool(state.get("keep_prices") == "measured")
