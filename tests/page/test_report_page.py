@@ -18,10 +18,10 @@ def said(ours, eager):
         row("pytorch eager", "forward", eager, None, None, None),
         row("relay, cpu", "forward", ours, eager, 1e-6, None),
     ]
-    none, verdict = verdicts(rows)
+    none, (text, sure) = verdicts(rows)
     assert none is None
-    assert bool(unsteady(rows)) == verdict.text.endswith("; the machine is busy")
-    return verdict.text.removesuffix("; the machine is busy"), verdict.sure
+    assert bool(unsteady(rows)) == text.endswith("; the machine is busy")
+    return text.removesuffix("; the machine is busy"), sure
 
 
 STEADY = [10.0, 10.1, 9.9, 10.0, 10.2]

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from relascope.core.visible import visible
@@ -49,24 +49,18 @@ COMPARED = "tensor: name; max abs error: max_abs; relative to scale: max_rel; sc
 PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 
-@dataclass(frozen=True)
-class TimingVerdict:
-    """A row's verdict on speed; `sure` if runs agree enough for a headline."""
-
-    text: str
-    sure: bool
-
-
-def verdicts(rows: Sequence[TimeRow]) -> list[TimingVerdict | None]:
-    """Each row's verdict against the baseline of its phase (eager, or the imported program); None
-    for a baseline. The spread of a ratio reaches from the lower to the upper quartile over the
-    rounds, and to the ratio of the best runs, which differs on a busy machine. A ratio is one
-    number if its spread is narrow and on one side of 1."""
+def verdicts(rows: Sequence[TimeRow]) -> list[tuple[str, bool] | None]:
+    """Each row's verdict against the baseline of its phase (eager, or the imported program), and
+    whether runs agree enough for a headline; None for a baseline. The spread of a ratio reaches
+    from the lower to the upper quartile over the rounds, and to the ratio of the best runs, which
+    differs on a busy machine. A ratio is one number if its spread is narrow and on one side of
+    1."""
     baselines = {r.phase: r for r in rows if r.ratio_to_eager is None}
-    return [_verdict(r, r.ratio_to_eager, baselines.get(r.phase)) for r in rows]
+    return [_verdict(r, baselines.get(r.phase)) for r in rows]
 
 
-def _verdict(row: TimeRow, ratio: float | None, baseline: TimeRow | None) -> TimingVerdict | None:
+def _verdict(row: TimeRow, baseline: TimeRow | None) -> tuple[str, bool] | None:
+    ratio = row.ratio_to_eager
     if ratio is None or baseline is None:
         return None
     spread = (ratio, row.ratio_q1, row.ratio_q3, row.ratio_of_minima)
@@ -75,7 +69,7 @@ def _verdict(row: TimeRow, ratio: float | None, baseline: TimeRow | None) -> Tim
     busy = not (row.steady and baseline.steady)
     wide = busy or high > _WIDE * low
     text = _against(baseline.what.removeprefix("pytorch "), ratio, low, high, wide)
-    return TimingVerdict(f"{text}; the machine is busy" if busy else text, not wide)
+    return f"{text}; the machine is busy" if busy else text, not wide
 
 
 def _against(baseline: str, ratio: float, low: float, high: float, wide: bool) -> str:
@@ -139,9 +133,9 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
     rows = [TimeRow(**r) for r in run["rows"]]
     said = verdicts(rows)
     headline = [
-        (v.text, label(run["target"], r), *([] if v.sure else ["unsure"]))
-        for r, v in zip(rows, said, strict=True)
-        if v is not None
+        (verdict[0], label(run["target"], r), *([] if verdict[1] else ["unsure"]))
+        for r, verdict in zip(rows, said, strict=True)
+        if verdict is not None
     ]
     facts = [
         (title or str(run.get("model") or ""), ""),
@@ -153,7 +147,7 @@ def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> l
     ]
     named = [replace(r, what=short(r.what, targets)) for r in rows]
     lines = [
-        {**plain(r), "phase": PHASES.get(r.phase, r.phase), "said": v.text if v else "baseline"}
+        {**plain(r), "phase": PHASES.get(r.phase, r.phase), "said": v[0] if v else "baseline"}
         for r, v in zip(named, said, strict=True)
     ]
     return [

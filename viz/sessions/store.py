@@ -43,15 +43,6 @@ class Entry:
         return f"{datetime.fromtimestamp(self.changed):%d %b, %H:%M}"
 
 
-@dataclass(frozen=True)
-class File:
-    """A file opened before: its hash, the id of its last session, and its name."""
-
-    digest: str
-    id: str
-    name: str
-
-
 def folder() -> Path:
     """`relascope` below XDG_DATA_HOME, or below `~/.local/share`."""
     return user_folder("XDG_DATA_HOME", ".local/share")
@@ -95,15 +86,16 @@ def entries() -> list[Entry]:
         return [Entry(*row) for row in found]
 
 
-def files(most: int) -> list[File]:
-    """The files of sessions, each once, the last opened first."""
+def files(most: int) -> list[tuple[str, str, str]]:
+    """The files of sessions, each once, the last opened first: a file's hash, the id of its last
+    session, and its name."""
     with _database() as base:
         found = base.execute(
             "SELECT digest, id, json_extract(text, '$.model.name'), MAX(changed) AS last"
             " FROM session WHERE digest != '' GROUP BY digest ORDER BY last DESC LIMIT ?",
             (most,),
         )
-        return [File(*row[:3]) for row in found]
+        return [(digest, ident, name) for digest, ident, name, _ in found]
 
 
 def rename(ident: str, name: str) -> None:

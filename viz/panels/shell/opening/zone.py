@@ -42,14 +42,14 @@ def recent() -> None:
     if (refused := st.session_state.pop(_REFUSED, None)) is not None:
         show_error(refused)
     with st.expander("Files opened before"):
-        for file in files:
-            there = store.model_file(file.digest) is not None
+        for digest, ident, name in files:
+            there = store.model_file(digest) is not None
             st.button(
-                plain_text(file.name),
-                key=f"again_{file.digest}",
+                plain_text(name),
+                key=f"again_{digest}",
                 width="stretch",
                 on_click=_again,
-                args=(file.id,),
+                args=(ident,),
                 disabled=not there,
                 help="Open it again, with the inputs that it had."
                 if there
