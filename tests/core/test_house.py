@@ -41,7 +41,7 @@ LINES = {
     "passes": 11877,
     "recorder": 1458,
     "samples": 548,
-    "viz": 24567,
+    "viz": 24550,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -150,10 +150,8 @@ export class Camera extends Picture {
 
   // The nodes on the screen.
   inSight() {
-    const { box } = this.drawing;
-    const [left, top] = this.toWorld(0, 0), [right, bottom] = this.toWorld(this.wide, this.high);
-    return this.solid.filter((i) => box.x[i] < right && box.x[i] + box.w[i] > left
-      && box.y[i] < bottom && box.y[i] + box.h[i] > top);
+    this.painter.see(0);
+    return this.solid.filter(this.painter.seen);
   }
 
   zoomBy(factor, sx = this.wide / 2, sy = this.high / 2) {
@@ -200,8 +198,7 @@ export class Camera extends Picture {
   }
 
   center(i) {
-    const { box } = this.drawing;
-    const high = box.open[i] ? Math.min(box.h[i], 200) : box.h[i];
+    const { box } = this.drawing, high = box.open[i] ? Math.min(box.h[i], 200) : box.h[i];
     if (this.zoom < 0.6) this.zoom = 0.8;
     this.x = this.free() / 2 - (box.x[i] + box.w[i] / 2) * this.zoom;
     const room = this.table.open ? this.sheet.offsetTop : this.high;

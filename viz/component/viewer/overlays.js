@@ -2,12 +2,11 @@
 // one of four steps of a scale from light to dark, words a colour and a letter; if an overlay has
 // `styles`, each node has one of the palette's, and its words are their labels.
 
-import { element, Part } from "./parts.js";
+import { element, LEAVES, Part } from "./parts.js";
 import { sizeText, thousands } from "./layout/words.js";
 
 const STEPS = 4, SORTS = 8; // of the scale, and colours for words
 const HALF = { forward: "forward", captured: "forward", backward: "backward" }; // by a node's role
-const LEAVES = new Set(["input", "parameter", "constant"]); // keep their own colours
 
 export function valueText(value, unit) {
   if (value === null || value === undefined) return "";

@@ -49,7 +49,7 @@ export class Painter extends Part {
 
   // Find what is in sight, with a margin around the stage.
   see(around) {
-    const v = this.viewer, { box } = this;
+    const v = this.viewer, { box } = v.drawing;
     const [left, top] = v.toWorld(-around * v.wide, -around * v.high);
     const [right, bottom] = v.toWorld((1 + around) * v.wide, (1 + around) * v.high);
     this.seen = (i) => box.x[i] <= right && box.x[i] + box.w[i] >= left
@@ -212,8 +212,7 @@ export class Painter extends Part {
 
   // A module's name, cut to the room in its frame.
   header(i, scale) {
-    const { viewer: v, box } = this;
-    const beside = v.aloneMark(i) ? 74 : 44;
+    const { viewer: v, box } = this, beside = v.aloneMark(i) ? 74 : 44;
     return this.short(box.lines[i][0], box.w[i] / scale - beside, `600 ${TITLE}px ${v.theme.font}`);
   }
 
@@ -284,8 +283,7 @@ export class Painter extends Part {
 
   // An arrow out of a frame, which opens the module alone; on a closed one only under the pointer.
   aloneSign(i, colour) {
-    const { viewer: v, ctx } = this;
-    const at = v.aloneMark(i);
+    const { viewer: v, ctx } = this, at = v.aloneMark(i);
     if (!at) return;
     ctx.save();
     ctx.translate(at.x, at.y);
@@ -372,8 +370,7 @@ export class Painter extends Part {
   // Draw a few lines in a colour of their own.
   lines(list, colour, width, whole = false) {
     if (!list.length) return;
-    const { ctx, zoom } = this;
-    const low = zoom < 0.12;
+    const { ctx, zoom } = this, low = zoom < 0.12;
     ctx.strokeStyle = ctx.fillStyle = colour;
     ctx.lineWidth = Math.max(width, Math.min(0.7 / zoom, 6));
     for (let from = 0; from < list.length; from += PIECE) {
@@ -488,8 +485,7 @@ export class Painter extends Part {
 
   // On a group, the number and bytes of tensors captured in it; a closed one has a blue edge.
   drawCaptures(i, right, middle, fade, closed) {
-    const { viewer: v, box, ctx, zoom } = this;
-    const found = v.captures.get(box.group[i]);
+    const { viewer: v, box, ctx, zoom } = this, found = v.captures.get(box.group[i]);
     if (!found) return;
     const look = v.theme.styleOf("captured");
     ctx.globalAlpha = fade;
@@ -618,8 +614,7 @@ export class Painter extends Part {
   }
 
   ring(i, colour, width, out) {
-    const { box, ctx, zoom } = this;
-    const grow = out / Math.min(1, Math.max(zoom, 0.1));
+    const { box, ctx, zoom } = this, grow = out / Math.min(1, Math.max(zoom, 0.1));
     ctx.strokeStyle = colour;
     ctx.lineWidth = width / Math.min(1, Math.max(zoom, 0.05));
     ctx.beginPath();
@@ -642,8 +637,7 @@ export class Painter extends Part {
 
   // Draw what the pointer is on, with its edges, over all else, so that the rest can stay.
   drawHover() {
-    const { viewer: v, box, lit, colours } = this;
-    const i = v.hover;
+    const { viewer: v, box, lit, colours } = this, i = v.hover;
     if (i < 0) return;
     this.lines(v.into[i].filter((e) => this.isNear(e)), colours.incoming, 2.2, true);
     this.lines(v.outOf[i].filter((e) => this.isNear(e)), colours.outgoing, 2.2, true);

@@ -4,6 +4,7 @@ import { sizeText } from "./layout/words.js";
 
 // Most bytes of a file, and of its contents: a small file can unpack to more than a browser holds.
 export const MOST = 2 ** 29;
+export const LEAVES = new Set(["input", "parameter", "constant"]); // keep their own colours
 
 // An error with a sentence for people on why something is not shown.
 export class Refused extends Error {}

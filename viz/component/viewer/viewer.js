@@ -160,8 +160,7 @@ export class Viewer extends Camera {
 
   toggle(i) {
     this.walk.remember();
-    const { box } = this.drawing;
-    const group = box.group[i];
+    const { box } = this.drawing, group = box.group[i];
     this.anchor = { group, x: box.x[i] * this.zoom + this.x, y: box.y[i] * this.zoom + this.y };
     if (box.open[i]) { // keep the header in sight when its content goes
       this.anchor.y = clamp(this.anchor.y, 8, this.high - 70);
@@ -225,7 +224,6 @@ export class Viewer extends Camera {
   }
 
   fillLegend() {
-    const { box } = this.drawing;
     const first = this.overlays.active.name ? [element("b", {}, this.overlays.active.title)] : [];
     this.legend.replaceChildren(...first, ...this.legendRows().map(([key, shape, words]) => {
       const mark = element("i", { class: shape });
@@ -237,7 +235,7 @@ export class Viewer extends Camera {
     const shown = this.solid.length;
     this.count.textContent = `${nodes.toLocaleString("en")} nodes · `
       + `${edges.toLocaleString("en")} edges`
-      + (shown < nodes && box.id.length ? ` · ${shown.toLocaleString("en")} boxes shown` : "");
+      + (shown < nodes && this.drawing.box.id.length ? ` · ${shown.toLocaleString("en")} boxes shown` : "");
   }
 
   reflectButtons() {

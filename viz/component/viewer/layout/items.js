@@ -28,8 +28,7 @@ export class Items {
   // Whether the forward reads results of the backward, as steps drawn in each other's places may:
   // then the halves are cut into parts like any modules that read each other.
   turnsBack() {
-    const { graph } = this;
-    const back = new Uint8Array(graph.groupId.length);
+    const { graph } = this, back = new Uint8Array(graph.groupId.length);
     graph.groupId.forEach((id, g) => { // groups follow the ones around them
       back[g] = graph.parent[g] < 0 ? Number(id === BACKWARD) : back[graph.parent[g]];
     });

@@ -292,8 +292,7 @@ class Heap {
   }
 
   pop() {
-    const { keys, values } = this;
-    const value = values[0];
+    const { keys, values } = this, value = values[0];
     this.popped = keys[0];
     const key = keys.pop(), moved = values.pop(), n = keys.length;
     let i = 0;

@@ -2,11 +2,10 @@
 // its reasons. Python sends all cuts at once, so nothing here waits for it.
 
 import { sizeText } from "../layout/words.js";
-import { clamp, element, Part } from "../parts.js";
+import { clamp, element, LEAVES, Part } from "../parts.js";
 import { frontierChart, heldChart } from "./curves.js";
 import { captureCard, captureList, figures, netPercent } from "./words.js";
 
-const LEAVES = new Set(["input", "parameter", "constant"]);
 const READABLE = 0.62, GLIDE = 260; // a zoom at which titles can be read; milliseconds
 const EASE = (t) => 1 - (1 - t) ** 3;
 
