@@ -64,9 +64,8 @@ def _rows(layers: int, tokens: int) -> Iterator[Row]:
     for budget, partition in zip(BUDGETS, found, strict=True):
         theirs = joint_and_saved(partition)
         here = cut(joint, "peak", max(int(budget * most), lowest))
-        ours = here.ids
         row: Row = {"layers": layers, "tokens": tokens, "budget": budget}
-        for whose, (of, kept) in ("PyTorch's ", theirs), ("our ", (joint, ours)):
+        for whose, (of, kept) in ("PyTorch's ", theirs), ("our ", (joint, here.ids)):
             row[f"{whose}peak"] = round(peak(of, kept) / 1e6, 1)
             row[f"{whose}kept"] = round(of.bytes_of(kept) / 1e6, 1)
             row[f"{whose}work again"] = round(of.again_seconds(kept) / of.forward_seconds, 3)

@@ -130,9 +130,8 @@ def _relay(tvm: Any, mod: Any, folder: Path) -> tuple[Any, Any]:
     from tvm import relay
 
     draw = np.random.default_rng(0)
-    types = json.loads((folder / "params.json").read_text())
     params = {}
-    for name, (shape, dtype) in types.items():
+    for name, (shape, dtype) in json.loads((folder / "params.json").read_text()).items():
         whole = np.arange(np.prod(shape)).reshape(shape)
         values = draw.standard_normal(shape) if dtype.startswith("float") else whole
         params[name] = tvm.nd.array(values.astype(dtype))

@@ -182,18 +182,15 @@ def _write(module: _Positional, inputs: Tensors, path: Path, form: str) -> None:
         torch.export.load(path)  # which fails of some that it has written
 
 
-def _source(path: Path, inputs: Tensors, training: bool) -> ModelSource:
-    saved = path.with_suffix(".inputs.pt")
-    torch.save(list(inputs), saved)
-    return with_tensors(source_from_file(path, training=training), [saved])
-
-
 def _opened(
     backend: Any, target: str, module: _Positional, path: Path, inputs: Tensors, training: bool
 ) -> tuple[Model, LiveProgram]:
     """A file as the app opens it with saved inputs, or the module itself; and its program."""
     if path.suffix:
-        model = load_model(_source(path, inputs, training), silent)
+        saved = path.with_suffix(".inputs.pt")
+        torch.save(list(inputs), saved)
+        source = with_tensors(source_from_file(path, training=training), [saved])
+        model = load_model(source, silent)
     else:
         source = ModelSource(path.name, training=training)
         model = model_from_module(module, module.names, inputs, source, silent)

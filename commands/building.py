@@ -38,10 +38,9 @@ def time_model(command: Command) -> Document:
         taken = variants.chosen(args.variants, offered)
     made = variants.variants(request, taken, command.cut_request)
     request = command.cut_request(request)
-    result = command("time", request, tuple(args.baseline), made)
     strategy = args.strategy if source.training else None
     facts = timings.run_facts(source.model, request, command.engine, strategy)
-    document = timings.run_document(result, facts)
+    document = timings.run_document(command("time", request, tuple(args.baseline), made), facts)
     if args.output:
         handing_on.times(command, source, pipeline, document)
     if args.history:

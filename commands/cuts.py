@@ -7,7 +7,6 @@ from relascope.commands.shared import Command, Document
 from relascope.engine.jobs.cut import forward_times, joint_of, measure_cuts
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import PYTORCH
-from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BUDGETS, TorchSaved
 from relascope.passes.cuts.cut import STRATEGIES, cut
 from relascope.viz.rows import tables
@@ -22,7 +21,10 @@ def captures(command: Command) -> Document:
     started = time.perf_counter()
     prices = forward_times(command, command.request()) if args.prices == "measured" else ()
     chosen = command.cut(joint_of(command, source, pipeline, *prices))
-    saved, took = _torch_saved(command, source), time.perf_counter() - started
+    saved: TorchSaved | None = None  # by PyTorch, with --frontier in every budget
+    if command("load", source).against == PYTORCH:
+        saved = command("torch_saved", source, BUDGETS[args.frontier])
+    took = time.perf_counter() - started
     points = [(args.strategy, chosen)]
     if args.frontier:
         others = (n for n, s in STRATEGIES.items() if not s.needs_budget)
@@ -45,10 +47,3 @@ def captures(command: Command) -> Document:
     if args.output:
         handing_on.captures(command, source, pipeline, chosen, saved)
     return document
-
-
-def _torch_saved(command: Command, source: ModelSource) -> TorchSaved | None:
-    """What PyTorch keeps, with --frontier in every budget; None of a program without it."""
-    if command("load", source).against != PYTORCH:
-        return None
-    return command("torch_saved", source, BUDGETS[command.args.frontier])

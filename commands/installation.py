@@ -24,12 +24,8 @@ TOKEN = "RELASCOPE_TOKEN"  # as `viz.gate` reads it, which imports Streamlit
 
 def served_options(command: argparse.ArgumentParser) -> None:
     """The page's address."""
-    command.add_argument(
-        "--port",
-        type=int,
-        metavar="N",
-        help="port to listen on; default: 8501 or the next free one",
-    )
+    about = "port to listen on; default: 8501 or the next free one"
+    command.add_argument("--port", type=int, metavar="N", help=about)
     command.add_argument("--no-browser", action="store_true", help="do not open a browser window")
     about = "admit anyone who reaches the port, without the token of the printed link"
     command.add_argument("--no-token", action="store_true", help=about)
@@ -39,9 +35,8 @@ def served_options(command: argparse.ArgumentParser) -> None:
 
 def relay_options(command: argparse.ArgumentParser) -> None:
     """Options of the installation."""
-    command.add_argument(
-        "--force", action="store_true", help="reinstall it, for example if it is broken"
-    )
+    about = "reinstall it, for example if it is broken"
+    command.add_argument("--force", action="store_true", help=about)
 
 
 def page(command: Command) -> Document:

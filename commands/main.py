@@ -171,9 +171,6 @@ def _print(text: str, stream: TextIO) -> bool:
     return True
 
 
-_PIPELINES = ("passes", "passes_b", "pipelines")  # arguments that are, or list, their texts
-
-
 def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Connect":
     """Spell out TVM's pipelines in the arguments, as the engine reads them. Returns a `connect`
     that starts no second engine of one that was asked here."""
@@ -181,7 +178,7 @@ def _with_tvms_pipelines(args: argparse.Namespace, connect: "Connect") -> "Conne
     from relascope.passes.catalogue.tvm_named import MARK
 
     asked: dict[str, EngineClient] = {}
-    for name in _PIPELINES:
+    for name in ("passes", "passes_b", "pipelines"):  # that are, or list, their texts
         given = getattr(args, name, None) or ""
         texts = [given] if isinstance(given, str) else given
         if not any(MARK in text for text in texts):

@@ -171,8 +171,8 @@ def report(command: ArgumentParser, needed: bool = False) -> None:
 def reduce(command: ArgumentParser) -> None:
     """The folder of a report, and limits of the search."""
     report(command, needed=True)
-    add = command.add_argument
-    add("--tries", type=positive, default=MOST, metavar="N", help="how many pieces to try at most")
+    about = "how many pieces to try at most"
+    command.add_argument("--tries", type=positive, default=MOST, metavar="N", help=about)
 
 
 class _Peak(Action):
@@ -273,8 +273,7 @@ def threads(command: ArgumentParser) -> None:
 
 def time(command: ArgumentParser) -> None:
     tasks(command)
-    add = command.add_argument
-    add("--repeats", type=positive, default=30, metavar="N", help="runs per row")
+    command.add_argument("--repeats", type=positive, default=30, metavar="N", help="runs per row")
 
 
 def baselines(command: ArgumentParser) -> None:

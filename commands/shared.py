@@ -160,18 +160,16 @@ class Command:
         where = "--strategy, --budget, --peak, --save, --recompute, --offload, --recompute-per-use"
         hint = "See: relascope captures --help"
         with refusing("usage", "The graph cannot be cut this way: {}.", where, hint):
-            by_hand = args.save, args.recompute
-            how = args.offload, args.per_use
-            found = cut(joint, args.strategy, args.budget, *by_hand, *how)
+            how = args.save, args.recompute, args.offload, args.per_use
+            found = cut(joint, args.strategy, args.budget, *how)
         for line in tables.idle_lines(found):
             print(f"relascope: {line}", file=sys.stderr)
         return found
 
     def request(self) -> BuildRequest:
         """What to build and how to run it, by the options, without a split."""
-        source = self.source
         repeats = getattr(self.args, "repeats", BuildRequest.repeats)
-        return BuildRequest(source, self.pipeline, self.target, self.args.threads, repeats)
+        return BuildRequest(self.source, self.pipeline, self.target, self.args.threads, repeats)
 
     def cut_request(self, request: BuildRequest | None = None) -> BuildRequest:
         """The same, or another pipeline's `request`; for training, split at the options' cut."""

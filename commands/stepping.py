@@ -126,9 +126,8 @@ def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
     args.dtype = dtypes[0]
     sample = SAMPLES.get(args.model)
     trains = sample is None or sample.training
-    inference = training = None
-    if not args.training:
-        inference = command.pipeline
+    inference = None if args.training else command.pipeline
+    training = None
     if args.training or (trains and not args.passes):
         args.training = True
         training = command.pipeline

@@ -16,8 +16,6 @@ from relascope.recorder.contents import Contents, ffi
 from relascope.recorder.events import Events
 from relascope.recorder.writing import LEVELS, Writer
 
-_CODEGEN = "target.build."
-
 
 class Record:
     """An instrument for `tvm.transform.PassContext(instruments=[relascope.Record("run.rsc")])`.
@@ -125,7 +123,7 @@ def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None)
 
     kind.__call__ = called
     names = [str(n) for n in _registry(tvm).list_global_func_names()]
-    generators = {n: tvm.get_global_func(n) for n in names if n.startswith(_CODEGEN)}
+    generators = {n: tvm.get_global_func(n) for n in names if n.startswith("target.build.")}
     for name, generate in generators.items():
         _register(tvm, name, _generating(events, name, generate))
     try:

@@ -22,8 +22,6 @@ from relascope.viz.panels.steps.recorded import tab as recorded
 from relascope.viz.panels.time import tab as time
 from relascope.viz.sessions.state import TABS
 
-_SHOWN = (graph.show, steps.show, cut.show, time.show, against.show, code.show)
-
 _NO_GATE = (
     "The page is served only with a check of its token.",
     "viz/page.py",
@@ -76,7 +74,8 @@ def main() -> None:
     tour.show()
     above = st.container()
     tabs = st.tabs(list(TABS), key="keep_tab", on_change="rerun")
-    for title, tab, show in zip(TABS, tabs, _SHOWN, strict=True):
+    shown = graph.show, steps.show, cut.show, time.show, against.show, code.show
+    for title, tab, show in zip(TABS, tabs, shown, strict=True):
         if tab.open and screen is not None:
             with tab, frame.boundary(cache, picture=title in keeping.VIEWS):
                 show(screen)

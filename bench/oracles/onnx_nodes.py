@@ -36,8 +36,6 @@ from relascope.engine.registry import ENGINES, REGISTRY
 from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline
 
-_ROUNDINGS = 4
-
 
 @cache
 def _tests() -> dict[str, Any]:
@@ -96,7 +94,7 @@ def _difference(test: Any, ours: list[np.ndarray]) -> str:
         if a.dtype.kind not in "biu":
             rounding = {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(a.dtype.name, 0.0)
             a, b = a.astype(np.float64), b.astype(np.float64)
-            room = _ROUNDINGS * rounding * float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
+            room = 4 * rounding * float(np.abs(b[np.isfinite(b)]).max(initial=0.0))
         close = np.isclose(a, b, rtol=test.rtol, atol=max(test.atol, room), equal_nan=True)
         if not close.all():
             at = [int(i) for i in np.flatnonzero(~np.asarray(close))[:4]]

@@ -239,9 +239,8 @@ def _times(sides: list[tuple[Command, Request]]) -> Document:
     rows = [_times_of(name, made.target, results) for name, results, (_, made) in sides_of]
     # Other work can only make runs longer, eager's too, so the best round counts.
     was, now = (min(r["of_rounds_ms"]) for r in rows)
-    ratio = now / was if was else None
     notes = list(dict.fromkeys(n for results in found for r in results for n in r.notes))
-    return {"rows": rows, "b_over_a": ratio, "notes": notes}
+    return {"rows": rows, "b_over_a": (now / was if was else None), "notes": notes}
 
 
 def _times_of(side: str, target: str, results: list[TimeResult]) -> Document:

@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
-from typing import Any
 
 from relascope.commands import options
 from relascope.engine.jobs.bulk import LONGEST
@@ -65,15 +64,9 @@ def bulk(command: ArgumentParser) -> None:
     _runs(command)
     options.pass_file(command)
     nothing = dict.fromkeys(("input", "pin", "tensors", "count"), ())
-    usual: dict[str, Any] = {
-        "run_kernels": False,
-        "weights": "",
-        "seed": 0,
-        "dtype": "float32",
-        "gradient": "tvm",
-    }
     unsaid = dict.fromkeys(("params", "batch", "tokens"))
-    command.set_defaults(**nothing, **usual, **unsaid, module="", call=1)
+    command.set_defaults(run_kernels=False, weights="", seed=0, dtype="float32", gradient="tvm")
+    command.set_defaults(**nothing, **unsaid, module="", call=1)
 
 
 def coverage(command: ArgumentParser) -> None:

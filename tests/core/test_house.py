@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3611,
-    "commands": 3345,
+    "bench": 3604,
+    "commands": 3318,
     "core": 1367,
     "engine": 41575,
     "passes": 11877,
-    "recorder": 1458,
+    "recorder": 1456,
     "samples": 548,
-    "viz": 24550,
+    "viz": 24506,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

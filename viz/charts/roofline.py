@@ -99,9 +99,6 @@ def _dots(kernels: Sequence[Row]) -> list[Row]:
     ]
 
 
-_BESIDE = ("right", -8, -6), ("left", 8, 10)  # words beside the roofs of cache and memory
-
-
 def _label(intensity: float, rate: float, word: str, align: str, dx: int, dy: int) -> Row:
     about = {"word": word, "align": align, "dx": dx, "dy": dy}
     return {"intensity": intensity, "rate": rate, **about}
@@ -117,6 +114,7 @@ def _roofs(
     """Corners of the roofs, and their labels."""
     corners: list[Row] = []
     labels: list[Row] = []
+    beside = ("right", -8, -6), ("left", 8, 10)  # words, at the roofs of cache and memory
 
     def roof(name: str, memory: int, *ends: tuple[float, float]) -> None:
         for intensity, rate in ends:
@@ -126,7 +124,7 @@ def _roofs(
         ridge = best / rate
         roof(name, memory, (low, low * rate), (ridge, ridge * rate))
         at = (low * ridge) ** 0.5
-        labels.append(_label(at, at * rate, f"{name}, {rate_text(rate, 'B/s')}", *_BESIDE[memory]))
+        labels.append(_label(at, at * rate, f"{name}, {rate_text(rate, 'B/s')}", *beside[memory]))
     for dtype, rate in products:
         roof(dtype, 0, (rate / rates[0], rate), (high, rate))
         labels.append(_label(high, rate, f"{dtype}, {rate_text(rate, 'FLOP/s')}", "right", -6, -8))

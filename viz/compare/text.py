@@ -241,10 +241,9 @@ def _words(one: str, other: str, work: DiffEffort) -> tuple[list[Part], list[Par
         return [(one, True)], [(other, True)]
     was, now = _WORD.findall(one), _WORD.findall(other)
     work.left -= _STEPS_PER_LINE * (len(was) + len(now))
-    matcher = _LineMatcher(was, now, work, False)
     left: list[Part] = []
     right: list[Part] = []
-    for kind, i, i_end, j, j_end in matcher.get_opcodes():
+    for kind, i, i_end, j, j_end in _LineMatcher(was, now, work, False).get_opcodes():
         if i < i_end:
             left.append(("".join(was[i:i_end]), kind != "equal"))
         if j < j_end:

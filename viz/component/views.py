@@ -24,7 +24,6 @@ from relascope.viz.drawing.union import Union
 
 _HERE = Path(__file__).parent
 _PLAIN = View()
-_ELEMENT = "<relascope-graph></relascope-graph>"
 _DRAW = """export default async (given) => {
   await customElements.whenDefined("relascope-graph");
   given.parentElement.querySelector("relascope-graph").draw(given);
@@ -57,7 +56,7 @@ def graph_view(
     last: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
     told = last.name if last is not None and last.family == view.family else ""
     more = {"view": key, "recalled": kept is not None, "told": told}
-    _component("graph", html=_ELEMENT, js=_DRAW, isolate_styles=False)(
+    _component("graph", html="<relascope-graph></relascope-graph>", js=_DRAW, isolate_styles=False)(
         key=key,
         data=drawing.encode(toggles, view, more),
         default={"selected": None, "toggles": None},

@@ -347,7 +347,6 @@ _LOOP = re.compile(
 )
 _BLOCK = re.compile(r"with T\.s?block\(\"(.+?)\"\):")
 _AXES = re.compile(r"T\.axis\.remap\(\"([SR]+)\"")
-_PLAIN = ("range", "serial")
 
 
 def _kernel_card(text: str) -> dict[str, Any]:
@@ -370,7 +369,7 @@ def _loops(lines: list[str]) -> list[list[str]]:
         if grid := _GRID.match(words):
             around.append((indent, grid[1].split(", ")))
         elif loop := _LOOP.match(words):
-            how = loop[3] or ("" if loop[1] in _PLAIN else loop[1])
+            how = loop[3] or ("" if loop[1] in ("range", "serial") else loop[1])
             around.append((indent, [f"{loop[2]} {how}".strip()]))
         elif block := _BLOCK.match(words):
             axes = _AXES.search(lines[at + 1]) if at + 1 < len(lines) else None

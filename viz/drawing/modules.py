@@ -152,9 +152,8 @@ def module_in(graph: Graph, path: str) -> str:
 def regrouped(graph: Graph, tree: GroupTree, slot: Mapping[str, str]) -> GroupTree:
     """The modules of a larger graph, a `tree`, with the members and sums of a graph in it; `slot`
     maps each node's id to that of the larger graph's node in its place."""
-    group_of = {n.id: tree.group_of[slot[n.id]] for n in graph.nodes}
     groups = {g.id: Group(g.id, g.label, g.parent, times=g.times) for g in tree.groups.values()}
-    return _filled(graph, groups, group_of)
+    return _filled(graph, groups, {n.id: tree.group_of[slot[n.id]] for n in graph.nodes})
 
 
 def _filled(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) -> GroupTree:
@@ -329,9 +328,8 @@ def _signatures(
 def _label(group_id: str, parent: str) -> str:
     if group_id in (FORWARD, BACKWARD):
         return group_id.rstrip(":")
-    path = group_id.removeprefix(BACKWARD)
     above = "" if parent in (FORWARD, BACKWARD) else parent.removeprefix(BACKWARD)
-    parts: Sequence[str] = path.split(".")
+    parts: Sequence[str] = group_id.removeprefix(BACKWARD).split(".")
     start = len(above.split(".")) if above else 0
     if parts[start].isdigit() and start:
         start -= 1  # "layer.3" says more than "3"

@@ -10,8 +10,6 @@ from relascope.viz.handed_on.sheet import Section, Sheet, sentence
 from relascope.viz.rows import Row
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
 
-_TITLES = ("Nodes that differ", "Operators", "Kernels")
-
 
 def difference_sheet(document: Row, a: ComparedRun, b: ComparedRun) -> Sheet:
     """The file of a document of `viz.compare.runs.compare`: both programs at the first difference
@@ -47,5 +45,6 @@ def _programs(file: Sheet, left: Graph | None, right: Graph | None, said: Row) -
     drawn = [sheet.graph(file.block(block)) for block in blocks]
     inside = list(zip("ab", map(outer_nodes, sides), strict=True))
     ids = [[outer.get(row[side], row[side]) for side, outer in inside] for row in said["nodes"]]
-    tables = zip([nodes | {"ids": ids}, *others], _TITLES, strict=True)
+    titles = "Nodes that differ", "Operators", "Kernels"
+    tables = zip([nodes | {"ids": ids}, *others], titles, strict=True)
     return [figures, *drawn, *(table | {"title": title} for table, title in tables)]

@@ -65,11 +65,11 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
         if ending == ".html":
             return file.html().encode()
         return interchange.to_json_text(graph, page=file.data()).encode("utf-8", "replace")
-    written: dict[str, Callable[[], str]] = {
-        ".dot": lambda: interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes),
-        ".explorer.json": lambda: interchange.to_model_explorer(graph, view.fewer_than),
-    }
-    return written[ending]().encode("utf-8", "replace")
+    if ending == ".dot":
+        text = interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes)
+    else:
+        text = interchange.to_model_explorer(graph, view.fewer_than)
+    return text.encode("utf-8", "replace")
 
 
 def picture(ending: str, svg: str) -> bytes:

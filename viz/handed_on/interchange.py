@@ -10,8 +10,6 @@ from relascope.core.visible import visible
 from relascope.viz.drawing import labels, palette
 from relascope.viz.drawing.modules import GroupTree, fold_constants, module_groups
 
-_LONGEST = 2000  # characters of an attribute that Model Explorer shows in its panel
-
 
 def to_model_explorer(graph: Graph, fewer_than: int = 10) -> str:
     """The graph as a JSON file for Model Explorer, with modules as layers, in the format of
@@ -53,7 +51,7 @@ def _explored(node: Node, graph: Graph, tree: GroupTree) -> dict[str, Any]:
 
 
 def _attrs(**facts: str) -> list[dict[str, str]]:
-    return [{"key": k, "value": v[:_LONGEST]} for k, v in facts.items() if v]
+    return [{"key": k, "value": v[:2000]} for k, v in facts.items() if v]  # as its panel does
 
 
 def to_json_text(graph: Graph, **more: Any) -> str:

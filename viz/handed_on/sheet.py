@@ -24,7 +24,6 @@ from relascope.viz.rows.sections import Section as Section
 from relascope.viz.rows.sections import figures as figures
 from relascope.viz.rows.sections import sentence as sentence
 
-_PAGE = Path(__file__).with_name("page.html")
 VERSION = 2
 """The version of a page's data, which `load.js` reads."""
 
@@ -84,7 +83,7 @@ def page(title: str, data: str = "") -> str:
         "DATA": f'<script type="application/x-relascope">{data}</script>' if data else "",
         "SCRIPT": code,
     }
-    pieces = _PAGE.read_text("utf-8").split("@@")
+    pieces = Path(__file__).with_name("page.html").read_text("utf-8").split("@@")
     pieces[1::2] = map(parts.__getitem__, pieces[1::2])
     return "".join(pieces).encode("utf-8", "replace").decode()  # without single surrogates
 
@@ -143,10 +142,9 @@ LONG = 24  # characters from which a text is pooled
 def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
     """The long texts that occur twice in JSON values, and the values with numbers in their place;
     control characters are made visible."""
-    counts = Counter(text for block in blocks for text in _texts(block))
     places: dict[str, str] = {}
     long: list[str] = []
-    for text, count in counts.items():
+    for text, count in Counter(text for block in blocks for text in _texts(block)).items():
         if count > 1 and len(text) >= LONG:
             places[text] = f"{SIGN}{len(long)}"
             long.append(visible(text))

@@ -26,7 +26,6 @@ from relascope.viz.rows.memory import memory_sections
 from relascope.viz.rows.sections import table
 from relascope.viz.rows.step_list import CHANGED, StepChange, rows
 
-_HEIGHT = 570
 _EFFORT = 200_000_000  # of comparing texts, per step
 _FULL = "This page is full: `relascope open` shows the texts of this step."
 Pair = tuple[Any, Any]
@@ -79,7 +78,7 @@ def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None
         "rows": of.rows,
         "block": file.block(details),
         "chosen": of.chosen if chosen is None else min(chosen, len(of.steps) - 1),
-        "height": _HEIGHT,
+        "height": 570,
     }
     return file.tab("passes", "Passes", [section])
 
@@ -130,7 +129,6 @@ class _Drawings:
             change, union = self.seen[pair]
             looks = coloured(change.matched) if pair[0] != pair[1] else {}
             picture = drawing(change.with_removed, replace(self.view, **looks), union)
-            memory = memory_sections(change.memory)
             ids, often = [r["id"] for r in change.rows], change.operators
             often = [r for r in often if r["difference"]]
             tables = (
@@ -140,7 +138,7 @@ class _Drawings:
             about = {
                 "picture": picture,
                 "figures": sheet.figures(*change.figures),
-                "memory": [*map(sheet.drawn, memory)],
+                "memory": [*map(sheet.drawn, memory_sections(change.memory))],
                 "tables": [sheet.drawn(t) for t in tables if t["rows"]],
             }
             self.blocks[key] = self.file.block(about)

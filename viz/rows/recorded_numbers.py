@@ -34,7 +34,6 @@ _COLUMNS = (
 )
 
 _KERNELS = "It contains kernels, which are code, and running them was not allowed."
-_NO_MAIN = 'It has no function "main" to run.'
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def why_not(recording: Recording, run: PassRun, after: bool, kernels: bool = Fal
     if side is None:
         return no_module(run)
     if "main" not in side:
-        return _NO_MAIN
+        return 'It has no function "main" to run.'
     for content in dict.fromkeys([side["main"]] if kernels else side.values()):
         if not recording.has_graph(content):
             why = recording.no_graph(content)

@@ -618,9 +618,8 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
 
 def try_row(pipeline: Pipeline, tried: Try) -> Row:
     """One try of a bisection of a pipeline; `last` has the fields of a suspect."""
-    place = _step_at(pipeline, tried.last)
     count = dict(tried.pipeline.steps[tried.last].params).get(COUNT) if tried.last >= 0 else None
-    last = {**place, "count": None if count is None else int(count)}
+    last = {**_step_at(pipeline, tried.last), "count": None if count is None else int(count)}
     return {**plain(tried), "pipeline": str(tried.pipeline), "last": last}
 
 

@@ -11,7 +11,8 @@ from relascope.viz.sessions.state import Session, pipeline_text
 def of(session: Session) -> dict[str, Any]:
     """Values in a few words, by names for people; dicts for parts of the session."""
     document, found = plain(session), session.results
-    parts = {name: _words(document[part]) for name, part in _PARTS.items()}
+    shown = {"model": "model", "cut": "cut", "compile": "build"}
+    parts = {name: _words(document[part]) for name, part in shown.items()}
     graphs = _dict(found.get("graphs"))
     steps = found.get("steps")
     steps = steps if isinstance(steps, list) else []
@@ -28,9 +29,6 @@ def of(session: Session) -> dict[str, Any]:
         "error of": {str(c.get("name")): str(c.get("max_abs")) for c in map(_dict, compared or [])},
         "time of": {f"{r.what}, {r.phase}": formats.milliseconds(r.median_ms / 1e3) for r in rows},
     }
-
-
-_PARTS = {"model": "model", "cut": "cut", "compile": "build"}
 
 
 def _dict(value: Any) -> dict[str, Any]:

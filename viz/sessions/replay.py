@@ -20,7 +20,6 @@ from relascope.viz.sessions.state import Session, from_text
 _SESSION, _MODEL = "session.json", "model"
 _LIMITS = {_SESSION: 32 << 20, _MODEL: 1 << 30}
 _TENSORS, _PAGE = "tensors/", "page.json"
-_BLOCK = 1 << 20
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError),
     *(RuntimeError, ValueError, LookupError, ArithmeticError, MemoryError),
@@ -93,7 +92,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, path: Path, digest: str) -> Non
 
 def _blocks(stream: Any, name: str) -> Iterator[bytes]:
     most = left = _LIMITS.get(name, _LIMITS[_MODEL])
-    while block := stream.read(_BLOCK):
+    while block := stream.read(1 << 20):
         left -= len(block)
         if left < 0:
             raise ValueError(f"{name} has more than {most >> 20} MiB")

@@ -58,8 +58,7 @@ def graph_facts(graph: Graph) -> Results:
 
 def step_facts(record: Any) -> Results:
     """A step's record, without its time and output."""
-    facts: Results = plain(record)
-    return {name: v for name, v in facts.items() if name not in ("seconds", "printed")}
+    return {name: v for name, v in plain(record).items() if name not in ("seconds", "printed")}
 
 
 def cut_facts(cut: cuts.Cut) -> Results:

@@ -20,8 +20,6 @@ from relascope.viz.panels.shell.holding import ask, by_the_clock, pressed, rerun
 from relascope.viz.panels.shell.request_cache import RequestCache, Waiting
 from relascope.viz.panels.shell.screen import look_at
 
-_STYLE = Path(__file__).with_name("page.css")
-
 _DOING = {
     "describe": "Asking the engine for its targets",
     "load": "Importing the model",
@@ -59,7 +57,8 @@ def style() -> None:
 def _style() -> str:
     pairs = zip(PAGE["light"].items(), PAGE["dark"].values(), strict=True)
     colours = ";".join(f"--rs-{n}: light-dark({light}, {dark})" for (n, light), dark in pairs)
-    return f"<style>:root {{{colours}}}\n{_STYLE.read_text(encoding='utf-8')}</style>"
+    rules = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+    return f"<style>:root {{{colours}}}\n{rules}</style>"
 
 
 def looked_at(text: str) -> None:

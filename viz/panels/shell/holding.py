@@ -13,7 +13,6 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.state.common import user_key_from_element_id
 
-_STATE = "controls"
 _BEGINS = {"selectbox": "index", "segmented_control": "default"}
 _RAN = "controls_ran"  # set at the end of a run, and new until the browser's next message
 
@@ -110,7 +109,7 @@ def _put_again(own: bool) -> None:
 
 
 def _controls() -> _Controls:
-    return st.session_state.setdefault(_STATE, _Controls())
+    return st.session_state.setdefault("controls", _Controls())
 
 
 def _note_shown(mine: _Controls) -> None:

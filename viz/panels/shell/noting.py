@@ -19,7 +19,6 @@ from relascope.viz.sessions import results
 from relascope.viz.sessions.state import Session
 
 _FOUND, _PLACE = "found_here", "found_at"
-_WITH_CUT = ("Gradient & cut", "Compile & time")
 
 
 class _NotKnown(Exception):
@@ -96,7 +95,7 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
         note(str(index), partial(results.graph_of, ask, source, alive, index), graphs)
     if graphs:
         parts["graphs"] = graphs
-    if screen.training and session.look.tab in _WITH_CUT:
+    if screen.training and session.look.tab in ("Gradient & cut", "Compile & time"):
         after = (source, screen.pipeline, last, True)
         asked = (("graph_after", *after), ("kernels", *after[:2]))
         if all(screen.cache.has(*one) for one in asked):

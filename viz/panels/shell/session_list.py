@@ -22,8 +22,6 @@ from relascope.viz.sessions import facts, replay, store
 from relascope.viz.sessions.results import changes_of
 from relascope.viz.sessions.state import Session
 
-_LIMIT_MB = 1100
-
 
 def button() -> None:
     """The button that opens the dialog; below it, why the session could not be saved, if so."""
@@ -52,7 +50,7 @@ def _content() -> None:
         st.caption("This screen is saved here as soon as you change something.")
     else:
         _kept(ident, entries)
-    upload = st.file_uploader("Open a replay file", type="zip", max_upload_size=_LIMIT_MB)
+    upload = st.file_uploader("Open a replay file", type="zip", max_upload_size=1100)
     if upload is not None:
         _open_file(upload)
 

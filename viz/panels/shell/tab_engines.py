@@ -33,7 +33,6 @@ _log = logging.getLogger("relascope.page")
 LOOK = 3.0  # seconds between checks of connected tabs
 _NEW_OBJECTS = 20_000  # between garbage collections
 _ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
-_READ = "recordings_read"
 GONE = 25.0  # seconds; reloaded pages and interrupted networks are back by then
 
 
@@ -139,7 +138,7 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
 def recording_screen(path: str) -> Screen:
     """A recording's program and passes, read once per browser session unless the file changes;
     raises as `recorder.reading.read`."""
-    file, known = Path(path), st.session_state.setdefault(_READ, Memo(4))
+    file, known = Path(path), st.session_state.setdefault("recordings_read", Memo(4))
     about = file.stat()
 
     def make() -> Screen:

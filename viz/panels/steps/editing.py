@@ -69,10 +69,9 @@ def parameters(screen: Screen, index: int, now: CurrentStep, change: Change) -> 
     if index < 0:
         return
     step = screen.pipeline.steps[index]
-    declared = info(screen.ir, step).parameters
     # Keys contain the other steps; otherwise a field would keep another pipeline's value.
     others = screen.pipeline.without(index)
-    for parameter in declared:
+    for parameter in info(screen.ir, step).parameters:
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
         _field(screen, index, parameter, key, now, change)
         at, why = st.session_state.get(_REFUSED, ("", ""))

@@ -20,7 +20,6 @@ from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.screen import Screen
 
 _KEY = "step_list"
-_DEEDS = ("select", "switch", "add", "move", "remove")
 _LISTS = "step_lists"  # by name, what does the actions of each list that was drawn
 _DONE = "step_list_done"  # (the session of the numbers, the last number done)
 
@@ -106,7 +105,7 @@ def catch_up(do: Callable[..., None]) -> None:
     if log.get("session") != session:  # from an app that has ended
         return
     for deed in log["deeds"]:
-        if deed["number"] > done and deed["what"] in _DEEDS:
+        if deed["number"] > done and deed["what"] in ("select", "switch", "add", "move", "remove"):
             done = deed["number"]
             st.session_state[_DONE] = session, done
             meant = st.session_state.get(_LISTS, {}).get(deed.get("of"), do)

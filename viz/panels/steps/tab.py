@@ -28,7 +28,6 @@ from relascope.viz.sessions.state import pipeline_key
 
 _ONLY_TO = "keep_only_to_chosen"
 _VIEW = "step_view"
-_FUSING = ("fuse", "fuse_ops")  # passes that make kernels of nodes
 
 
 @dataclass
@@ -158,7 +157,7 @@ def _after(screen: Screen, known: _StepState, keep: bool) -> None:
     fuses = any(n.body is not None and n.id in matched.added for n in matched.graph)
     fused = matched.graph  # gives the colours of kernels, also right before fusion
     for after in known.stepped.records[index + 1 :][:1]:
-        if after.pass_name in _FUSING and after.enabled and after.error is None:
+        if after.pass_name in ("fuse", "fuse_ops") and after.enabled and after.error is None:
             fused = alive.graph_after(index + 1)
     look = screen.view(
         overlays=changes.kernels(fused),

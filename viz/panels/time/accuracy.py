@@ -16,8 +16,6 @@ from relascope.viz.panels.shell.table import grid
 from relascope.viz.rows import tables
 from relascope.viz.sessions import results
 
-_HEIGHT = 480
-
 
 def show(screen: Screen, target: str) -> None:
     """Draw the section for a target that runs here: a button, then a row for each stage."""
@@ -76,5 +74,5 @@ def _node(screen: Screen, stage: accuracy.Stage, bad: accuracy.BadNode) -> None:
     st.caption(plain_text(f"{bad.title}: {bad.reason}{against}."))
     with boundary(screen.cache):
         at = replace(screen, source=stage.source, pipeline=stage.pipeline)
-        look = screen.view(_HEIGHT, focus=bad.id, highlight={bad.id: "changed"})
+        look = screen.view(480, focus=bad.id, highlight={bad.id: "changed"})
         graph_view(at.graph_after(at.last), look, key="accuracy_view")

@@ -13,7 +13,6 @@ from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import Row, artefact
 from relascope.viz.rows.sections import Section
 
-_HEIGHT = 420
 _MOST_LINES = 2000  # lines of one kernel that are drawn; the download has all
 
 
@@ -72,6 +71,4 @@ def _code(cache: RequestCache, found: Artefact, request: BuildRequest, cells: li
     more = len(shown) - _MOST_LINES
     shown = shown[:_MOST_LINES] + ([f"… {more} more lines"] if more > 0 else [])
     st.caption(plain_text(f"{kernel.phase}, {kernel.name}"))
-    st.code(
-        "\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language), height=_HEIGHT
-    )
+    st.code("\n".join(shown), language={"CUDA": "cpp", "OpenCL": "cpp"}.get(language), height=420)

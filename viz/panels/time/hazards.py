@@ -16,8 +16,6 @@ from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.rows import Row, formats
 from relascope.viz.rows.profile import findings, lint_document, lint_sections
 
-_HEIGHT = 480
-
 
 def show(screen: Screen, request: BuildRequest) -> None:
     """Draw the section: a button, the hazards, each finding, and the chosen one in the graph."""
@@ -49,7 +47,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     chosen = document["findings"][chosen_rows[0]]
     first, marks = chosen["nodes"][0], dict.fromkeys(chosen["nodes"], "hazard")
     notes, through = {first: chosen["message"]}, ("hazard",)
-    look = screen.view(_HEIGHT, highlight=marks, shines_through=through, focus=first, notes=notes)
+    look = screen.view(480, highlight=marks, shines_through=through, focus=first, notes=notes)
     graph_view(graph, look, key="hazard_view")
 
 

@@ -26,7 +26,6 @@ from relascope.viz.rows.profile import (
 )
 from relascope.viz.sessions import results
 
-_HEIGHT = 560
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
 _LABELS = ("under 1 % of the time", "1 to 5 %", "5 to 20 %", "over 20 % of the time")
 _TURN = "peaks_turn"  # how often the peaks were measured again
@@ -66,7 +65,7 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     _roofline(document)
     chosen = _table(listed_kernels(document), shown[-1]["rows"])
     focus = chosen["nodes"][-1] if chosen and chosen["nodes"] else None
-    look = screen.view(_HEIGHT, overlays=_overlays(profile), overlay="time", focus=focus)
+    look = screen.view(560, overlays=_overlays(profile), overlay="time", focus=focus)
     graph_view(graph, look, key="heat_view")
 
 
@@ -151,10 +150,9 @@ def _table(rows: list[Row], cells: list[Row]) -> Row | None:
 
 def _output(outputs: list[Row]) -> Row:
     """A kernel's results as cells, several tensors together."""
-    low = [o["minimum"] for o in outputs if o["minimum"] is not None]
     return {
         "result": ", ".join(f"{formats.shape_text(o['shape'])} {o['dtype']}" for o in outputs),
-        "min": min(low, default=None),
+        "min": min([o["minimum"] for o in outputs if o["minimum"] is not None], default=None),
         "max": max([o["maximum"] for o in outputs if o["maximum"] is not None], default=None),
         "mean": outputs[0]["mean"] if len(outputs) == 1 else None,
         "NaN or Inf": sum(o["nans"] + o["infinities"] for o in outputs),

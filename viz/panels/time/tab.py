@@ -27,7 +27,6 @@ from relascope.viz.rows import artefact as artefacts
 from relascope.viz.rows import timings
 from relascope.viz.sessions.state import Timing
 
-_HISTORY = 20
 _HELP = {
     "ratio": "Median over the rounds of our time divided by eager's in the same round.",
     "of minima": "Our best time divided by eager's best.",
@@ -126,10 +125,9 @@ def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Targe
 
 
 def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
-    offered = BASELINES[:2] if target.startswith("cuda") else (BASELINES[0], BASELINES[2])
     picked = place.pills(
         "Time beside PyTorch eager, too",
-        offered,
+        BASELINES[:2] if target.startswith("cuda") else (BASELINES[0], BASELINES[2]),
         selection_mode="multi",
         key="keep_rivals",
         help="It compiles first, which takes seconds to minutes.",
@@ -172,7 +170,7 @@ def _remember(run: _Run, result: TimeResult) -> None:
     history.pop(run.arguments, None)
     document = timings.run_document(result, run.facts)
     history[run.arguments] = Timing(run.title, run.arguments[0], result, document)
-    while len(history) > _HISTORY:
+    while len(history) > 20:
         history.pop(next(iter(history)))
     st.session_state.timing = None
 

@@ -30,7 +30,6 @@ from relascope.viz.rows import formats, tuning
 _RUNNING = "tuning"  # the present run, or the last
 _LISTED = "tasks_of"  # the request for which kernels were listed
 _TABLE = "tune_table"
-_TICK = 1.0  # seconds between reads of the records
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,7 @@ def _tasks(cache: RequestCache, asked: BuildRequest, book: Book) -> tuple[TuneTa
         cache.forget("tasks", asked)
         state[_LISTED] = asked
     known = cache.peek("tasks", asked)
-    found: tuple[TuneTask, ...] = known if known is not None else cache.ask("tasks", asked)
-    return tuning.refreshed(found, book)
+    return tuning.refreshed(known if known is not None else cache.ask("tasks", asked), book)
 
 
 def _records_text(book: Book) -> str:
@@ -163,7 +161,7 @@ def _under_way(cache: RequestCache, run: _TuningRun) -> bool:
     return False
 
 
-@st.fragment(run_every=_TICK)
+@st.fragment(run_every=1.0)  # s, between reads of the records
 def _live(cache: RequestCache, run: _TuningRun) -> None:
     by_the_clock()
     running = cache.running

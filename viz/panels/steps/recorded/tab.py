@@ -20,7 +20,6 @@ from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.sessions.state import RECORDED_TABS
 
 _OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
-_MOST = 200  # characters of a line of the sidebar
 
 
 def show(path: str, unread: Sequence[str]) -> None:
@@ -41,7 +40,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     looked_at(f"{Path(path).name} · TVM {str(recording.recording.about.get('tvm'))[:40]}")
     about = passes_of.about(recording.recording, recording.document).items()
     lines = [f"{name}: {value}" for name, value in about if value]
-    said = "<br>".join(escape(line[:_MOST]) for line in lines)
+    said = "<br>".join(escape(line[:200]) for line in lines)
     facts.html(f"<div class='rs-status'>{said}</div>")
     tabs = st.tabs(list(RECORDED_TABS), key=keeping.RECORDED_TAB, on_change="rerun")
     for tab, draw in zip(tabs, _SHOWN, strict=True):
