@@ -51,7 +51,7 @@ def test_a_module_of_tvm_is_told_beside_its_program_and_targets_by_whose_kernels
         row(IMPORTED, "forward", theirs, None, None, None),
         row("relay, cpu", "forward", ours, theirs, 0.0, None),
     ]
-    assert verdicts(rows)[1].text.endswith("faster than the imported program")
+    assert verdicts(rows)[1][0].endswith("faster than the imported program")
     best = Target("llvm -mcpu=x -libs=blas", "the CPU", True, kernels="PyTorch's BLAS")
     plain = replace(best, name="llvm -mcpu=x", kernels="TVM's own kernels")
     assert short(f"relay, {best.name}", [plain, best]) == "relay, PyTorch's BLAS"
