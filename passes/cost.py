@@ -116,8 +116,7 @@ def _flops(graph: Graph, node: Node) -> float:
         return float(told)
     if node.kind is not Kind.CALL or node.op in operators.VIEWS or node.op in operators.MOVES:
         return 0.0
-    work = operators.cost_class(node.op)
-    written = sum([_elements(t) for t in node.outputs])
+    work, written = operators.cost_class(node.op), sum([_elements(t) for t in node.outputs])
     if work in ("other", "random"):
         return float(written * (_POLYNOMIAL if node.op in operators.TRANSCENDENTAL else 1))
     if node.op in operators.ROWWISE:
@@ -258,8 +257,7 @@ class Work:
         known = self._estimates
         estimated = sum(known[i] for nodes, _ in self.measured for i in nodes)
         taken = sum(seconds for _, seconds in self.measured)
-        pace = estimated / taken if taken and estimated else 1.0
-        given = self.assumed
+        pace, given = estimated / taken if taken and estimated else 1.0, self.assumed
         return Machine(given.flops * pace, given.bandwidth * pace, given.copy * pace)
 
     @cached_property
@@ -363,8 +361,7 @@ class Work:
         seconds."""
         ahead = {self.owner[i] for i in self._written(forward) if i not in self._places}
         ahead |= self._over_borders()
-        anyway = {self.owner[i] for i in self._unspared}
-        found = {}
+        anyway, found = {self.owner[i] for i in self._unspared}, {}
         for node_id in self._fusible.intersection(forward):
             passes = (node_id not in ahead) + (node_id not in anyway)
             found[node_id] = self.machine.seconds(0, passes * self.bytes[node_id])

@@ -1,7 +1,7 @@
 """The order of kernels that holds the least memory."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
@@ -17,7 +17,8 @@ class KernelLives(Generic[Name]):
     without its own, and `writes` those that it writes first; `sizes` are their bytes, 0 for one to
     ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are
     storages that a kernel may overwrite with its result, element by element, if it is their last
-    reader and they are not given."""
+    reader and they are not given. Those that are not `apart` share one memory, which is as large as
+    they need at the most."""
 
     order: Sequence[Name]
     sources: Steps[Name]
@@ -27,6 +28,7 @@ class KernelLives(Generic[Name]):
     kept: Collection[Name]
     given: Collection[Name] = ()
     over: Steps[Name] = field(default_factory=dict)
+    apart: Collection[Name] = ()
 
     @property
     def best_order(self) -> list[Name]:
@@ -44,6 +46,9 @@ class KernelLives(Generic[Name]):
         with everything that it recomputes, and ends with the gradients of weights, whose operands
         are held until then. Here, from the end, each recomputation moves to its reader; then, from
         the start, kernels that free as much as they take come first."""
+        if self.apart:
+            ways = [each.best_order for each in (self._parts[0], replace(self, apart=()))]
+            return min(((self.peak(order), order) for order in ways), key=lambda way: way[0])
         sizes, read, made = self.sizes, self.read, self._made
         after: dict[Name, list[Name]] = {node: [] for node in self.order}
         users: dict[Name, list[Name]] = {}  # of each storage
@@ -133,6 +138,8 @@ class KernelLives(Generic[Name]):
 
     def peak(self, order: Sequence[Name]) -> int:
         """The most bytes held at one time if the kernels run in an order."""
+        if self.apart:
+            return sum(each.peak(order) for each in self._parts)
         sizes, last, able, made = self.sizes, self._last(order), self._able, self._made
         ended = dict.fromkeys(order, 0)
         for storage, node in last.items():
@@ -147,6 +154,12 @@ class KernelLives(Generic[Name]):
                 most = max(most, held - (over[-1] if over else 0))
             held -= ended[node]
         return most
+
+    @cached_property
+    def _parts(self) -> list["KernelLives[Name]"]:
+        """What shares one memory, and what is apart, each with the other ignored."""
+        sizes = ({s: n * ((s in self.apart) == a) for s, n in self.sizes.items()} for a in (0, 1))
+        return [replace(self, sizes=each, apart=()) for each in sizes]
 
     def overwritten(self, order: Sequence[Name]) -> set[Name]:
         """The storages that their last reader overwrites if the kernels run in an order."""

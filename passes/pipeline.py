@@ -89,8 +89,7 @@ class Pipeline:
         parts = [part.strip() for part in text.split("|")]
         if not all(parts):
             raise ValueError(f"the pipeline {text!r} has an empty step")
-        allowed = None if names is None else set(names)
-        steps = tuple(map(_read_step, parts))
+        allowed, steps = None if names is None else set(names), tuple(map(_read_step, parts))
         for name in (s.name for s in steps):
             if allowed is not None and name not in allowed and not is_tvms(name):
                 raise ValueError(f"no pass is called {name!r}; known: {', '.join(sorted(allowed))}")

@@ -90,8 +90,7 @@ def examples(entry: PassInfo) -> dict[str, tuple[Callable[..., Any], Callable[..
     if not entry.own_file:
         return {}
     mine = [p.name for p in catalogue.CATALOGUE.values() if p.own_file == entry.own_file]
-    functions = vars(entry.module())
-    found = {}
+    functions, found = vars(entry.module()), {}
     for name, function in functions.items():
         rest = name.removeprefix(_BEFORE)
         if rest == name or not callable(function):

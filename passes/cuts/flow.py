@@ -66,8 +66,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     count = len(given.ids)
     forced = np.zeros(count, dtype=np.bool_)
     forced[list(given.forced)] = True
-    known = saving(given)
-    save = given.save + price * given.carry
+    known, save = saving(given), given.save + price * given.carry
     redo = given.redo.copy()
     redo[np.isfinite(redo)] *= price
     redo += given.state
@@ -92,8 +91,7 @@ def cheapest(given: CutProblem, price: float) -> Answer:
 
 def saving(given: CutProblem) -> Answer:
     """The answer that saves all needed values, or the operands of those that cannot be saved."""
-    again = np.zeros(len(given.ids), dtype=np.bool_)
-    there = given.needed.copy()
+    again, there = np.zeros(len(given.ids), dtype=np.bool_), given.needed.copy()
     fresh = there & np.isinf(given.save)
     while fresh.any():
         again |= fresh
@@ -199,8 +197,7 @@ def solved(
 
 def _rows(given: CutProblem, weight: Floats) -> tuple[Entries, Floats]:
     """The constraints: needed values and operands of recomputed ones are present, and the limit."""
-    count = len(given.ids)
-    need = np.flatnonzero(given.needed)
+    count, need = len(given.ids), np.flatnonzero(given.needed)
     edges = len(given.sources)
     one, more = np.arange(len(need)), len(need) + np.arange(edges)
     last = len(need) + edges

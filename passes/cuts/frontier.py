@@ -59,8 +59,7 @@ class Prices:
     def between(self, left: FrontierPoint, right: FrontierPoint) -> FrontierPoint | None:
         """The cut that is cheaper than both at the price at which they cost the same, if any is."""
         price = (left.bytes - right.bytes) / (right.seconds - left.seconds)
-        found = self.at(price)
-        limit = (left.bytes + price * left.seconds) * (1 - SAME)
+        found, limit = self.at(price), (left.bytes + price * left.seconds) * (1 - SAME)
         return found if found.bytes + price * found.seconds < limit else None
 
     def point(self, answer: Answer) -> FrontierPoint:

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache, partial
 from math import fsum
 from typing import Any
 
-from relascope.core.graph import Graph, Kind, TensorType, reached
+from relascope.core.graph import Graph, Kind, Node, TensorType, reached
 from relascope.core.operators import BROADCASTS, EACH, FOLDS
 from relascope.passes.cost import Kernels, MeasuredKernels, Work, averaged, is_view
 
@@ -200,13 +200,13 @@ class Joint:
 
     @cached_property
     def elementwise(self) -> dict[str, frozenset[str]]:
-        """By elementwise operator, in Relax, the storages of the same size that it reads in the
-        order in which it writes: it may write over them, and joins its only reader's kernel."""
+        """By elementwise operator, which joins its only reader's kernel, what it may write over: in
+        Relax, storages of the same size that it reads in the order in which it writes."""
         found: dict[str, frozenset[str]] = {}
         by_id, storages = self.graph.by_id, self.storages
-        for node in self.graph.nodes if self.graph.ir == "relax" else ():
+        for node in self.graph.nodes:
             if node.op in EACH and node.bytes:
-                reads = self.graph.edges[node.id]
+                reads = self.graph.edges[node.id] if self.graph.ir == "relax" else ()
                 like = [e for e in reads if by_id[e].outputs == node.outputs]
                 other = {b for e in reads if e not in like for b in storages[e]}
                 bases = {b for e in like for b in storages[e] if by_id[b].bytes == node.bytes}
@@ -215,18 +215,18 @@ class Joint:
 
     @cached_property
     def joins(self) -> dict[str, frozenset[str]]:
-        """By such an operator the readers whose kernel it may join: operators on as many elements,
-        and reductions."""
-        by_id, found = self.graph.by_id, dict[str, frozenset[str]]()
-        for node_id in self.elementwise.keys() - {*self.gradients}:
-            shape = by_id[node_id].outputs[0].shape
-            readers = (by_id[r] for r in self.graph.readers[node_id])
-            found[node_id] = frozenset(
-                r.id
-                for r in readers
-                if r.op in FOLDS or (r.id in self.elementwise and r.outputs[0].shape == shape)
-            )
-        return found
+        """By node the readers whose kernel it may join: of elementwise operators those on as many
+        elements, and reductions; in Relay, of a product and a transposed matrix each other."""
+        by_id, readers, each = self.graph.by_id, self.graph.readers, self.elementwise
+
+        def joins(node: Node, reader: Node) -> bool:
+            if node.id not in each:
+                return {node.op, reader.op} == {"transpose", "nn.dense"}  # as a BLAS has both
+            same = reader.id in each and reader.outputs[0].shape == node.outputs[0].shape
+            return same or reader.op in FOLDS
+
+        own = (by_id[i] for i in by_id.keys() - {*self.gradients})
+        return {n.id: frozenset(r for r in readers[n.id] if joins(n, by_id[r])) for n in own}
 
     @cached_property
     def writes(self) -> dict[str, tuple[str, ...]]:

@@ -1,11 +1,12 @@
 """How long a training step holds each tensor, and the most bytes that it holds at once.
 
 Captures, masks, results, recomputed values, and everything else that forward and backward write
-count, in the order of nodes that holds least, which engines use. In Relay, captures and gradients
-are held while the backward runs. In Relax, captures are freed after their last reader; an
-elementwise operator writes over an operand that it is the last to read; and a reduction computes
-the elements that only it reads. Otherwise each node is a kernel, storages are not packed, and
-memory inside libraries' kernels does not count. Unknown dimensions count as none.
+count, in the order of nodes that holds least, which engines use. Captures are freed after their
+last reader. An elementwise operator or a reduction computes the elements that only it reads. In
+Relax, an elementwise operator writes over an operand that it is the last to read. In Relay, what
+else a function computes is in one memory, which it has at its largest as long as it runs; and
+products read and write transposed matrices in place. Otherwise each node is a kernel, storages are
+not packed, and memory inside libraries' kernels does not count. Unknown dimensions count as none.
 
 A capture on the host is held until its last reader in the forward, and again from the copy back,
 right before its first reader in the backward; memory of the host does not count.
@@ -29,10 +30,10 @@ AGAIN = "again"
 @dataclass(frozen=True)
 class Lifetime:
     """The nodes between which a storage is held. Nodes are numbered from 1 through forward and
-    backward, in order of execution; `begin` is 0 for what exists before the first, the backward's
-    first for gradients in Relay, and `end` is None for what is held to the end. `id` is that of the
-    node that writes it, `reads` are the numbers of its readers, and `role` is a node's
-    (`core.graph.Role`), or "again" if the backward recomputes it."""
+    backward, in order of execution; `begin` is 0 for what exists before the first, and `end` is
+    None for what is held to the end. `id` is that of the node that writes it, `reads` are the
+    numbers of its readers, and `role` is a node's (`core.graph.Role`), or "again" if the backward
+    recomputes it. What is `pooled` shares its function's one memory in Relay."""
 
     id: str
     role: str
@@ -40,6 +41,7 @@ class Lifetime:
     begin: int
     end: int | None
     reads: tuple[int, ...]
+    pooled: bool
 
     def next_read(self, step: int) -> int | None:
         """The number of the first reader from a node on; None if none is left."""
@@ -59,6 +61,7 @@ class _Phase:
         given: Mapping[str, int],
         copied: Collection[str],
         back: bool,
+        fused: bool,
     ) -> None:
         inside, by_id = frozenset(ids), joint.graph.by_id
         came = dict.fromkeys(copied if back else (), ())
@@ -71,7 +74,7 @@ class _Phase:
         sizes.update({b: joint.work.bytes[i] for i, of in made.items() for b in of})
         sizes.update(given)
         other = dict[str, frozenset[str]]()
-        for node_id, reader in _fused(joint, ids, inside, results, copied):
+        for node_id, reader in _fused(joint, ids, inside, results, copied) if fused else ():
             if made[node_id]:
                 sizes[node_id] = 0
             if reader in over:
@@ -83,7 +86,10 @@ class _Phase:
             read[reader] = tuple(dict.fromkeys(read[reader] + read[node_id]))
         over.update({i: over[i] - other[i] for i in other})
         sources = {**joint.graph.edges, **came} if came else joint.graph.edges
-        self.lives = KernelLives(ids, sources, read, made, sizes, results, given.keys(), over)
+        self.sizes, apart = sizes, {*results, *given} if joint.graph.ir == "relay" else set()
+        of = sources, read, made, sizes if fused else {**sizes, **dict.fromkeys(apart, 0)}
+        self.lives = KernelLives(ids, *of, results, given.keys(), over, apart if fused else ())
+        self.apart = apart
 
     @cached_property
     def overwritten(self) -> set[str]:
@@ -103,7 +109,8 @@ class _Phase:
 
 class Lifetimes:
     """A training step that saves `captured`, ids of a joint graph's nodes, and has those in
-    `offloaded` on the host. `before` is a step with another rewiring of the backward."""
+    `offloaded` on the host. `before` is a step with another rewiring of the backward. Unless
+    `fused`, each node is a kernel, and the order is that in which they share the least memory."""
 
     def __init__(
         self,
@@ -112,20 +119,20 @@ class Lifetimes:
         offloaded: Collection[str] = (),
         rewiring: Rewiring | None = None,
         before: "Lifetimes | None" = None,
+        fused: bool = True,
     ) -> None:
         self.joint, self.captured, self.rewiring = joint, captured, rewiring or {}
-        self.offloaded = offloaded
+        self.offloaded, self.fused = offloaded, fused
         self.rewired = rewired = joint.rewired(self.rewiring) if rewiring else joint
         self._away, results = map(joint.storages_of, (offloaded, joint.outputs))
         kept = {b: n for b, n in joint.kept(captured).items() if b not in self._away}
         kept |= {i: joint.work.bytes[i] for i in joint.drawn_again(captured)}  # while either runs
         masks = {i: kept[i] for i in joint.masks if i in kept}
-        ends, in_relay = results | rewired.storages_of(joint.gradients), joint.graph.ir == "relay"
-        given = kept | {b: joint.work.bytes[b] for b in (ends if in_relay else results)}
+        ends = results | rewired.storages_of(joint.gradients)
+        given = kept | {b: joint.work.bytes[b] for b in results}
         again = {*joint.computed_again(captured), *(i for i in self.rewiring if MARK in i)}
         back = backward_order(joint, again, offloaded, rewired.graph.edges)
-        ends |= given.keys() if in_relay else set()
-        self._backward = _Phase(rewired, back, ends, given, offloaded, True)
+        self._backward = _Phase(rewired, back, ends, given, offloaded, True, fused)
         self._before, self._kept, self._ends = before, kept, (results | kept.keys(), masks)
         self.forward, self.backward = len(joint.own_forward), len(back)
 
@@ -133,11 +140,14 @@ class Lifetimes:
     def _forward(self) -> _Phase:
         if self._before is not None:
             return self._before._forward
-        return _Phase(self.joint, self.joint.own_forward, *self._ends, self.offloaded, False)
+        ids = self.joint.own_forward
+        return _Phase(self.joint, ids, *self._ends, self.offloaded, False, self.fused)
 
-    def rewired_by(self, rewiring: Rewiring) -> "Lifetimes":
-        """The same step, with another rewiring of the backward."""
-        return Lifetimes(self.joint, self.captured, self.offloaded, rewiring, self)
+    def rewired_by(self, rewiring: Rewiring, fused: bool | None = None) -> "Lifetimes":
+        """The same step, with another rewiring of the backward, `fused` or not."""
+        fused = self.fused if fused is None else fused
+        before = self if fused == self.fused else None
+        return Lifetimes(self.joint, self.captured, self.offloaded, rewiring, before, fused)
 
     @cached_property
     def times(self) -> Mapping[str, int]:
@@ -185,25 +195,47 @@ class Lifetimes:
                 role = Role.CAPTURED.value
             elif phase is back and original(base) in self.joint.forward and base not in back.given:
                 role = AGAIN
-            return Lifetime(base, role, last.lives.sizes[base], begin, end, (*early, *read))
+            more = (*early, *read), base not in last.apart
+            return Lifetime(base, role, last.sizes[base], begin, end, *more)
 
         own = (b for b in back.bases if b not in back.given or b not in ahead.lives.sizes)
         found = [*(lifetime(b, ahead) for b in ahead.bases), *(lifetime(b, back) for b in own)]
         return tuple(sorted(found, key=lambda one: one.begin))
 
     def bytes(self, *roles: str) -> list[int]:
-        """Bytes held while each node runs, of some roles or all; the first is before any runs."""
+        """Bytes held while each node runs, of some roles or all; the first is before any runs. What
+        is pooled in Relay counts as where it is most."""
+        apart, pooled = (self._sums(of, *roles) for of in (False, True))
+        return [n + pooled[at] for n, at in zip(apart, self._fullest, strict=True)]
+
+    @cached_property
+    def pooled(self) -> list[int]:
+        """Bytes of what is pooled, or in Relax of all, that each node needs."""
+        return self._sums(True)
+
+    def _sums(self, pooled: bool, *roles: str) -> list[int]:
         change = [0] * (len(self.order) + 2)
         for one in self.all:
-            if not roles or one.role in roles:
+            if one.pooled == pooled and (not roles or one.role in roles):
                 change[one.begin] += one.bytes
                 change[-1 if one.end is None else one.end + 1] -= one.bytes
         return [*accumulate(change[:-1])]
 
+    @cached_property
+    def _fullest(self) -> list[int]:
+        """For each node the one in its phase with most that is pooled; in Relax the node itself."""
+        first, last = self.forward + 1, len(self.pooled)
+        if self.joint.graph.ir == "relax":
+            return [*range(last)]
+        phases = filter(None, (range(1), range(1, first), range(first, last)))
+        return [at for of in phases for at in [max(of, key=self.pooled.__getitem__)] * len(of)]
+
     def at(self, step: int) -> list[Lifetime]:
         """The storages held while a node runs, the largest first."""
-        here = (x for x in self.all if x.begin <= step and (x.end is None or step <= x.end))
-        return sorted((x for x in here if x.bytes), key=lambda one: -one.bytes)
+        at = step, self._fullest[step]
+        there = ((x, at[x.pooled]) for x in self.all if x.bytes)
+        here = (x for x, now in there if x.begin <= now and (x.end is None or now <= x.end))
+        return sorted(here, key=lambda one: -one.bytes)
 
 
 def peak(joint: Joint, captured: Collection[str], offloaded: Collection[str] = ()) -> int:
@@ -213,13 +245,17 @@ def peak(joint: Joint, captured: Collection[str], offloaded: Collection[str] = (
 
 def _fused(
     joint: Joint, ids: list[str], inside: Collection[str], *out: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    """Elementwise operators among some nodes that join the kernel of their only reader `inside`,
-    the second of each pair, without those in `out`."""
-    for node_id in (i for i in ids if i in joint.joins and not any(i in o for o in out)):
+) -> list[tuple[str, str]]:
+    """Nodes that join their readers' kernel, and each of these, in order: in Relax one alone, in
+    Relay all of a kernel. Those in `out` do not."""
+    found, kernel, several = list[tuple[str, str]](), dict[str, str](), joint.graph.ir == "relay"
+    for node_id in (i for i in reversed(ids) if i in joint.joins and not any(i in o for o in out)):
         readers = [r for r in joint.graph.readers[node_id] if r in inside]
-        if len(readers) == 1 and readers[0] in joint.joins[node_id]:
-            yield node_id, readers[0]
+        one = len({kernel.get(r, r) for r in readers} if several else readers) == 1
+        if one and joint.joins[node_id].issuperset(readers):
+            kernel[node_id] = kernel.get(readers[0], readers[0])
+            found += [(node_id, reader) for reader in readers]
+    return found[::-1]
 
 
 def backward_order(

@@ -75,8 +75,7 @@ def offloaded(
 def _unread(joint: Joint, lives: Lifetimes, able: Collection[str]) -> list[str]:
     """Captures that are held at the peak and not read until later, the latest first."""
     held = lives.bytes()
-    at = held.index(max(held))
-    of = {joint.work.owner[i]: i for i in able}
+    at, of = held.index(max(held)), {joint.work.owner[i]: i for i in able}
 
     def back(one: Lifetime) -> int:
         return one.next_read(lives.forward + 1) or 0

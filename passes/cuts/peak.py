@@ -235,8 +235,7 @@ class _Program:
         self.joint, self.per_use, self.there = joint, per_use, set[str]()
         own, size = {*joint.own_backward}, joint.work.bytes
         lives = Lifetimes(joint, joint.crossings)._backward.lives
-        early = [*joint.outputs, *(joint.gradients if joint.graph.ir == "relay" else ())]
-        results, again = joint.storages_of(early), joint.behind(joint.needed)
+        results, again = joint.storages_of(joint.outputs), joint.behind(joint.needed)
         self.over, self.ends = lives.over, joint.storages_of(joint.gradients) - results
         self.base = dict.fromkeys(i for i in again if joint.writes[i] and i not in results)
         cost: dict[str, int] = {}  # of saving each storage: a view of it may be smaller
@@ -253,7 +252,8 @@ class _Program:
         for i in joint.own_backward:
             for b in self.reads[i]:
                 self.readers[b].append(i)
-        one = (b for b in self.base if b in joint.joins and len(self.readers[b]) < 2)
+        several = joint.graph.ir == "relay"
+        one = (b for b in self.base if b in joint.joins and (several or len(self.readers[b]) < 2))
         fused = {b for b in one if joint.joins[b].issuperset(self.readers[b])}  # in its kernel
         self.size = made | masks | {b: 0 if b in fused else size[b] for b in self.base}
         every = *self.size.values(), *cost.values()
@@ -262,12 +262,11 @@ class _Program:
         self.high, self.low = [np.inf], list[float]()
         self.entries = list[tuple[int, int, float]]()
         self.saved = {b: self.column() for b in cost}
-        # What is there before, in Relay until the end.
-        kept = sum(masks.values()), [(self.saved[b], -float(n)) for b, n in cost.items()]
-        waits = [(b, n, self.saved.get(b)) for b, n in (masks | cost).items()]
-        self.kept, self.waits = (kept, []) if joint.graph.ir == "relay" else ((0, []), waits)
-        self.held(*kept)
-        self.held(sum(made[b] for b in self.ends & made.keys()) + self.kept[0], self.kept[1])
+        self.apart = self.column(np.inf) if joint.graph.ir == "relay" else 0
+        self.waits = [(b, n, self.saved.get(b)) for b, n in (masks | cost).items()]
+        kept = [(self.saved[b], -float(n)) for b, n in cost.items()]
+        self.held(sum(masks.values()), kept, self.apart)
+        self.held(sum(made[b] for b in self.ends & made.keys()), [], self.apart)
 
     def column(self, high: float = 1.0) -> int:
         self.high.append(high)
@@ -277,15 +276,16 @@ class _Program:
         self.entries += [(len(self.low), column, factor) for column, factor in terms]
         self.low.append(low)
 
-    def held(self, bytes_: float, terms: list[tuple[int, float]]) -> None:
-        """The peak is at least the results, some bytes, and those of some columns."""
+    def held(self, bytes_: float, terms: list[tuple[int, float]], most: int = 0) -> None:
+        """The peak, or what column `most` is, is at least the results, some bytes, and those of
+        some columns."""
         scaled = [(c, n / self.unit) for c, n in terms]
-        self.row((0, 1.0), *scaled, low=(self.fixed + bytes_) / self.unit)
+        self.row((most, 1.0), *scaled, low=(self.fixed + bytes_) / self.unit)
 
     def busiest(self, captured: tuple[str, ...]) -> list[str]:
         """The backward's other nodes, first the one at which a step holds most."""
         lives, own = Lifetimes(self.joint, captured), {*self.joint.own_backward} - self.there
-        held = dict(zip(lives.order, lives.bytes()[1:], strict=True))
+        held = dict(zip(lives.order, lives.pooled[1:], strict=True))
         return sorted(own, key=lambda i: (-held[i], i))
 
     def add(self, node: str) -> None:
@@ -298,22 +298,27 @@ class _Program:
         for i in before.intersection(own):
             self.row((ran[i], 1.0), low=1.0)
         self.fits(node, ran)
-        given, terms = self.kept[0], [*self.kept[1]]
-        own_ends = self.ends & ran.keys()
-        terms += [(ran[b], -float(self.size[b])) for b in own_ends]
+        own_ends, pooled = self.ends & ran.keys(), list[tuple[int, float]]()
+        terms = [(ran[b], -float(self.size[b])) for b in own_ends]
         makes = [(b, n, ran[b]) for b, n in self.size.items() if b in ran and b not in own_ends]
         for b, bytes_, made in (*makes, *self.waits):
             if not bytes_ or not self.readers[b]:
                 continue
             alive = self.column()  # from what makes it, a column or always, to its last reader
-            terms.append((alive, -float(bytes_)))
-            per_use = self.per_use and b in self.base and made == ran[b]
+            again = made == ran.get(b, -1)
+            (pooled if again else terms).append((alive, -float(bytes_)))
+            per_use = self.per_use and b in self.base and again
             for reader in self.readers[b]:
                 if not per_use or reader == node:
                     ends = [(ran[reader], 1.0)] if reader in ran else []
                     there = [] if made is None else [(made, -1.0)]
                     self.row((alive, 1.0), *there, *ends, low=0.0 if there else 1.0)
-        self.held(given + self.writes(node, after - {node}), terms)
+        writes = self.writes(node, after - {node})
+        if self.apart:
+            self.held(writes * (node in self.ends), terms, self.apart)
+            writes = writes * (node not in self.ends) - self.fixed
+            terms = [(self.apart, -float(self.unit))]
+        self.held(writes, terms + pooled)
 
     def fits(self, node: str, ran: dict[str, int]) -> None:
         """The rows by which a node, and what ran before it, have all that they read."""
@@ -331,7 +336,7 @@ class _Program:
         """Bytes that a node takes for its result where it writes over nothing."""
         over = self.joint.elementwise.get(node, frozenset()) | {*self.over.get(node, ())}
         last = [b for b in over if b not in self.ends and after.isdisjoint(self.readers.get(b, ()))]
-        inner = any(self.size.get(b) == 0 for b in self.reads[node])
+        inner = not self.apart and any(self.size.get(b) == 0 for b in self.reads[node])
         return 0 if last or inner else self.size.get(node, 0)
 
     def solved(self, seconds: float) -> tuple[int, tuple[str, ...]]:

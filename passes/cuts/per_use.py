@@ -46,19 +46,20 @@ def _share(lives: Lifetimes) -> float:
 
 def _fitted(lives: Lifetimes, limit: int | None, share: float) -> Lifetimes:
     """The same, value by value: of what waits at the first step that holds most, the one that takes
-    the least time for its bytes goes first, if the peak is lower then, or reached at fewer
-    steps."""
-    best = now = lives
+    the least time for its bytes goes first, if the peak is lower then, or reached at fewer steps.
+    In Relay, only several values may lower a kernel's peak, so each node is a kernel meanwhile."""
+    in_relay = lives.joint.graph.ir == "relay"
+    best, now = lives, lives.rewired_by(lives.rewiring, False) if in_relay else lives
     most = TRIES if share == math.inf else min(TRIES, UNASKED // len(lives.joint.graph.nodes))
-    held, refused, tries = now.bytes(), set[tuple[str, str]](), 0
-    while tries < most and (limit is None or now.peak > limit):
+    held, refused, tries = now.pooled, set[tuple[str, str]](), 0
+    while tries < most and (limit is None or best.peak > limit):
         at = held.index(max(held))
         found = [(one, later, _moved(now, one, at, later)) for one, later in _waiting(now, at)]
         for one, later, more in sorted(found, key=lambda f: _price(lives.joint, f[2]) / f[0].bytes):
             if not more or (one.id, later[0]) in refused:
                 continue
             then = now.rewired_by({**now.rewiring, **more})
-            lower, tries = then.bytes(), tries + 1
+            lower, tries = then.pooled, tries + 1
             fewer = (max(lower), lower.count(max(lower))) < (max(held), held.count(max(held)))
             if fewer and _share(then) <= share:
                 now, held = then, lower
@@ -66,7 +67,8 @@ def _fitted(lives: Lifetimes, limit: int | None, share: float) -> Lifetimes:
             refused.add((one.id, later[0]))
         else:
             break
-        best = now if now.peak < best.peak else best
+        step = lives.rewired_by(now.rewiring) if in_relay else now
+        best = step if step.peak < best.peak else best
     return best
 
 

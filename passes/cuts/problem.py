@@ -65,14 +65,11 @@ def problem(joint: Joint, banned: Collection[str], wish: Wish) -> CutProblem:
     their result is a tuple."""
     graph = joint.graph
     values = (*joint.behind(joint.needed), *joint.masks)
-    at = {node_id: k for k, node_id in enumerate(values)}
-    count = len(values)
+    at, count = {node_id: k for k, node_id in enumerate(values)}, len(values)
     save, redo = np.full(count, np.inf), np.zeros(count)
     carry, state = np.zeros(count), np.zeros(count)
-    needed = np.zeros(count, dtype=np.bool_)
-    by_hand = wish.save.difference(joint.masks)
-    needs = {*joint.needed, *by_hand, *joint.masks_read()}
-    owner = joint.work.owner
+    needed, by_hand = np.zeros(count, dtype=np.bool_), wish.save.difference(joint.masks)
+    needs, owner = {*joint.needed, *by_hand, *joint.masks_read()}, joint.work.owner
     unsaved = {*_inside_log1p(joint), *joint.sought}
     held = {owner[i] for i in by_hand}  # storages that are kept anyway, by a view or its base
     for k, node_id in enumerate(values):

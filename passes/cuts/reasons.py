@@ -43,10 +43,8 @@ class Reasons:
     def __init__(
         self, joint: Joint, saved: Collection[str], again: Collection[str], wish: Wish
     ) -> None:
-        self._joint = joint
-        self._saved = saved
-        self._wish = wish
-        self._again = frozenset(again)
+        self._joint, self._saved = joint, saved
+        self._wish, self._again = wish, frozenset(again)
         self._place = {n.id: k for k, n in enumerate(joint.graph.nodes)}
         self._next = self._towards_backward(self._again)
 
@@ -108,8 +106,7 @@ class Reasons:
         return (f"by hand: {reason}" if node_id in self._wish.recompute else reason), sources
 
     def _instead(self, node_id: str) -> tuple[str, tuple[str, ...]]:
-        by_id = self._joint.graph.by_id
-        made = self.instead(node_id)
+        by_id, made = self._joint.graph.by_id, self.instead(node_id)
         names = [by_id[i].title for i in made.sources]
         working = [i for i in made.computed if not is_view(by_id[i])]
         if not working:

@@ -40,8 +40,7 @@ def _twice(
 
 
 def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
-    graph = subject.graph
-    last = _shown(subject, node)
+    graph, last = subject.graph, _shown(subject, node)
     readers = [graph.by_id[r] for r in graph.readers[last.id]]
     if readers and all(map(_multiplies, readers)) and last.id not in graph.outputs:
         # Otherwise the library reads it in place, or something else needs the copy, too.

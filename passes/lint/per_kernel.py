@@ -104,8 +104,7 @@ def _is_tiny(subject: Subject, index: int) -> bool:
 
 def _border(subject: Subject, index: int) -> int:
     """Bytes that a kernel reads from others and writes for others."""
-    graph = subject.graph
-    kernel = set((subject.kernels or ())[index])
+    graph, kernel = subject.graph, set((subject.kernels or ())[index])
     held = subject.work.bytes
     read = {e for i in kernel for e in graph.edges[i] if e not in kernel}
     wrote = {

@@ -48,8 +48,7 @@ def with_remedy(ir: str, pipeline: Pipeline, remedy: str) -> Pipeline:
     """Put the passes that remove a hazard behind the last step that is built; passes that must
     precede constant weights, before the step that binds them; passes for inspection, at the end.
     Raises ValueError if there is no such pass."""
-    steps = read_pipeline(ir, remedy).steps
-    at = last_built(ir, pipeline) + 1
+    steps, at = read_pipeline(ir, remedy).steps, last_built(ir, pipeline) + 1
     if last_built(ir, read_pipeline(ir, remedy)) < 0:
         at = len(pipeline)
     binds = [i for i, s in enumerate(pipeline) if s.enabled and s.name == "bind"]

@@ -261,8 +261,7 @@ class _Images:
     def _turned(self, expr: Any, axes: Sequence[int]) -> Any:
         """An image with its axes in another order; a reshape if no element moves."""
         size = shape(expr)
-        new = [size[axis] for axis in axes]
-        still = [axis for axis in axes if size[axis] > 1]
+        new, still = [size[axis] for axis in axes], [axis for axis in axes if size[axis] > 1]
         moves = still != sorted(still)
         return self._bind(op.permute_dims(expr, axes) if moves else op.reshape(expr, new), TURNED)
 

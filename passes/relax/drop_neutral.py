@@ -58,8 +58,7 @@ def _uniform(expr: Any, maker: Maker) -> float | None:
         if name in ZEROS:
             return 0.0
         if name == "full":
-            value = value.args[1]
-            name = ""
+            value, name = value.args[1], ""
         if name not in KEEPS_NUMBERS:
             constant = isinstance(value, tvm.ir.GenericConst)
             return number_of(value.value.numpy()) if constant else None

@@ -33,8 +33,7 @@ PLACES = (relax.transform, relax.backend)
 
 def pipelines(target: str) -> TvmPipelines:
     """The pipelines "zero" and "default", and "target", the default one of a target."""
-    steps = _steps(target)
-    suffix = "" if target == "llvm" else f"(target={target})"
+    steps, suffix = _steps(target), "" if target == "llvm" else f"(target={target})"
     known = _SPECIAL.union(*steps.values())
     found = (n for n in dir(relax.transform) if n[:1].isupper() and n not in known)
     return TvmPipelines(

@@ -181,8 +181,7 @@ def mixed_precision(program: RelayProgram) -> RelayProgram:
     After: Products and convolutions, and operators that may follow, are in float16; results of the
         program keep their types.
     """
-    keep = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
-    mod = copied(program.mod)
+    keep, mod = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}, copied(program.mod)
     for name, f in program.mod.functions.items():  # the pass removes types from its functions
         mod[name] = relay.Function(f.params, f.body, f.ret_type, f.type_params, f.attrs)
     mod = relay.transform.InferType()(mod)

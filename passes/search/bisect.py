@@ -44,8 +44,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
     of them. The result is a boundary, bad with the step and good without it; one of them, if there
     are several. Indices in `kept` stay on; see `kept_on`."""
     on = [i for i, step in enumerate(pipeline) if step.enabled]
-    free = [i for i in on if i not in kept]
-    stay = [i for i in on if i in kept]
+    free, stay = [i for i in on if i not in kept], [i for i in on if i in kept]
     if judge(pipeline) is not Verdict.BAD:
         return Culprits(())
 

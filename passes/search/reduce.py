@@ -106,8 +106,7 @@ class _Search:
         self._known: dict[Piece, bool] = {}
         self.piece = whole(graph)
         self.all: Units = tuple(range(len(self._members)))
-        self.units = self.all
-        self.tries = 0
+        self.units, self.tries = self.all, 0
         self._wrong: tuple[str, ...] = ()  # outputs of the piece that show the fault
 
     def _edges(self) -> tuple[list[set[int]], list[set[int]]]:
@@ -165,8 +164,7 @@ class _Search:
     def grow(self, start: Iterable[str]) -> None:
         """Try the surroundings of a place, larger and larger, while smaller than the piece so
         far."""
-        around = {self._unit_of[i] for i in start if i in self._unit_of}
-        hops = 1
+        around, hops = {self._unit_of[i] for i in start if i in self._unit_of}, 1
         while around and len(around) < len(self.units):
             if self.bad(tuple(sorted(around))):
                 return
@@ -190,8 +188,7 @@ class _Search:
         """Leave out chunks of the rest; whether every single unit was tried in vain."""
         size = max(1, len(self.units) // 2)
         while len(self.units) > 1:
-            removed = False
-            place = len(self.units)
+            removed, place = False, len(self.units)
             while place > 0:
                 low = max(0, place - size)
                 if self.bad(self.units[:low] + self.units[place:]):

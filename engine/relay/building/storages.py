@@ -205,16 +205,12 @@ def ordered(layout: dict[str, Any], spends: Collection[str]) -> dict[str, Any]:
     operators = [i for i, n in enumerate(nodes) if n["op"] != "null"]
     sources = {i: {s for s, *_ in nodes[i]["inputs"]} - {*given} for i in operators}
 
-    def lives(entries: Collection[int]) -> KernelLives[int]:
-        some = {e: size if e in entries else 0 for e, size in enumerate(sizes)}
-        of = dict(enumerate(read)), dict(enumerate(made)), some
-        return KernelLives(operators, sources, *of, {*heads}, spent)
-
-    ours = {*range(rows[-1])}.difference(others, (rows[i] for i in given))
-    apart = [lives(ours), lives(others)] if spent else [lives(ours)]
-    orders = [each.best_order for each in (apart[0], *([lives(ours | others)] if spent else []))]
-    best = min(orders, key=lambda order: sum(each.peak(order) for each in apart))
-    return _renumbered(layout, [*given, *best])
+    for entry in {rows[i] for i in given}.union(others) - (others if spent else set()):
+        sizes[entry] = 0  # it is there before all kernels, and after them
+    of = dict(enumerate(read)), dict(enumerate(made)), dict(enumerate(sizes))
+    apart = others if spent else ()
+    kernels = KernelLives(operators, sources, *of, {*heads}, spent, apart=apart)
+    return _renumbered(layout, [*given, *kernels.best_order])
 
 
 def _renumbered(layout: dict[str, Any], order: Sequence[int]) -> dict[str, Any]:

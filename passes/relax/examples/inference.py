@@ -23,8 +23,7 @@ def fold(new: Tensors) -> Example:
 
 def combine_matmul(new: Tensors) -> Example:
     x = new.var("x", 2, 3)
-    weights = [new.weight(name, 3, 4) for name in "qkv"]
-    pairs = zip("abc", weights, strict=True)
+    pairs = zip("abc", [new.weight(name, 3, 4) for name in "qkv"], strict=True)
     return new.example(Tuple([new.bind(name, op.matmul(x, w)) for name, w in pairs]))
 
 

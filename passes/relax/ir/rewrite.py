@@ -104,8 +104,7 @@ def function_of(
 ) -> Any:
     """A function of one dataflow block that returns a flat tuple of variables or constants.
     Bindings on which no result depends are left out."""
-    needed = {v.__chandle__() for v in returned}
-    alive = []
+    needed, alive = {v.__chandle__() for v in returned}, []
     for variable, value in reversed(bound):
         if variable.__chandle__() in needed:
             alive.append((variable, value))
@@ -295,8 +294,7 @@ def rewrite(program: RelaxProgram, rules: Rules) -> RelaxProgram:
 def _replaced(rule: Rule, call: Any, maker: Maker) -> Any:
     """A rule's replacement of a call; None to keep it."""
     applications.looking_at(maker.variable)
-    before = len(maker.bound)
-    made = rule(call, maker)
+    before, made = len(maker.bound), rule(call, maker)
     if made is not None and not applications.may_replace(maker.variable):
         del maker.bound[before:]
         return None
@@ -311,8 +309,7 @@ def function_like(
     if isinstance(main.ret_ty, relax.TupleType):
         return tupled
     *rest, last = tupled.body.blocks[0].bindings
-    value = last.value.fields[0]
-    name = "result"
+    value, name = last.value.fields[0], "result"
     if rest and rest[-1].var.same_as(value):  # nothing reads it, so it is the result itself
         value, name = rest[-1].value, str(value.name)
         rest = rest[:-1]

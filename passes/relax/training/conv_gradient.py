@@ -53,8 +53,7 @@ def of_weight(
     below, beside = beyond(*sizes, strides, padding, dilation)
     layouts = {"data_layout": "CNHW", "kernel_layout": "IOHW", "out_layout": "CNHW"}
     if groups > 1:
-        layouts = {}
-        window = [out, batch, *shape(grad)[2:]]
+        layouts, window = {}, [out, batch, *shape(grad)[2:]]
         grad = op.reshape(grad, window) if batch == 1 else op.permute_dims(grad, [1, 0, 2, 3])
         if not batch == channels // groups == 1:
             apart = op.reshape(data, [batch, groups, channels // groups, *shape(data)[2:]])

@@ -79,8 +79,7 @@ def _norm(call: Any, maker: Maker) -> Any:
 
 def _normalised(x: Any, axes: Sequence[int], attrs: Any, maker: Maker) -> Any:
     op = relax.op
-    mean = maker.emit(op.mean(x, axes, keepdims=True))
-    centred = maker.emit(op.subtract(x, mean))
+    centred = maker.emit(op.subtract(x, maker.emit(op.mean(x, axes, keepdims=True))))
     variance = maker.emit(op.mean(op.multiply(centred, centred), axes, keepdims=True))
     epsilon = relax.const(float(attrs.epsilon), dtype(x))
     return op.divide(centred, op.sqrt(op.add(variance, epsilon)))

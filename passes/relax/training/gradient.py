@@ -176,8 +176,7 @@ def _with_target(
     variables in `wide`, by name, replace bfloat16 arguments, for which TVM has no gradient."""
     outs = [relax.Var(f"returned_{i}", r.ty) for i, r in enumerate(returned)]
     ends = [relax.VarBinding(o, r) for o, r in zip(outs, returned, strict=True)]
-    block = main.body.blocks[0]
-    halves = [p for p in main.params if str(p.name) in wide]
+    block, halves = main.body.blocks[0], [p for p in main.params if str(p.name) in wide]
     casts = [relax.VarBinding(p, relax.op.astype(wide[str(p.name)], _HALF)) for p in halves]
     inner = relax.DataflowBlock([*casts, *block.bindings[: len(bound) - 1], *ends])
     body = relax.SeqExpr([inner], relax.Tuple(outs))

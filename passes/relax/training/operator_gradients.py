@@ -34,8 +34,7 @@ def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     left, right = shape(a), shape(b)
     if len(left) > 2 and len(right) == 2:
         rows = math.prod(left[:-1])
-        flat = op.reshape(a, [rows, left[-1]])
-        flat_grad = op.reshape(grad, [rows, right[1]])
+        flat, flat_grad = op.reshape(a, [rows, left[-1]]), op.reshape(grad, [rows, right[1]])
         return [
             op.matmul(grad, op.permute_dims(b, [1, 0])),
             op.matmul(op.permute_dims(flat, [1, 0]), flat_grad),
@@ -210,8 +209,7 @@ def _reshaped(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _stack(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     given = call.args[0]
     count = len(given.fields if isinstance(given, relax.Tuple) else given.ty.fields)
-    axis = int(call.attrs.axis or 0) % len(shape(variable))
-    pieces = [grad]
+    axis, pieces = int(call.attrs.axis or 0) % len(shape(variable)), [grad]
     if count > 1:
         split = builder.emit(op.split(grad, count, axis))
         pieces = [relax.TupleGetItem(split, i) for i in range(count)]
@@ -240,8 +238,7 @@ def _astype(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _gather_elements(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     data, indices = call.args
-    zeros = op.zeros(list(shape(data)), dtype(data))
-    axis = int(call.attrs.axis)
+    zeros, axis = op.zeros(list(shape(data)), dtype(data)), int(call.attrs.axis)
     return [op.scatter_elements(zeros, indices, grad, axis, "add"), *none(call, 1)]
 
 
@@ -254,8 +251,7 @@ def _take(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     axis = int(call.attrs.axis) % len(size)
     if isinstance(indices, tvm.ir.GenericConst) and indices.value.numpy().ndim == 0:
         # One slice: unlike a scatter, zeros around it fuse.
-        index = int(indices.value.numpy()) % size[axis]
-        widths = [(0, 0)] * len(size)
+        index, widths = int(indices.value.numpy()) % size[axis], [(0, 0)] * len(size)
         widths[axis] = (index, size[axis] - 1 - index)
         return [_around(op.expand_dims(grad, axis), widths), *none(call, 1)]
     count = math.prod(shape(indices))
@@ -367,8 +363,7 @@ def _index_put(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _slice_scatter(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     _, source, *place = call.args
     begin, end, step = (int(getattr(p, "value", p)) for p in place)
-    axis = int(call.attrs.axis)
-    zeros = op.zeros(list(shape(source)), dtype(source))
+    axis, zeros = int(call.attrs.axis), op.zeros(list(shape(source)), dtype(source))
     by_data = op.slice_scatter(grad, zeros, begin, end, step, axis)
     return [by_data, op.strided_slice(grad, [axis], [begin], [end], [step]), *none(call, 2)]
 
@@ -396,8 +391,7 @@ def _atan2(y: Any, x: Any, grad: Any) -> list[Any]:
 def _prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     x, weight = call.args
     rank = len(shape(x))
-    along = [1] * rank
-    axis = int(call.attrs.axis) % rank
+    along, axis = [1] * rank, int(call.attrs.axis) % rank
     along[axis] = shape(weight)[0]
     above, zero = op.greater(x, number(0.0, x)), number(0.0, x)
     by_x = op.where(above, grad, grad * op.reshape(weight, along))
@@ -491,8 +485,7 @@ def _share(attrs: Any, axis: int, rank: int, extent: int, count: int) -> Any:
     if bool(attrs.count_include_pad):
         inside = np.minimum(begin + window, extent + after) - begin
     share = np.zeros((count, extent))
-    rows = np.broadcast_to(places[:, None], at.shape)
-    np.add.at(share, (rows[valid], at[valid]), 1)
+    np.add.at(share, (np.broadcast_to(places[:, None], at.shape)[valid], at[valid]), 1)
     return share / np.maximum(inside, 1)[:, None]
 
 

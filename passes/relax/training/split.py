@@ -25,13 +25,11 @@ def split(
     captured, or the program has no gradients. `graph` is the program's, with `forward_outputs`, and
     `exprs` the Relax variable of each node, by id; `captures` are ids of the nodes that the forward
     saves. The backward recomputes the rest."""
-    cut = chosen_cut(graph, captures)
-    main = program.main
+    cut, main = chosen_cut(graph, captures), program.main
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)
     outputs, gradients = returned[: program.outputs], returned[program.outputs :]
-    saved = [exprs[i] for i in cut.handed]
-    names = capture_names(cut)
+    saved, names = [exprs[i] for i in cut.handed], capture_names(cut)
     stand_ins = [relax.Var(n, v.ty) for n, v in zip(names, saved, strict=True)]
     instead = {v.__chandle__(): s for v, s in zip(saved, stand_ins, strict=True)}
     out, back = dict[int, rewrite.Binding](), list[rewrite.Binding]()

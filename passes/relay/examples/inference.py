@@ -26,8 +26,7 @@ def batch_matmul_nt(new: Tensors) -> Example:
 
 
 def combine_batch_matmul(new: Tensors) -> Example:
-    a = new.var("a", 1, 5, 3)
-    rest = [new.var(name, 1, 4, 3) for name in "qkv"]
+    a, rest = new.var("a", 1, 5, 3), [new.var(name, 1, 4, 3) for name in "qkv"]
     products = [relay.nn.batch_matmul(a, b, transpose_b=True) for b in rest]
     return new.example(relay.Tuple(products))
 

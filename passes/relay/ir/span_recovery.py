@@ -55,8 +55,7 @@ def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
     """The key of each new call without one, by handle; `old` calls were removed or rebuilt, `new`
     ones are in order, producers first."""
     name = _Names()
-    was = [(*name(e), e) for e in old.values()]
-    now = {h: name(e) for h, e in new.items()}
+    was, now = [(*name(e), e) for e in old.values()], {h: name(e) for h, e in new.items()}
     # One operator of PyTorch may have become several calls, so a key does not identify a call.
     fewer = Counter((op, k) for op, k, _ in was) - Counter(now.values())
     gone: dict[Identity, list[tuple[str, str]]] = defaultdict(list)

@@ -32,17 +32,14 @@ def _take(call: Any, grad: Any) -> list[Any]:
     if call.attrs.axis is None or int(call.attrs.batch_dims):
         raise no_gradient("take", "is known for one axis and no batch axes")
     size, places = shape(data), shape(indices)
-    axis = int(call.attrs.axis) % len(size)
-    dtype = data.checked_type.dtype
+    axis, dtype = int(call.attrs.axis) % len(size), data.checked_type.dtype
     constant = constant_value(call, 1)
     if constant is not None and constant.ndim == 0:
         # One slice: unlike a scatter, zeros around it fuse.
-        index = int(constant) % size[axis]
-        around = [(0, 0)] * len(size)
+        index, around = int(constant) % size[axis], [(0, 0)] * len(size)
         around[axis] = (index, size[axis] - 1 - index)
         return [relay.nn.pad(relay.expand_dims(grad, axis), around), relay.zeros_like(indices)]
-    before = list(range(axis))
-    middle = list(range(axis, axis + len(places)))
+    before, middle = list(range(axis)), list(range(axis, axis + len(places)))
     after = list(range(axis + len(places), axis + len(places) + len(size) - axis - 1))
     updates = relay.transpose(grad, [*middle, *before, *after]) if before else grad
     rest = [d for i, d in enumerate(size) if i != axis]
@@ -209,8 +206,7 @@ def _leaky_relu(call: Any, grad: Any) -> list[Any]:
     x = call.args[0]
     dtype = x.checked_type.dtype
     slope = relay.const(float(call.attrs.alpha), dtype)
-    positive = relay.greater(x, relay.const(0.0, dtype))
-    return [relay.where(positive, grad, grad * slope)]
+    return [relay.where(relay.greater(x, relay.const(0.0, dtype)), grad, grad * slope)]
 
 
 def _adaptive_avg_pool(call: Any, grad: Any) -> list[Any]:
@@ -272,8 +268,7 @@ def _largest(call: Any, grad: Any) -> list[Any]:
     """Shared evenly among all extreme elements; in PyTorch's max and min also among NaN, but not in
     amax and amin."""
     x, dtype = call.args[0], call.checked_type.dtype
-    size = shape(x)
-    axes = call.attrs.axis
+    size, axes = shape(x), call.attrs.axis
     axes = range(len(size)) if axes is None else [int(a) % len(size) for a in axes]
     kept = [1 if i in axes else d for i, d in enumerate(size)]
     hit = relay.equal(x, relay.reshape(call, kept))
@@ -315,8 +310,7 @@ def _gather(call: Any, grad: Any) -> list[Any]:
     data, indices = call.args
     if "float" not in data.checked_type.dtype:
         return _flat(call, grad)
-    axis = int(call.attrs.axis)
-    zeros = relay.zeros(list(shape(data)), data.checked_type.dtype)
+    axis, zeros = int(call.attrs.axis), relay.zeros(list(shape(data)), data.checked_type.dtype)
     return [relay.scatter_elements(zeros, indices, grad, axis, "add"), relay.zeros_like(indices)]
 
 
@@ -425,8 +419,7 @@ class Recorder:
     first; `span_of` gives the span for the gradient of a call, or None."""
 
     def __init__(self, calls: Sequence[Any], span_of: Callable[[Any], Any]) -> None:
-        self._expected = list(calls)
-        self._span_of = span_of
+        self._expected, self._span_of = list(calls), span_of
         self.forward: dict[int, tuple[Any, Any]] = {}
         """By handle of TVM's copy of a call: the copy, and the call of the program."""
 
@@ -439,8 +432,7 @@ class Recorder:
             hint = "this TVM walks programs in an order that relascope does not expect"
             raise EngineError("pass", message, op_name(copy), hint)
         self.forward[copy.handle.value] = (copy, original)
-        self.current = original
-        ends = [copy, grad, *copy.args]
+        self.current, ends = original, [copy, grad, *copy.args]
         span = self._span_of(original)
         return [spanned(g, span, ends) for g in gradient(copy, grad)]
 

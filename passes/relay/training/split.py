@@ -25,12 +25,10 @@ def split(
     gradients. `graph` is the program's, with `forward_outputs`, and `exprs` the Relay expression of
     each node, by id; `captures` are ids of the nodes that the forward saves. The backward
     recomputes the rest."""
-    cut = chosen_cut(graph, captures)
-    main = program.main
+    cut, main = chosen_cut(graph, captures), program.main
     results = list(main.body.fields)
     outputs, gradients = results[: program.outputs], results[program.outputs :]
-    saved = [exprs[i] for i in cut.handed]
-    names = capture_names(cut)
+    saved, names = [exprs[i] for i in cut.handed], capture_names(cut)
     variables = [relay.var(n, e.checked_type) for n, e in zip(names, saved, strict=True)]
     instead = {e.handle.value: v for e, v in zip(saved, variables, strict=True)}
     forward = _half(program, "forward", rebuilt([*outputs, *saved], {}), [*outputs, *saved])
