@@ -136,9 +136,10 @@ export class Overlays extends Part {
       this.key = (n) => styles[n];
       box.style = box.node.map((n, i) => (n >= 0 ? styles[n]
         : name === "" ? groups[box.group[i]].style : name === "roles" && box.role[i] || "group"));
-      const crossing = groups["forward:"] && groups["backward:"] ? [["crossing", null, "line"]] : [];
+      const crosses = groups["forward:"] && groups["backward:"];
+      const more = name !== "" ? this.legendOfRoles(drawing) : [["crossing", null, "line"]];
       this.legend = [...this.legendOfStyles(drawing, styles),
-        ...(name === "" ? crossing : name === "roles" ? [] : this.legendOfRoles(drawing))];
+        ...(name === "roles" || (name === "" && !crosses) ? [] : more)];
       return;
     }
     const words = [...new Set(values.filter((x) => typeof x === "string"))].sort((a, b) =>

@@ -231,11 +231,11 @@ export class Viewer extends Camera {
       else this.theme.dress(mark, key);
       return element("span", {}, mark, words);
     }));
-    const { nodes, edges } = this.drawing.counts;
+    const { box, counts: { nodes, edges } } = this.drawing;
     const shown = this.solid.length;
     this.count.textContent = `${nodes.toLocaleString("en")} nodes · `
       + `${edges.toLocaleString("en")} edges`
-      + (shown < nodes && this.drawing.box.id.length ? ` · ${shown.toLocaleString("en")} boxes shown` : "");
+      + (shown < nodes && box.id.length ? ` · ${shown.toLocaleString("en")} boxes shown` : "");
   }
 
   reflectButtons() {
