@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relascope.engine.cpu_kernels import packed_matmul
+from relascope.engine.cpu_kernels import max_pool, packed_matmul
 from relascope.engine.cpu_kernels.packed_matmul import LANES
 
 SCHEDULES = "-schedules=relascope"
@@ -157,7 +157,7 @@ class _Kernel:
             if name in ways and not opaque:
                 ways[name]()
                 return
-        self._inline(opaque)
+        self._inline(opaque | max_pool.STAGES)
         blocks = self._blocks()
         if not opaque and self._row_by_row(blocks):
             return

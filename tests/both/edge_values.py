@@ -1,6 +1,7 @@
 """Values at the edges of what operators take: outputs and gradients are PyTorch's."""
 
 from functools import partial, reduce
+from itertools import product
 
 import pytest
 import torch
@@ -130,6 +131,18 @@ KEEPING = {
 @pytest.mark.parametrize("length", [pytest.param(1, marks=pytest.mark.exhaustive), 10])
 def test_nan_and_infinity_are_kept(length, target):
     forwards_agree({name: (f, STRANGE[:length]) for name, f in KEEPING.items()}, target)
+
+
+@pytest.mark.parametrize("target", [QUICK, None])
+def test_gradients_of_maxima_over_windows_go_where_pytorch_sends_them(target):
+    image = torch.cat([STRANGE, drawn(10).round(), -torch.inf * torch.ones(10)]).repeat(15)
+    windows = (2,), (3, 2, 1), ((3, 2), 1, (1, 0)), (2, 3)
+
+    def pooled(dtype, how, x):
+        return F.max_pool2d(x.view(1, 2, 15, 15).to(dtype), *how).float()
+
+    each = product((torch.float32, torch.float64), windows)
+    gradients_agree_of({str(e): (partial(pooled, *e), image) for e in each}, target)
 
 
 OF_ROWS = [1, torch.nan, torch.inf, torch.nan], [torch.inf, -torch.inf, 2, 3], [-torch.inf] * 4

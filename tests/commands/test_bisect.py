@@ -87,8 +87,7 @@ def test_where_nothing_is_wrong_or_nothing_runs_no_pass_is_to_blame():
 def test_an_optional_pass_that_a_required_one_needs_unknown_to_the_catalogue():
     # p7 is required and fails without p2: nothing runs that ends before p2.
     for culprit in (3, 4, 5, 6):
-        oracle = Oracle(culprit, {7: {2}})
-        assert search(steps(8), oracle, {7}).suspects == (culprit,)
+        assert search(steps(8), Oracle(culprit, {7: {2}}), {7}).suspects == (culprit,)
     for culprit in (0, 1, 2):  # nothing good was ever seen, and that is said
         found = search(steps(8), Oracle(culprit, {7: {2}}), {7})
         assert found.suspects == (IMPORT, 0, 1, 2)

@@ -98,8 +98,7 @@ def test_places_in_memory_are_no_difference_and_other_code_is(tmp_path):
 
 def test_a_session_of_a_recording_and_what_a_pass_did_before_those_around_it(tmp_path):
     path = recorded(tmp_path / "a.rsc")
-    session = Session(model=ModelChoice("a.rsc", file_digest(path)))
-    replay.write(tmp_path / "a.zip", session, path)
+    replay.write(tmp_path / "a.zip", Session(model=ModelChoice("a.rsc", file_digest(path))), path)
     assert document("diff", str(path), str(tmp_path / "a.zip"))["same"]
     names = [r["pass"] for r in document("diff", str(path), str(path))["steps"]]
     assert names == ["FoldTranspose", "InferType", HOSTILE, "sequential", "tir.Simplify", "Breaks"]

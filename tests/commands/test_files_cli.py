@@ -51,8 +51,7 @@ def test_the_modules_of_ones_own_code_are_listed_and_opened(files):
 def test_sizes_that_are_open_are_told_and_pinned(files):
     program = str(files / "pair.pt2")
     assert "Sizes that are open; set one with --pin:" in said("inputs", program)
-    pinned = document("graph", program, "--pin", "input.0=5", *ENGINE, real=True)
-    assert pinned["nodes"] > 3
+    assert document("graph", program, "--pin", "input.0=5", *ENGINE, real=True)["nodes"] > 3
     for pin, why in (("input.0=9", "8"), ("input.0=1", "2"), ("input.1=5", "input.1")):
         assert why in said("graph", program, "--pin", pin, fails=True)
 

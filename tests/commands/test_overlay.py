@@ -52,8 +52,7 @@ def test_the_docs_example_has_five_lines_and_colours_a_picture_with_a_legend(exa
     assert "depth" in told and told[-1].endswith(f" to {max(depths.values())}")
     assert "depth" not in before
     assert f"0 to {max(depths.values()) ** 0.25:.3g}" in told  # ratios begin at the least above 0
-    printed = run(*GIVEN, str(example), real=True).stdout
-    table = printed.partition("depth:\n")[2].splitlines()
+    table = run(*GIVEN, str(example), real=True).stdout.partition("depth:\n")[2].splitlines()
     assert table[0].split() == ["value", "node", "module", "id"]
     assert table[2].split()[0] == str(max(depths.values()))
 

@@ -57,8 +57,7 @@ def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_p
     document("record", "-o", path, "--level", "modules", "--json", "--", *program)
     error = document("open", path, "--errors", real=True, status=1)["error"]
     assert "contains kernels" in error["message"] and "--run-kernels" in error["hint"]
-    found = document("open", path, "--errors", "--run-kernels", real=True)
-    rows = found["errors"][0]["rows"]
+    rows = document("open", path, "--errors", "--run-kernels", real=True)["errors"][0]["rows"]
     assert rows and {r["error"]["verdict"] for r in rows} == {"right"}
 
 

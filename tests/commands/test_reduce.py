@@ -37,8 +37,7 @@ GOOD, BAD, DARK = Verdict
 def random_graph(count, chance):
     read = {}
     for i in range(count):
-        near_by = ["x", *read][-6:]
-        read[f"n{i}"] = [chance.choice(near_by) for _ in range(chance.randint(1, 2))]
+        read[f"n{i}"] = [chance.choice(["x", *read][-6:]) for _ in range(chance.randint(1, 2))]
     ends = [n for n in read if not any(n in sources for sources in read.values())]
     text = "".join(f"; {n} . {' '.join(sources)}" for n, sources in read.items())
     return graph_of(f"x{text}", " ".join(ends))

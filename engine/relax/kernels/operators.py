@@ -3,7 +3,8 @@
 TVM's layer norm refuses float64. Its slice_scatter reads past its source, and two in one kernel
 have returned what they read there. Its index_tensor takes indices out of a tuple, from which fusion
 can separate the kernel that makes them. It has no log1p: for log(1 + y), the sum moves into the
-logarithm's kernel, where `engine.cpu_kernels.vector_math` sees it.
+logarithm's kernel, where `engine.cpu_kernels.vector_math` sees it. For gradients of maxima over
+windows, see `engine.cpu_kernels.max_pool`.
 """
 
 import functools
@@ -15,14 +16,18 @@ import tvm_ffi
 from tvm import relax, te, topi
 from tvm.relax.transform.legalize_ops import manipulate, nn
 
+from relascope.engine.cpu_kernels import max_pool
+
 _CALL = tvm.ir.Op.get("relax.call_tir")
 
 
 @functools.cache
 def register() -> None:
     tvm.ir.register_op_attr("relax.nn.layer_norm", "FLegalize", _layer_norm, level=11)
-    theirs = functools.partial(_log, tvm.ir.Op.get("relax.log").get_attr("FLegalize"))
-    tvm.ir.register_op_attr("relax.log", "FLegalize", theirs, level=11)
+    for name, ours in (("log", _log), ("grad.max_pool2d_backward", _max_pool_gradient)):
+        theirs = tvm.ir.Op.get(f"relax.{name}").get_attr("FLegalize")
+        made = functools.partial(ours, theirs)
+        tvm.ir.register_op_attr(f"relax.{name}", "FLegalize", made, level=11)
     tvm.ir.register_op_attr("relax.slice_scatter", "FLegalize", _slice_scatter, level=11)
     tvm.ir.register_op_attr("relax.index_tensor", "FLegalize", _index_tensor, level=11)
 
@@ -34,6 +39,18 @@ def _layer_norm(builder: Any, call: Any) -> Any:
     return builder.call_te(
         _normalised, *call.args, axes, float(call.attrs.epsilon), primfunc_name_hint="layer_norm"
     )
+
+
+def _max_pool_gradient(theirs: Any, builder: Any, call: Any) -> Any:
+    target, attrs = tvm.target.Target.current(allow_none=True), call.attrs
+    given = attrs.pool_size, attrs.strides, attrs.padding
+    window, strides, padding = ([int(n) for n in values] for values in given)
+    on_cpu = target is not None and target.kind.name == "llvm"
+    if not on_cpu or not max_pool.suits(window, str(call.args[1].ty.dtype)):
+        return theirs(builder, call)
+    how = window, strides, padding[:2], str(attrs.layout).index("H")
+    made = functools.partial(max_pool.gradient, te, tvm.tirx)
+    return builder.call_te(made, *call.args, *how, primfunc_name_hint="max_pool2d_backward")
 
 
 def _index_tensor(builder: Any, call: Any) -> Any:

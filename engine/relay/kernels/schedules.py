@@ -16,7 +16,7 @@ from tvm.meta_schedule.database.database import _PyDatabase
 from tvm.target.x86 import get_simd_32bit_lanes
 
 from relascope.engine.building.options import UNDER_WAY
-from relascope.engine.cpu_kernels import nan_kept, packed_matmul
+from relascope.engine.cpu_kernels import max_pool, nan_kept, packed_matmul
 from relascope.engine.cpu_kernels.prefetch import read_ahead
 from relascope.engine.cpu_kernels.schedules import Dialect, scheduled
 from relascope.engine.cpu_kernels.vector_math import LOWERING, VectorMath
@@ -119,7 +119,7 @@ REGISTERS = 14
 _REGISTERS = {8: packed_matmul.Registers(REGISTERS), 16: packed_matmul.Registers(24, 16)}
 """By the lanes of a register, see `engine.cpu_kernels.packed_matmul.tile`."""
 
-_PACKED = "nn.contrib_dense_pack"
+_PACKED, _POOLED = "nn.contrib_dense_pack", "nn.max_pool2d_grad"
 
 _used = False
 
@@ -195,8 +195,12 @@ def _database() -> Any:
 
 @functools.cache
 def _register() -> None:
-    """Compute products with packed weights in the form that these schedules know."""
+    """Compute products with packed weights, and gradients of maxima over windows, in the form that
+    these schedules know."""
     theirs = relay.op.get(_PACKED).get_attr("FTVMStrategy")
+
+    def unscheduled(attrs: Any, outs: Any, target: Any) -> Any:
+        return te.create_schedule(outs[0].op)
 
     @tvm.target.override_native_generic_func("relascope_dense_pack_strategy")
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
@@ -208,14 +212,30 @@ def _register() -> None:
             rows = [int(inputs[0].shape[0])]
             return [packed_matmul.product(te, tir, inputs[0], inputs[1], tile, rows)]
 
-        def unscheduled(attrs: Any, outs: Any, target: Any) -> Any:
-            return te.create_schedule(outs[0].op)
-
         made = relay.op.OpStrategy()
         made.add_implementation(compute, unscheduled, name="packed.relascope")
         return made
 
     relay.op.op.register_strategy(_PACKED, strategy, level=20)
+    pooled = relay.op.get(_POOLED).get_attr("FTVMStrategy")
+
+    @tvm.target.override_native_generic_func("relascope_max_pool_strategy")
+    def pool_strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
+        window = [int(n) for n in attrs.pool_size]
+        if target.kind.name != "llvm" or not max_pool.suits(window, str(inputs[1].dtype)):
+            return pooled(attrs, inputs, out_type, target)
+
+        def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
+            strides, begins = ([int(n) for n in v] for v in (attrs.strides, attrs.padding))
+            first = str(attrs.layout).index("H")
+            how = window, strides, (begins * 2)[:2], first
+            return [max_pool.gradient(te, tir, *inputs, *how)]
+
+        made = relay.op.OpStrategy()
+        made.add_implementation(compute, unscheduled, name="max_pool.relascope")
+        return made
+
+    relay.op.op.register_strategy(_POOLED, pool_strategy, level=20)
 
 
 def pack(program: RelayProgram) -> RelayProgram:

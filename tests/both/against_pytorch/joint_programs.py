@@ -39,8 +39,7 @@ LARGE = [rare("gpt2_block", "float32"), rare("llama_block", "float64")]
 
 @pytest.mark.parametrize(("name", "dtype"), SMALL + LARGE)
 def test_every_gradient_of_a_block_agrees_with_pytorch(name, dtype):
-    source = ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype)
-    model = load_model(source, quiet)
+    model = load_model(ModelSource(name, batch=2, tokens=3, training=True, dtype=dtype), quiet)
     outputs, gradients = step(model, joint(import_model(model, quiet)), "min_cut")
     compare(model, outputs, gradients)
 
@@ -70,8 +69,7 @@ def test_gradients_and_running_statistics_agree(name, dtype):
 def test_outputs_have_a_grad_out_each_where_they_are_floating():
     several = Parts(lambda m, x, n: (m.fc(x), n + 1, (x * 2, torch.tanh(x))), fc=nn.Linear(3, 3))
     model, program = trained(several, torch.randn(2, 3), torch.tensor([4, 5]))
-    rooted = passes(program, "root_grad_out")
-    assert rooted.grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
+    assert passes(program, "root_grad_out").grad_outs == ("grad_out_0", "grad_out_2", "grad_out_3")
     made = joint(program)
     assert (made.outputs, made.gradients) == (4, ("x0", "fc.weight", "fc.bias"))
     outputs, gradients = step(model, made)

@@ -31,8 +31,7 @@ def never_wrong(seed, recipe=None):
 
 @pytest.mark.parametrize("step", ONCE_WRONG)
 def test_steps_that_were_wrong_are_right_or_refused(step):
-    word = never_wrong(0, [step, "layers: linear"])
-    assert word == ("refused" if step in REFUSED else "right")
+    assert never_wrong(0, [step, "layers: linear"]) == ("refused" if step in REFUSED else "right")
 
 
 def test_what_a_trace_does_not_hold_is_as_in_pytorch():

@@ -43,8 +43,8 @@ def test_arguments_and_results_stand_in_order_and_halves_add_up(net):
     parts = engine.split_by(program)
     forward, backward = parts.forward.mod["forward"], parts.backward.mod["backward"]
     assert names(forward) == ["x0", "fc.weight", "fc.bias", "dropout_mask_0"]
-    first = ["x0", "fc.weight", "grad_out_0"]  # the mask is captured as the forward scales it
-    assert names(backward) == [*first, *parts.capture_names]
+    # The mask is captured as the forward scales it.
+    assert names(backward) == ["x0", "fc.weight", "grad_out_0", *parts.capture_names]
     assert len(results(forward)) == 1 + len(parts.captures)
     of = zip(names(program.main), program.main.params, strict=True)
     wanted = [str(type_of(p)) for name, p in of if name in program.gradients]

@@ -82,8 +82,7 @@ def test_for_cuda_without_a_gpu_with_and_without_a_compiler(session, monkeypatch
 
 def test_both_halves_of_a_training_step(session):
     source, pipeline = ModelSource("mlp", training=True), default_pipeline(session.ir, True)
-    joint = session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet)
-    ids = cut(Joint(joint)).ids
+    ids = cut(Joint(session.graph_after(source, pipeline, len(pipeline) - 1, progress=quiet))).ids
     target, words = "llvm -mtriple=aarch64-linux-gnu -schedules=relascope", []
     asked = BuildRequest(source, pipeline, target)
     found = session.compile(asked.split_at(ids), progress=lambda _, text: words.append(text))

@@ -45,8 +45,7 @@ def test_parts_are_what_takes_and_returns_the_same(compiled):
     assert [run.name for run in first.runs] == OWN
     if ENGINE == "relay":  # the weights are bound by then
         (second,) = rest
-        names = [run.name for run in second.runs]
-        assert {"AlterOpLayout", "FuseOps", "LabelOps"} <= set(names)
+        assert {"AlterOpLayout", "FuseOps", "LabelOps"} <= {run.name for run in second.runs}
     else:
         assert not rest and "running them was not allowed" in first.end
         assert "LegalizeOps" in first.end

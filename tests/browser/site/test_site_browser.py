@@ -46,8 +46,7 @@ def site(tmp_path_factory):
     assert main(["viewer", "-o", str(folder)]) == 0
     assert sum(p.stat().st_size for p in folder.iterdir()) < 1e6
     (folder / "graph.json").write_bytes(graph_file(".json", transformer(2), Appearance()))
-    run = show(recorded(folder / "run.rsc", passes=40))
-    run.save(folder / "run.html")
+    show(recorded(folder / "run.rsc", passes=40)).save(folder / "run.html")
     replay.write(folder / "session.zip", Session(), None)
     named = Sheet(NASTY, {"model": NASTY}, [NASTY])
     graph_tab(named, transformer(1))
