@@ -227,9 +227,9 @@ def _register() -> None:
 
         def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
             strides, begins = ([int(n) for n in v] for v in (attrs.strides, attrs.padding))
-            first = str(attrs.layout).index("H")
-            how = window, strides, (begins * 2)[:2], first
-            return [max_pool.gradient(te, tir, *inputs, *how)]
+            first, (grad, data) = str(attrs.layout).index("H"), inputs
+            given = grad, data, window, strides, (begins * 2)[:2], first
+            return [max_pool.gradient(te, tir, *given)]
 
         made = relay.op.OpStrategy()
         made.add_implementation(compute, unscheduled, name="max_pool.relascope")
