@@ -333,10 +333,10 @@ def test_a_click_lists_what_is_held_there_instead_of_at_the_peak():
     page = AppTest.from_function(held).run()
     assert not page.exception
     peak = page.dataframe[-1].value
-    assert list(peak["held from node"]) == [3, 2, 4, 5, 6, 6]
-    assert peak["bytes"].sum() == 512
+    assert list(peak["held from node"]) == [3, 2, 1, 4, 5]
+    assert peak["bytes"].sum() == 480
     chosen = {"selection": {charts.CLICKED: [{"node": 1}]}}
-    page.session_state["held_chart_keep_all_384_512"] = chosen
+    page.session_state["held_chart_keep_all_384_480"] = chosen
     assert not page.run().exception
     assert list(page.dataframe[-1].value["name"]) == ["exp"]
     some = {"next read by", "held to"}  # numbers that not every row has, which pandas makes floats
