@@ -36,8 +36,7 @@ def gradient(
     `grad` is the gradient of the maxima, and `begins` counts the places of padding before the data.
     As in PyTorch, a window's gradient goes to its last NaN, else to its first largest element.
     """
-    axes = first, first + 1
-    sizes, counts = ([t.shape[a] for a in axes] for t in (data, grad))
+    sizes, counts = (t.shape[first : first + 2] for t in (data, grad))
     reach = [-(-size // step) for size, step in zip(window, strides, strict=True)]
     row = reach[1] * strides[1]  # numbers of a window's elements from one row to the next
     offsets = [(down, across) for down in range(window[0]) for across in range(window[1])]
@@ -49,6 +48,9 @@ def gradient(
         shape = (*grad.shape[:first], *extents, *grad.shape[first + 2 :])
         return te.compute(shape, lambda *p: value(p, *p[first : first + 2]), f"max_pool_{name}")
 
+    def inside(at: Sequence[Any], ends: Sequence[Any]) -> Any:
+        return tir.all(*(c for y, end in zip(at, ends, strict=True) for c in (y >= 0, y < end)))
+
     def widened(
         tensor: Any, name: str, before: Sequence[int], extents: Sequence[Any], rest: Any
     ) -> Any:
@@ -56,9 +58,8 @@ def gradient(
 
         def element(place: Any, *at: Any) -> Any:
             inner = [y - b for y, b in zip(at, before, strict=True)]
-            ends = [tensor.shape[a] for a in axes]
-            inside = [c for y, end in zip(inner, ends, strict=True) for c in (y >= 0, y < end)]
-            return tir.if_then_else(tir.all(*inside), of(tensor, place, *inner), rest)
+            there = inside(inner, tensor.shape[first : first + 2])
+            return tir.if_then_else(there, of(tensor, place, *inner), rest)
 
         return stage(name, extents, element)
 
@@ -79,9 +80,8 @@ def gradient(
     def put(*at: Any) -> Any:
         *outer, y, across, x = at[: first + 3]
         place = y - begins[0], x * strides[1] + across - begins[1]
-        inside = [c for at, n in zip(place, sizes, strict=True) for c in (at >= 0, at < n)]
         value = key(data(*outer, *place, *at[first + 3 :]))
-        return tir.if_then_else(tir.all(*inside), value, tir.const(-infinity, bits))
+        return tir.if_then_else(inside(place, sizes), value, tir.const(-infinity, bits))
 
     keys = te.compute((*shape, *data.shape[first + 2 :]), put, "max_pool_keys")
 
