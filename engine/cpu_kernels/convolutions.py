@@ -57,9 +57,8 @@ def _multiply(
     made = by_pixel.view(len(columns), columns.shape[2:].numel(), matrix.shape[1]).mT
     if transposed and not pointwise:
         made = functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
-    elif (
-        not pointwise and made.isnan().any()
-    ):  # maybe from the zeros around an image, times infinity
+    # NaN may come from the zeros around an image, times infinity.
+    elif not pointwise and made.isnan().any():
         _CONVOLUTION(data, weight, None, *options, out=out)
         return
     out.flatten(2).copy_(made)

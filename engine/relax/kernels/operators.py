@@ -42,15 +42,12 @@ def _layer_norm(builder: Any, call: Any) -> Any:
 
 
 def _max_pool_gradient(theirs: Any, builder: Any, call: Any) -> Any:
-    target, attrs = tvm.target.Target.current(allow_none=True), call.attrs
-    given = attrs.pool_size, attrs.strides, attrs.padding
-    window, strides, padding = ([int(n) for n in values] for values in given)
+    target = tvm.target.Target.current(allow_none=True)
     on_cpu = target is not None and target.kind.name == "llvm"
-    if not on_cpu or not max_pool.suits(window, str(call.args[1].ty.dtype)):
+    made = max_pool.kernel(te, tvm.tirx, call.attrs, str(call.args[1].ty.dtype))
+    if not on_cpu or made is None:
         return theirs(builder, call)
-    how = window, strides, padding[:2], str(attrs.layout).index("H")
-    made = functools.partial(max_pool.gradient, te, tvm.tirx)
-    return builder.call_te(made, *call.args, *how, primfunc_name_hint="max_pool2d_backward")
+    return builder.call_te(made, *call.args, primfunc_name_hint="max_pool2d_backward")
 
 
 def _index_tensor(builder: Any, call: Any) -> Any:

@@ -119,7 +119,7 @@ REGISTERS = 14
 _REGISTERS = {8: packed_matmul.Registers(REGISTERS), 16: packed_matmul.Registers(24, 16)}
 """By the lanes of a register, see `engine.cpu_kernels.packed_matmul.tile`."""
 
-_PACKED, _POOLED = "nn.contrib_dense_pack", "nn.max_pool2d_grad"
+_PACKED = "nn.contrib_dense_pack"
 
 _used = False
 
@@ -197,45 +197,42 @@ def _database() -> Any:
 def _register() -> None:
     """Compute products with packed weights, and gradients of maxima over windows, in the form that
     these schedules know."""
-    theirs = relay.op.get(_PACKED).get_attr("FTVMStrategy")
+    _computed("nn.max_pool2d_grad", _pooled)
+    _computed(_PACKED, _product)
 
-    def unscheduled(attrs: Any, outs: Any, target: Any) -> Any:
-        return te.create_schedule(outs[0].op)
 
-    @tvm.target.override_native_generic_func("relascope_dense_pack_strategy")
+def _computed(name: str, ours: Callable[..., Callable[..., Any] | None]) -> None:
+    """Have an operator computed by what `ours` returns for its attributes, operands and target, or
+    by TVM if that is None."""
+    theirs = relay.op.get(name).get_attr("FTVMStrategy")
+
+    @tvm.target.override_native_generic_func(f"relascope.{name}")
     def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
-        tile = _tile(*inputs[:2]) if len(inputs[1].shape) == 3 else None
-        if tile is None:
+        stage = ours(attrs, inputs, target)
+        if stage is None:
             return theirs(attrs, inputs, out_type, target)
-
-        def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
-            rows = [int(inputs[0].shape[0])]
-            return [packed_matmul.product(te, tir, inputs[0], inputs[1], tile, rows)]
-
         made = relay.op.OpStrategy()
-        made.add_implementation(compute, unscheduled, name="packed.relascope")
+        made.add_implementation(
+            lambda attrs, inputs, out_type: [stage(*inputs[:2])],
+            lambda attrs, outs, target: te.create_schedule(outs[0].op),
+            name=f"{name}.relascope",
+        )
         return made
 
-    relay.op.op.register_strategy(_PACKED, strategy, level=20)
-    pooled = relay.op.get(_POOLED).get_attr("FTVMStrategy")
+    relay.op.op.register_strategy(name, strategy, level=20)
 
-    @tvm.target.override_native_generic_func("relascope_max_pool_strategy")
-    def pool_strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
-        window = [int(n) for n in attrs.pool_size]
-        if target.kind.name != "llvm" or not max_pool.suits(window, str(inputs[1].dtype)):
-            return pooled(attrs, inputs, out_type, target)
 
-        def compute(attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
-            strides, begins = ([int(n) for n in v] for v in (attrs.strides, attrs.padding))
-            first, (grad, data) = str(attrs.layout).index("H"), inputs
-            given = grad, data, window, strides, (begins * 2)[:2], first
-            return [max_pool.gradient(te, tir, *given)]
+def _product(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
+    tile = _tile(*inputs[:2]) if len(inputs[1].shape) == 3 else None
+    if tile is None:
+        return None
+    outer = [int(inputs[0].shape[0])]
+    return functools.partial(packed_matmul.product, te, tir, tile=tile, outer=outer)
 
-        made = relay.op.OpStrategy()
-        made.add_implementation(compute, unscheduled, name="max_pool.relascope")
-        return made
 
-    relay.op.op.register_strategy(_POOLED, pool_strategy, level=20)
+def _pooled(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
+    on_cpu = target.kind.name == "llvm"
+    return max_pool.kernel(te, tir, attrs, str(inputs[1].dtype)) if on_cpu else None
 
 
 def pack(program: RelayProgram) -> RelayProgram:
