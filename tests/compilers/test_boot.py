@@ -72,6 +72,7 @@ try:
 except tvm.TVMError as raised:
     gpu = str(raised).splitlines()[-1]
 print(json.dumps({
+    "looks": [hasattr(x, "missing"), [int(d) for d in x.type_annotation.shape[-2:]]],
     "error": error, "file": tvm.__file__, "cuda": tvm.cuda(0).exist, "gpu": gpu,
     "bitblas": "bitblas" in sys.modules, "missing": cuda_missing(),
     "other": "TVM_LIBRARY_PATH" not in os.environ,
@@ -83,6 +84,7 @@ print(json.dumps({
 def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path):
     said = answer(RELAY_FUNCTION, tmp_path)
     assert said["error"] < ELEMENTWISE and "bitblas" in said["file"]
+    assert said["looks"] == [False, [4, 3]]
     assert not said["bitblas"], "bitblas itself must not be imported"
     assert said["other"], "a process that it starts has the other TVM"
     assert set(said["libraries"]) == set(LIBRARIES)

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3604,
     "commands": 3318,
     "core": 1367,
-    "engine": 41732,
+    "engine": 41822,
     "passes": 11877,
     "recorder": 1456,
     "samples": 548,

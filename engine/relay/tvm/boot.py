@@ -83,6 +83,9 @@ def boot() -> None:
         sys.path.remove(str(found.python))
         raise _explained(error, found) from error
     _booted = found
+    from relascope.engine.relay.tvm.calls import shorten
+
+    shorten()
     _compile_by_ours()
     _read_bfloat16()
 
