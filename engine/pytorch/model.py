@@ -361,7 +361,14 @@ def open_model(source: ModelSource, progress: Progress) -> Opened:
             hint = "Give the shapes of its inputs, or export the model with dynamic dimensions."
             raise EngineError("input", message, source.pins[0][0], hint)
         module, wanted = _read(source, path)
-        wanted = _with_rows(module, wanted, source, saved)
+        types = types_of(wanted, source, saved)
+        if any("int" in t.dtype for t in types.values()):
+            like = tuple(
+                torch.empty([int(d) for d in t.shape], dtype=getattr(torch, t.dtype))
+                for t in types.values()
+            )
+            flat = Flattener(module, tuple(types), like, allowed).run()
+            wanted = with_rows(wanted, rows_of_trace(flat))
     return _opened(module, wanted, source, saved, sizes, allowed)
 
 
@@ -399,18 +406,6 @@ def saved_in(source: ModelSource) -> Saved:
         return read_tensors(path)  # within the limits of the model
     with opening(path, source.tensors):
         return read_tensors(path)
-
-
-def _with_rows(
-    module: torch.jit.ScriptModule, inputs: tuple[Input, ...], source: ModelSource, saved: Saved
-) -> tuple[Input, ...]:
-    """A trace's inputs, with the number of rows that it looks up with integer ones."""
-    types = types_of(inputs, source, saved)
-    if not any("int" in t.dtype for t in types.values()):
-        return inputs
-    kinds = [([int(d) for d in t.shape], getattr(torch, t.dtype)) for t in types.values()]
-    like = tuple(torch.empty(shape, dtype=dtype) for shape, dtype in kinds)
-    return with_rows(inputs, rows_of_trace(Flattener(module, tuple(types), like, allowed).run()))
 
 
 def model_from_module(
@@ -451,7 +446,11 @@ def model_from_module(
             _check_draws(flat, source, device_of(module, inputs), drawn, watch)
         # Arguments are identified by name, so no input may have a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
-        parameters, buffers = _tensors_read(module, flat)
+        own: dict[str, Tensor] = dict(module.named_parameters())
+        parameters = {n: leaf(p) for n, p in own.items() if n in flat.tensors}
+        buffers = {n: leaf(b) for n, b in module.named_buffers() if n in flat.tensors}
+        # A script may have a tensor that is neither, in an optional attribute.
+        buffers |= {n: leaf(t) for n, t in flat.tensors.items() if n not in own | buffers}
         if pairs := take_pairs(flat, inputs, outputs):
             said.append(NOTE.format(", ".join(pairs)))
         said += without_writes(flat, [n for n, _ in module.named_buffers()])
@@ -464,7 +463,7 @@ def model_from_module(
         flat=flat,
         parameters=parameters,
         buffers=buffers,
-        unread=tuple(n for n, _ in module.named_parameters() if n not in flat.tensors),
+        unread=tuple(n for n in own if n not in flat.tensors),
         outputs_flat=tuple(tensor_type(as_pairs(o)) for o in outputs),
         differentiable=source.training if differentiable is None else differentiable,
         no_gradient=no_gradient,
@@ -474,16 +473,6 @@ def model_from_module(
     for text in said:
         model.note(text)
     return model
-
-
-def _tensors_read(
-    module: nn.Module, flat: FlatTrace
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    parameters: dict[str, Tensor] = dict(module.named_parameters())
-    buffers = {n: leaf(b) for n, b in module.named_buffers() if n in flat.tensors}
-    # A script may have a tensor that is neither, in an optional attribute.
-    buffers |= {n: leaf(t) for n, t in flat.tensors.items() if n not in parameters | buffers}
-    return {n: leaf(p) for n, p in parameters.items() if n in flat.tensors}, buffers
 
 
 def _types(names: tuple[str, ...], inputs: Tensors) -> tuple[tuple[str, TensorType], ...]:

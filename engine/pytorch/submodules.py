@@ -94,15 +94,12 @@ def module_rows(whole: Opened, source: ModelSource) -> tuple[ModuleRow, ...]:
         else:
             begun: list[float] = []
 
-            def before(module: Any, args: Any, kwargs: Any) -> None:
-                begun.append(time.perf_counter())
-
             def after(module: Any, args: Any, kwargs: Any, output: Any) -> None:
                 seconds = time.perf_counter() - begun.pop()
                 path, types = paths[module], (_types((args, kwargs)), _types(output))
                 seen[path].append(TraceCall(path, "forward", *types, seconds))
 
-            with _hooked([*paths], before, after):
+            with _hooked([*paths], lambda *_: begun.append(time.perf_counter()), after):
                 _run(whole, source)
                 if seen[""][0].seconds <= _QUICK:
                     seen.clear()

@@ -337,11 +337,8 @@ class _FxWriter:
 
     def empty(self, value: Any) -> Any:
         """Arguments with uninitialized tensors in place of nodes."""
-
-        def made(tensor: torch.Tensor) -> torch.Tensor:
-            return torch.empty(tensor.shape, dtype=tensor.dtype)
-
-        return tree_map_only(torch.Tensor, made, self.value(value))
+        values = self.value(value)
+        return tree_map_only(torch.Tensor, lambda t: torch.empty(t.shape, dtype=t.dtype), values)
 
     def narrowed(self, node: Node, dtype: torch.dtype) -> Node:
         if node.meta["val"].dtype == dtype:

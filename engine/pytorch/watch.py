@@ -131,7 +131,9 @@ class Watch(TorchFunctionMode):
         given = _tensors((args, kwargs))
         fixed = all(id(t) in self._fixed for t in given)
         if name in _READS.split() and not fixed:
-            self._note_read(name)
+            call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)[0]
+            text = f"{call}() in {self.where} ({line}) reads a tensor's value, which the trace "
+            self.reads[f"{text}fixes as it is with these inputs."] = None
         if name.removesuffix("_").removesuffix("_like") in DRAWING:
             self.draws[self._here] = None
         made = self._run(func, name, given, args, kwargs)
@@ -144,11 +146,6 @@ class Watch(TorchFunctionMode):
                 self._fixed.pop(id(tensor), None)
                 self._fixed.pop(id(tensor._base), None)
         return made
-
-    def _note_read(self, name: str) -> None:
-        call, line = name.strip("_").partition(".")[0], line_of(_frames(), self.programs)[0]
-        text = f"{call}() in {self.where} ({line}) reads a tensor's value, which the trace fixes"
-        self.reads[f"{text} as it is with these inputs."] = None
 
     def _run(
         self, func: Any, name: str, given: list[Tensor], args: tuple[Any, ...], kwargs: Any
@@ -176,11 +173,6 @@ class Watch(TorchFunctionMode):
             if not flowing:
                 self._constant.update((id(t), t) for t in _tensors(made))
             return made
-        return self._changing(changed, flowing, func, name, args, kwargs)
-
-    def _changing(
-        self, changed: Any, flowing: bool, func: Any, name: str, args: Any, kwargs: Any
-    ) -> Any:
         targets = _tensors(changed)
         if not flowing or torch.is_grad_enabled():
             if flowing and name != "detach_":

@@ -104,6 +104,7 @@ def partitions(
     Raises RuntimeError unless the module is one graph."""
     from torch._functorch import config
     from torch._functorch.aot_autograd import aot_module
+    from torch._functorch.compilers import nop
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._guards import detect_fake_mode
     from torch._inductor.decomposition import select_decomp_table  # slow to import
@@ -127,14 +128,11 @@ def partitions(
             found.append((given, own, list(results[own:])))
         return forward, backward
 
-    def keep(graph: torch.fx.GraphModule, arguments: Any) -> Any:
-        return graph
-
     # An exported program returns one tensor as a tuple, and else as it is while it is traced.
     flat = module.register_forward_hook(lambda module, args, output: flat_tensors(output))
     how: dict[str, Any] = {"partition_fn": partition, "decompositions": select_decomp_table()}
     with flat:
-        aot_module(module, fw_compiler=keep, bw_compiler=keep, **how)(*_wanting(inputs))
+        aot_module(module, fw_compiler=nop, bw_compiler=nop, **how)(*_wanting(inputs))
     if len(found) != len(budgets):
         times = len(found) // len(budgets)
         raise RuntimeError(f"the module was partitioned {times} times, not once")

@@ -56,14 +56,10 @@ def inputs_of(
     wide = {i for i in free if runs(drawn({i}))}
     if wide and runs(drawn(wide)):
         inputs = drawn(wide)
-    if kind == "edges" and runs(apart := tuple(map(_apart, inputs))):
-        return apart
+    if kind == "edges":  # in every second place of memory, a stride that kernels must respect
+        apart = tuple(torch.stack((t, t), -1)[..., 0] for t in inputs)
+        inputs = apart if runs(apart) else inputs
     return inputs
-
-
-def _apart(tensor: Tensor) -> Tensor:
-    """The same tensor in every second place of memory, a stride that kernels must respect."""
-    return torch.stack((tensor, tensor), -1)[..., 0]
 
 
 def _free(sample: Tensor, name: str) -> bool:

@@ -87,11 +87,8 @@ def _lacks_axes(name: str, given: Arguments) -> bool:
 
 def _with_an_axis(op: Any, *args: Any, **options: Any) -> Any:
     """An operator's results, with tensors of no axes passed as tensors of one element."""
-
-    def raised(value: Any) -> Any:
-        return value.reshape(1) if isinstance(value, Tensor) and not value.dim() else value
-
-    made = op(*(raised(a) for a in args), **options)
+    raised = (a.reshape(1) if isinstance(a, Tensor) and not a.dim() else a for a in args)
+    made = op(*raised, **options)
     return tuple(m.reshape(()) for m in made) if isinstance(made, tuple) else made.reshape(())
 
 
