@@ -260,15 +260,12 @@ def prepare_onnx(
         node.name = str(index)
         del node.metadata_props[:]
     outputs = tuple(_static(types_of.get(o.name), o.name) for o in model.graph.output)
-    notes = (f"An ONNX model with operator set {opset}, written by {_producer(given)}.",)
+    said = f"{given.producer_name} {given.producer_version}".strip()
+    producer = said[:100] if said.isprintable() and said else "an unnamed exporter"
+    notes = (f"An ONNX model with operator set {opset}, written by {producer}.",)
     return OnnxModel(
         model, given, opset, inputs, names, weights, outputs, types_of, tuple(nodes), notes
     )
-
-
-def _producer(model: ModelProto) -> str:
-    said = f"{model.producer_name} {model.producer_version}".strip()
-    return said[:100] if said.isprintable() and said else "an unnamed exporter"
 
 
 def _opset(model: ModelProto, name: str) -> int:

@@ -33,15 +33,6 @@ class PartRefused(Exception):
 
 
 @dataclass
-class Script:
-    """The checked text of a module, without imports, and TVM's JSON of the constants that it refers
-    to; "" if there are none."""
-
-    text: str
-    metadata: str
-
-
-@dataclass
 class _ScriptGrammar:
     """Checks one text: `knows` tells operators and types of Relax, `bound` has the names of
     variables and functions, `module_names` those of the module itself; `kernel` says whether this
@@ -52,7 +43,7 @@ class _ScriptGrammar:
     module_names: set[str] = field(default_factory=lambda: {"cls"})
     kernel: bool = False
 
-    def module(self, tree: ast.Module) -> Script:
+    def module(self, tree: ast.Module) -> tuple[str, str]:
         metadata, found, sizes = "", [], []
         docstring = ast.get_docstring(tree, clean=False) is not None
         for one in tree.body[docstring:]:
@@ -89,7 +80,7 @@ class _ScriptGrammar:
                         raise PartRefused(inner, "is not a function")
         else:
             self.function(whole)
-        return Script("\n".join([*sizes, ast.unparse(whole)]), metadata)
+        return "\n".join([*sizes, ast.unparse(whole)]), metadata
 
     def metadata(self, value: ast.expr) -> str:
         inner = value.args if isinstance(value, ast.Call) else []
@@ -274,10 +265,11 @@ class _ScriptGrammar:
         raise PartRefused(one, "is not a Relax operator or type that a file may use", _EARLIER)
 
 
-def check_script(text: str, knows: Callable[[tuple[str, ...]], bool], name: str) -> Script:
-    """Check a Relax module's TVMScript of the file `name`; returns it as TVM's parser may read it.
-    `knows` tells whether a path such as ("R", "nn", "relu") is an operator or type. A refusal (kind
-    "file") names the line."""
+def check_script(text: str, knows: Callable[[tuple[str, ...]], bool], name: str) -> tuple[str, str]:
+    """Check a Relax module's TVMScript of the file `name`; returns it as TVM's parser may read it,
+    without imports, and TVM's JSON of the constants that it refers to, or "". `knows` tells whether
+    a path such as ("R", "nn", "relu") is an operator or type. A refusal (kind "file") names the
+    line."""
     place, hint = name, _HINT
     try:
         return _ScriptGrammar(knows).module(ast.parse(text))

@@ -114,7 +114,10 @@ def check_relay_json(text: str, name: str) -> str:
         _need(isinstance(arrays, list), "its arrays are not a list")
         graph = _RelayGraph(nodes, len(arrays))
         root = graph.index(found.get("root"))
-        _check_acyclic([graph.edges(i) for i in range(len(nodes))])
+        try:
+            TopologicalSorter({i: graph.edges(i) for i in range(len(nodes))}).prepare()
+        except CycleError as wrong:
+            raise ValueError("nodes in it refer to each other in a cycle") from wrong
         _check_arrays(arrays)
         kept = {"root": root, "nodes": nodes, "b64ndarrays": arrays}
         return json.dumps(kept | {"attrs": _version(found.get("attrs"))})
@@ -247,13 +250,6 @@ def _number(value: Any) -> int | None:
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
         return int(value)
     return value if type(value) is int else None
-
-
-def _check_acyclic(edges: list[list[int]]) -> None:
-    try:
-        TopologicalSorter(dict(enumerate(edges))).prepare()
-    except CycleError as wrong:
-        raise ValueError("nodes in it refer to each other in a cycle") from wrong
 
 
 _RELAX_NAMES = """
