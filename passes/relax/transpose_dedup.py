@@ -5,16 +5,8 @@ from typing import Any
 from tvm import relax
 
 from relascope.passes.catalogue.entry import listed
+from relascope.passes.relax.ir import rewrite
 from relascope.passes.relax.ir.program import RelaxProgram
-from relascope.passes.relax.ir.rewrite import (
-    Maker,
-    bindings,
-    op_name,
-    read_counts,
-    results,
-    rewrite,
-    shape,
-)
 
 
 @listed("transpose of transpose", "the tutorial's TransposeDedup")
@@ -23,13 +15,13 @@ def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
 
     After: No permute_dims reads a permute_dims, and none leaves the axes in order.
     """
-    return rewrite(program, {"permute_dims": _joined})
+    return rewrite.rewrite(program, {"permute_dims": _joined})
 
 
-def _joined(call: Any, maker: Maker) -> Any:
+def _joined(call: Any, maker: rewrite.Maker) -> Any:
     operand = call.args[0]
     order, inner = axes_of(call), maker.look(operand)
-    if op_name(inner) == "permute_dims":  # rewritten already, so never a third below
+    if rewrite.op_name(inner) == "permute_dims":  # rewritten already, so never a third below
         below = axes_of(inner)
         order, operand = [below[a] for a in order], inner.args[0]
     elif order != list(range(len(order))):
@@ -55,27 +47,27 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     After: Such a product has its operands transposed.
     """
     main = program.main
-    bound = bindings(main)
-    readers = read_counts(bound, results(main, bound))
+    bound = rewrite.bindings(main)
+    readers = rewrite.read_counts(bound, rewrite.results(main, bound))
 
-    def rule(call: Any, maker: Maker) -> Any:
+    def rule(call: Any, maker: rewrite.Maker) -> Any:
         order, product = axes_of(call), maker.look(call.args[0])
         rank = len(order)
-        if order != [*range(rank - 2), rank - 1, rank - 2] or op_name(product) != "matmul":
+        if order != [*range(rank - 2), rank - 1, rank - 2] or rewrite.op_name(product) != "matmul":
             return None
         left, right = product.args
-        if len(shape(left)) != rank or len(shape(right)) != rank:
+        if len(rewrite.shape(left)) != rank or len(rewrite.shape(right)) != rank:
             return None
         if readers[call.args[0].__chandle__()] > 1:
             return None
         return relax.op.matmul(_turned(right, order, maker), _turned(left, order, maker))
 
-    return rewrite(program, {"permute_dims": rule})
+    return rewrite.rewrite(program, {"permute_dims": rule})
 
 
-def _turned(operand: Any, order: list[int], maker: Maker) -> Any:
+def _turned(operand: Any, order: list[int], maker: rewrite.Maker) -> Any:
     """An operand transposed; the inner operand if it is such a transpose itself."""
     inner = maker.look(operand)
-    if op_name(inner) == "permute_dims" and axes_of(inner) == order:
+    if rewrite.op_name(inner) == "permute_dims" and axes_of(inner) == order:
         return inner.args[0]
     return relax.op.permute_dims(operand, order)

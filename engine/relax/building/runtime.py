@@ -67,9 +67,14 @@ class Compiled(executables.Compiled):
     def __init__(self, executable: Any, target: str, function: Any) -> None:
         self.arguments = arguments_of(function)
         self.used = tuple(self.arguments)
-        takes, self._gives = _with_channels_last(function, target)
-        self._kinds = {n: _last_type(t) if n in takes else t for n, t in self.arguments.items()}
-        self._takes = takes
+        attrs = dict(function.attrs or {}) if _moves_channels(target) else {}
+        self._gives = [int(place) for place in attrs.get(channels_last.GIVES, ())]
+        self._kinds = dict(self.arguments)
+        self._takes = frozenset(map(str, attrs.get(channels_last.TAKES, ())))
+        for name in self._takes:
+            shape, dtype = self.arguments[name].shape, self.arguments[name].dtype
+            last = tuple(shape[axis] for axis in channels_last.LAST)
+            self._kinds[name] = TensorType(last, dtype)
         self._spent = block_memory.spent_by(function) or ()
         self._plain = [n for n in self.arguments if n not in self._spent]
         kind = str(parse(target).kind.name)
@@ -165,20 +170,8 @@ class Compiled(executables.Compiled):
         return array
 
 
-def _with_channels_last(function: Any, target: str) -> tuple[frozenset[str], tuple[int, ...]]:
-    """The arguments (names) and results (places) with channels last in a function that is built for
-    a target."""
-    attrs = dict(function.attrs or {}) if _moves_channels(target) else {}
-    takes = frozenset(map(str, attrs.get(channels_last.TAKES, ())))
-    return takes, tuple(map(int, attrs.get(channels_last.GIVES, ())))
-
-
 def _moves_channels(target: str) -> bool:
     return bool(library(target, LIBRARIES)) and SCHEDULES in target.split()
-
-
-def _last_type(kind: TensorType) -> TensorType:
-    return TensorType(tuple(kind.shape[axis] for axis in channels_last.LAST), kind.dtype)
 
 
 def flat(value: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from relascope.engine.pytorch.operators.edges import refused_gradient
 from relascope.engine.pytorch.trace_to_fx import note_values, trace_to_fx
 from relascope.engine.pytorch.unlike import note_updates
 from relascope.engine.relax.frontend.converters import Converter, dtype_name, variable
-from relascope.engine.relax.frontend.joint import joint_trace
+from relascope.engine.relax.frontend.joint import JointTrace
 from relascope.engine.relax.frontend.joint_converters import JointConverter
 from relascope.passes.relax.ir.program import RelaxProgram
 
@@ -44,7 +44,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         # Autograd's rules are for operators as PyTorch wrote them, whether TVM knows them or not.
         trace = trace_to_fx(model, lambda name: True)
         progress(0.2, "taking the gradient with PyTorch's autograd")
-        trace = joint_trace(model, trace, converter.convert_map.__contains__)
+        trace = JointTrace(model, trace).run(converter.convert_map.__contains__)
     else:
         trace = trace_to_fx(model, converter.knows)
     note_values(model, trace.values)

@@ -48,23 +48,20 @@ _ORIGIN = "relascope_origin"
 _UNKNOWN = TraceOrigin("", "", -1)
 
 
-def joint_trace(model: Model, trace: FxTrace, supports: Supports) -> FxTrace:
-    """Differentiate a forward with PyTorch's autograd. Raises EngineError of kind "operator" that
-    names the operator and its module, if one draws random numbers, changes a tensor in place, or
-    has no gradient.
+class JointTrace:
+    """Differentiates a forward with PyTorch's autograd. `run` raises EngineError of kind "operator"
+    that names the operator and its module, if one draws random numbers, changes a tensor in place,
+    or has no gradient.
 
     `trace` is the forward in operators as PyTorch wrote them, for which autograd has rules. The
     joint graph's nodes have types and origins like the forward's, with "gradient of" an operator
     for its gradient; its arguments are the forward's, then `masks` and `grad_outs`."""
-    return _Joint(model, trace).run(supports)
 
-
-class _Joint:
     def __init__(self, model: Model, trace: FxTrace) -> None:
         self.model, self.trace = model, trace
         nodes = list(trace.graph.nodes)
         self.placeholders = [n for n in nodes if n.op == "placeholder"]
-        self.held = [n for n in nodes if n.op == "get_attr"]
+        self.constants = [n for n in nodes if n.op == "get_attr"]
         self.calls = [n for n in nodes if n.op == "call_function"]
         self.outputs = list(trace.graph.output_node().args[0])  # type: ignore[arg-type]
         self.masks: dict[Node, Mask] = {}
@@ -81,7 +78,7 @@ class _Joint:
         self.origins = _Origins()
         self.updates: dict[str, Any] = {}
 
-    def run(self, known: Supports) -> FxTrace:
+    def run(self, supports: Supports) -> FxTrace:
         values = [n.meta["val"].detach() for n in self.placeholders]
         for _, index in self.leaves:
             values[index].requires_grad_()
@@ -91,8 +88,8 @@ class _Joint:
                 n.meta["val"].detach().to(getattr(torch, m.input_dtype))
                 for n, m in self.masks.items()
             ]
-        held = [n.meta["val"].detach() for n in self.held]
-        table = {o: made for o, made in compositions().items() if not known(name_of(o))}
+        held = [n.meta["val"].detach() for n in self.constants]
+        table = {o: made for o, made in compositions().items() if not supports(name_of(o))}
         table |= core_aten_decompositions()
         table |= {op: in_form(op) for op in _IN_FORMS}
         for op in _WHOLE:
@@ -104,7 +101,9 @@ class _Joint:
             if changing:
                 self.check_changes(changing)
                 with torch.no_grad():
-                    made = _without_changes(made, [v.detach() for v in given], table)
+                    # Autograd's rules and the decompositions may change their own tensors in place.
+                    pure = make_fx(torch.func.functionalize(_Again(made).run), table)
+                    made = pure(*(v.detach() for v in given))
         return self.as_trace(made, grad_outs)
 
     def recorded(self, *given: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -113,7 +112,7 @@ class _Joint:
         env = {node: next(rest) for node in self.placeholders}
         masks = {node: next(rest) for node in self.masks}
         grad_outs = [next(rest) for _ in self.floating]
-        env.update(zip(self.held, rest, strict=True))
+        env.update(zip(self.constants, rest, strict=True))
         with self.origins:
             for node in self.calls:
                 self.origins.current = node.meta["origin"]
@@ -172,14 +171,14 @@ class _Joint:
             for leaf, gradient in zip(leaves, found, strict=True)
         ]
 
-    def as_trace(self, made: Any, grad_outs: list[Any]) -> FxTrace:
+    def as_trace(self, traced: Any, grad_outs: list[Any]) -> FxTrace:
         """The recorded graph, with its constant tensors as nodes."""
-        graph: Graph = made.graph
+        graph: Graph = traced.graph
         graph.eliminate_dead_code()
         constants = dict(self.trace.constants)
         placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-        arguments = len(placeholders) - len(self.held)
-        for old, source in zip(placeholders[arguments:], self.held, strict=True):
+        arguments = len(placeholders) - len(self.constants)
+        for old, source in zip(placeholders[arguments:], self.constants, strict=True):
             with graph.inserting_before(old):
                 new = graph.create_node("get_attr", str(source.target))
             new.meta.update(source.meta)
@@ -187,7 +186,7 @@ class _Joint:
             graph.erase_node(old)
         for node in graph.nodes:
             if node.op == "get_attr" and "origin" not in node.meta:  # made by a decomposition
-                tensor = getattr(made, str(node.target))
+                tensor = getattr(traced, str(node.target))
                 constants[str(node.target)] = tensor
                 node.meta.update(val=tensor, origin=_UNKNOWN)
             elif node.op == "call_function":
@@ -293,10 +292,3 @@ class _Again(Interpreter):
     def run_node(self, n: Node) -> Any:
         with _marking(n.meta.get("origin", _UNKNOWN)):
             return super().run_node(n)
-
-
-def _without_changes(made: Any, given: list[Any], table: Any) -> Any:
-    """The recorded graph in pure operators, because autograd's rules and the decompositions may
-    change their own tensors in place."""
-    run = torch.func.functionalize(_Again(made).run)
-    return make_fx(run, decomposition_table=table)(*given)

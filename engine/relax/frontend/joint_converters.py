@@ -211,9 +211,7 @@ class JointConverter(Converter):
         if exponent not in (2, 3):
             return super().power(node)
         square = self.op.multiply(base, base)
-        if exponent == 2:
-            return square
-        return self.op.multiply(square, base)
+        return square if exponent == 2 else self.op.multiply(square, base)
 
     def product(self, node: Node) -> Any:
         data, axis, keep = (*self.retrieve_args(node), False)[:3]

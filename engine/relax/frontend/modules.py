@@ -10,14 +10,8 @@ from tvm import relax
 from tvm.script.parser import relax as words
 
 from relascope.core.errors import EngineError, lines_of, reporting
+from relascope.engine.files import program_file
 from relascope.engine.files.formats import is_relax_json
-from relascope.engine.files.program_file import (
-    Pieces,
-    is_onnx_file,
-    not_read,
-    reader_failed,
-    taken_apart,
-)
 from relascope.engine.files.script import check_script
 from relascope.engine.files.tvm_json import check_relax_json
 from relascope.engine.limits import uncounted
@@ -79,19 +73,19 @@ def is_known_name(path: tuple[str, ...]) -> bool:
 def read_program(path: Path, source: ModelSource, progress: Progress) -> Imported:
     """A Relax module, or an ONNX model, as a program. Raises EngineError of kind "file" if it is
     neither, or cannot be read, and "input" if sizes of an ONNX model are left open."""
-    if is_onnx_file(path):
+    if program_file.is_onnx_file(path):
         # The importer is large, and rarely needed.
         from relascope.engine.relax.frontend import onnx
         from relascope.engine.server import onnx_program
 
         return onnx_program.read_program(path, source, progress, "relax", onnx)
     progress(0.0, "reading the module")
-    pieces = taken_apart(path)
+    pieces = program_file.taken_apart(path)
     if pieces.format == "relay":
         progress(0.1, "asking Relay's TVM to read its text")
         pieces = replace(pieces, format="json", text=_json_of(pieces, path.name))
 
-    with reporting(lambda wrong: not_read(path.name, "Relax", lines_of(wrong))):
+    with reporting(lambda wrong: program_file.not_read(path.name, "Relax", lines_of(wrong))):
         mod = _read(pieces, path.name)
         code = _code(mod, path.name)
         main, shown = _main(mod, path.name)
@@ -119,21 +113,21 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
     return replace(made, program=program, judge=judge, branches=branches, notes=tuple(notes))
 
 
-def _read(pieces: Pieces, name: str) -> Any:
+def _read(pieces: program_file.Pieces, name: str) -> Any:
     if pieces.format == "json":
         if not is_relax_json(pieces.text):
             return from_relay(pieces.text, name)
         return tvm.ir.load_json(check_relax_json(pieces.text, name, kernels=True))
-    script = check_script(pieces.text, is_known_name, name)
+    script, metadata = check_script(pieces.text, is_known_name, name)
     variables: dict[str, Any] = {"R": words, "I": tvm.script.parser.ir, "T": tvm.script.parser.tirx}
     variables["TypeVar"] = TypeVar
-    if script.metadata:
-        variables["metadata"] = tvm.ir.load_json(check_relax_json(script.metadata, name))
+    if metadata:
+        variables["metadata"] = tvm.ir.load_json(check_relax_json(metadata, name))
     # An ill-formed module is opened to see why.
-    return tvm.script.from_source(script.text, extra_vars=variables, check_well_formed=False)
+    return tvm.script.from_source(script, extra_vars=variables, check_well_formed=False)
 
 
-def _json_of(pieces: Pieces, name: str) -> str:
+def _json_of(pieces: program_file.Pieces, name: str) -> str:
     """A Relay module's text as TVM's JSON, from another process, which has a TVM with Relay."""
     beside = Beside("relascope.engine.relay.frontend.as_json")
     try:
@@ -141,7 +135,7 @@ def _json_of(pieces: Pieces, name: str) -> str:
             beside.start()
         told, _ = beside.ask({"text": pieces.text, "params": [*pieces.params], "name": name})
     except (OSError, ValueError):
-        raise reader_failed(name, beside.end()) from None
+        raise program_file.reader_failed(name, beside.end()) from None
     beside.end()
     if "error" in told:
         raise EngineError(**told["error"])
@@ -152,7 +146,9 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
     """A module's kernels and the functions that it calls by name; raises if it is not Relax."""
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
-            raise not_read(name, "Relax", [f"it is a {type(mod).__name__}, not a module"])
+            raise program_file.not_read(
+                name, "Relax", [f"it is a {type(mod).__name__}, not a module"]
+            )
         mod = tvm.IRModule({"main": mod})
     found: dict[str, None] = {}
     for var, function in mod.functions.items():

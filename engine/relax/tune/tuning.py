@@ -123,7 +123,11 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     def before(self, workload: Workload, place: Path) -> tuple[float, float | None]:
         """See `measure.tuner.Tuner`. Both run as in a program: on the virtual machine, with library
         calls."""
-        built, timers = _contenders(workload, self._text, place), []
+        built = [runtime.make(kernel_tasks.alone(workload, True), BuildOptions(self._text))]
+        if best(place, workload.program.mod) is not None:
+            own = BuildOptions(self._text, records=TuningRecords(place.parent, "", always=True))
+            built.append(runtime.make(kernel_tasks.alone(workload, False), own))
+        timers = []
         device = tvm.device(str(self._target.kind.name).replace("llvm", "cpu"), 0)
         read = workload.arguments[: -workload.program.results]
         kinds = [(tuple(int(d) for d in a.shape), a.dtype) for a in read]
@@ -281,12 +285,3 @@ def _load_intrinsics(target: Any) -> None:
     sys.modules[_INTRINSICS] = package
     for name in ("x86", "arm_cpu") if "arm" in str(target.export()) else ("x86",):
         importlib.import_module(f"{_INTRINSICS}.{name}")
-
-
-def _contenders(workload: Workload, target: str, place: Path) -> list[Any]:
-    """A kernel as a program, built without records and, if there are any, with the best one."""
-    built = [runtime.make(kernel_tasks.alone(workload, True), BuildOptions(target))]
-    if best(place, workload.program.mod) is not None:
-        ours = BuildOptions(target, records=TuningRecords(place.parent, "", always=True))
-        built.append(runtime.make(kernel_tasks.alone(workload, False), ours))
-    return built

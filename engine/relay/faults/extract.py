@@ -12,6 +12,7 @@ from relascope.core.graph import Node
 from relascope.engine.faults.narrow import Cutout, ProgramText, plain_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
+from relascope.passes.relay.ir.rewrite import everything
 
 
 def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelayProgram:
@@ -76,28 +77,11 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
     variables: list[Any] = []
     made: dict[int, Any] = {}
 
-    inner: set[int] = set()  # of functions inside, which can take nothing from outside
-
-    def visit_inner(expr: Any) -> None:
-        if isinstance(expr, relay.Constant):
-            inner.add(expr.handle.value)
-
-    def visit(expr: Any) -> None:
-        if isinstance(expr, relay.Function):
-            relay.analysis.post_order_visit(expr.body, visit_inner)
-
-    def visit_constant(expr: Any) -> None:
-        if isinstance(expr, relay.Constant) and expr.handle.value not in {*made, *inner}:
-            array = expr.data.numpy()
-            if inline and not array.shape:
-                return
-            name = plain_name(f"c{len(values)}", taken)
-            variable = relay.var(name, shape=array.shape, dtype=str(array.dtype))
-            made[expr.handle.value] = variable
-            variables.append(variable)
-            values[name] = array
-
     main = mod["main"]
+    met = everything(main.body)
+    # Functions inside can take nothing from outside.
+    functions = (e for e in met if isinstance(e, relay.Function))
+    inner = {e.handle.value for f in functions for e in everything(f.body)}
     params: dict[str, Any] = {}
     for param in main.params:
         name = plain_name(str(param.name_hint), params)
@@ -106,8 +90,17 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
             params[name] = relay.var(name, type_annotation=param.checked_type)
             made[param.handle.value] = params[name]
     taken = set(params)
-    relay.analysis.post_order_visit(main.body, visit)
-    relay.analysis.post_order_visit(main.body, visit_constant)
+    for expr in met:
+        if not isinstance(expr, relay.Constant) or expr.handle.value in inner:
+            continue
+        array = expr.data.numpy()
+        if inline and not array.shape:
+            continue
+        name = plain_name(f"c{len(values)}", taken)
+        variable = relay.var(name, shape=array.shape, dtype=str(array.dtype))
+        made[expr.handle.value] = variable
+        variables.append(variable)
+        values[name] = array
     if not made:
         return mod, {}
     body = _Replace(made).visit(main.body)

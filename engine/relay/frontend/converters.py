@@ -24,11 +24,7 @@ from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.forms import given_to
 from relascope.engine.pytorch.trace_to_fx import FxTrace, dtype_number
-from relascope.engine.relay.frontend.core_operators import (
-    COMPOSED,
-    COMPOSED_IN_TRAINING,
-    CoreOperators,
-)
+from relascope.engine.relay.frontend import core_operators
 from relascope.engine.relay.frontend.typed import TypedConverter
 from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
@@ -39,7 +35,7 @@ Convert = Callable[..., Any]
 _PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose these
 
 
-class Converter(CoreOperators, TypedConverter):
+class Converter(core_operators.CoreOperators, TypedConverter):
     """See the module's text.
 
     Attributes:
@@ -78,9 +74,9 @@ class Converter(CoreOperators, TypedConverter):
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"."""
         base = name.partition(".")[0]
-        if name in COMPOSED.split():
+        if name in core_operators.COMPOSED.split():
             return False
-        if self.model.differentiable and base in COMPOSED_IN_TRAINING.split():
+        if self.model.differentiable and base in core_operators.COMPOSED_IN_TRAINING.split():
             return False
         return f"aten::{base}" in self.convert_map
 

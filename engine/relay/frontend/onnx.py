@@ -72,15 +72,6 @@ def tensor_type(kind: Any) -> TensorType | None:
     return TensorType(tuple(int(d) for d in kind.shape), str(kind.dtype))
 
 
-def _mapping() -> None:
-    """Provide a module that TVM needs and that current onnx packages lack."""
-    if "onnx.mapping" not in sys.modules:
-        module: Any = ModuleType("onnx.mapping")
-        kinds = {i: np.dtype(d) for i, d in DTYPES.items() if d != "bfloat16"}
-        module.TENSOR_TYPE_TO_NP_TYPE = kinds
-        sys.modules["onnx.mapping"] = module
-
-
 def _one_each(mod: Any) -> Any:
     """The module with one variable per name: marking a node's origin copies its variables."""
     main = mod["main"]
@@ -98,7 +89,11 @@ def import_onnx(given: OnnxModel, path: str) -> RelayProgram:
     The arguments of "main" are the model's inputs, then the weights that it reads. Raises
     EngineError of kind "operator", which names the operator and its node.
     """
-    _mapping()
+    if "onnx.mapping" not in sys.modules:  # which TVM needs, and current onnx packages lack
+        module: Any = ModuleType("onnx.mapping")
+        kinds = {i: np.dtype(d) for i, d in DTYPES.items() if d != "bfloat16"}
+        module.TENSOR_TYPE_TO_NP_TYPE = kinds
+        sys.modules["onnx.mapping"] = module
     keys = []
     for index, node in enumerate(given.nodes):
         keys.append(f"{node.scope}|onnx::{node.operator}|{index}")

@@ -10,6 +10,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -158,20 +159,10 @@ def tensor(array: Any) -> torch.Tensor:
 
 @functools.lru_cache(4096)
 def _on(gpu: int, address: int, shape: tuple[int, ...], bits: int) -> torch.Tensor:
-    """A tensor on memory of a GPU, which it does not own."""
-    return torch.as_tensor(OnGpu(address, shape, bits), device=torch.device("cuda", gpu))
-
-
-class OnGpu:
-    """Memory of a GPU, as other libraries may ask for it: NVIDIA's and Numba's interface."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], bits: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": shape,
-            "typestr": f"<f{bits // 8}",
-            "data": (address, False),
-            "version": 3,
-        }
+    """A tensor on memory of a GPU, which it does not own, by NVIDIA's and Numba's interface."""
+    about = {"shape": shape, "typestr": f"<f{bits // 8}", "data": (address, False), "version": 3}
+    memory = SimpleNamespace(__cuda_array_interface__=about)
+    return torch.as_tensor(memory, device=torch.device("cuda", gpu))
 
 
 @functools.lru_cache(4096)
