@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from relascope.passes.cuts.problem import CutProblem
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix  # slow to import
+    pass  # slow to import
 
 _INFINITE = 2**30
 _SOURCE, _SINK = 0, 1
@@ -80,12 +80,10 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     need = np.arange(count)[given.needed]
     tails = [being[given.sources], being[need], making, np.full(count, _SOURCE)]
     heads = [making[given.targets], np.full(len(need), _SINK), being, making]
-    weights = [np.full(len(edges), _INFINITE) for edges in (given.sources, need)]
+    weights = [np.full(len(ways), _INFINITE) for ways in (given.sources, need)]
     weights += [_capacities(save, scale), _capacities(redo, scale)]
-    network = _network(
-        np.concatenate(tails), np.concatenate(heads), np.concatenate(weights), 2 + 2 * count
-    )
-    there = _sink_side(network)
+    edges = np.concatenate(tails), np.concatenate(heads), np.concatenate(weights)
+    there = _sink_side(*edges, 2 + 2 * count)
     return Answer(forced | (there[being] & ~there[making]), there[making])
 
 
@@ -117,26 +115,21 @@ def _capacities(prices: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
     return np.where((prices > 0) & (whole == 0), 1, whole)
 
 
-def _network(
+def _sink_side(
     tails: NDArray[np.int64], heads: NDArray[np.int64], weights: NDArray[np.int64], size: int
-) -> "csr_matrix":
-    """Capacities as a matrix, without loops, ways into the source, and empty edges."""
+) -> NDArray[np.bool_]:
+    """The vertices of a network of `size` that still reach the sink under the maximum flow."""
     from scipy.sparse import coo_matrix
-
-    used = (weights > 0) & (tails != heads) & (heads != _SOURCE)
-    matrix = coo_matrix((weights[used], (tails[used], heads[used])), shape=(size, size)).tocsr()
-    matrix.data = np.minimum(matrix.data, _INFINITE).astype(np.int32)
-    return matrix
-
-
-def _sink_side(network: "csr_matrix") -> NDArray[np.bool_]:
-    """The vertices that still reach the sink under the maximum flow."""
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
+    # Without loops, ways into the source, and empty edges.
+    used = (weights > 0) & (tails != heads) & (heads != _SOURCE)
+    network = coo_matrix((weights[used], (tails[used], heads[used])), shape=(size, size)).tocsr()
+    network.data = np.minimum(network.data, _INFINITE).astype(np.int32)
     left = network - maximum_flow(network, _SOURCE, _SINK).flow
     left.eliminate_zeros()
     reached = breadth_first_order(left.T.tocsr(), _SINK, return_predecessors=False)
-    there = np.zeros(network.shape[0], dtype=np.bool_)
+    there = np.zeros(size, dtype=np.bool_)
     there[reached] = True
     return there
 

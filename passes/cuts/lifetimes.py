@@ -14,7 +14,7 @@ right before its first reader in the backward; memory of the host does not count
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -131,7 +131,14 @@ class Lifetimes:
         ends = results | rewired.storages_of(joint.gradients)
         given = kept | {b: joint.work.bytes[b] for b in results}
         again = {*joint.computed_again(captured), *(i for i in self.rewiring if MARK in i)}
-        back = backward_order(joint, again, offloaded, rewired.graph.edges)
+        again |= {*offloaded}
+        edges = rewired.graph.edges
+
+        def read(node_id: str) -> Iterator[str]:
+            return (e for e in edges[node_id] if e in again and node_id not in offloaded)
+
+        # What is recomputed, or copied from the host, comes right before its first reader.
+        back = [*read_first(joint.own_backward, read)]
         self._backward = _Phase(rewired, back, ends, given, offloaded, True, fused)
         self._before, self._kept, self._ends = before, kept, (results | kept.keys(), masks)
         self.forward, self.backward = len(joint.own_forward), len(back)
@@ -256,19 +263,3 @@ def _fused(
             kernel[node_id] = kernel.get(readers[0], readers[0])
             found += [(node_id, reader) for reader in readers]
     return found[::-1]
-
-
-def backward_order(
-    joint: Joint,
-    recomputed: Collection[str],
-    copied: Collection[str],
-    edges: Mapping[str, Sequence[str]],
-) -> list[str]:
-    """The backward's nodes in graph order; what is recomputed, or copied from the host, comes right
-    before its first reader. `edges` are what each node reads there."""
-    again = {*recomputed, *copied}
-
-    def read(node_id: str) -> Iterator[str]:
-        return (e for e in edges[node_id] if e in again and node_id not in copied)
-
-    return [*read_first(joint.own_backward, read)]
