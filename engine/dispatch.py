@@ -32,6 +32,7 @@ from relascope.engine.measure.compare import comparison, gradient_floor
 from relascope.engine.measure.difference import scale_of
 from relascope.engine.protocol.session import silent
 from relascope.engine.protocol.source import ModelSource
+from relascope.engine.pytorch import nested
 from relascope.engine.pytorch.effects import Effects
 from relascope.engine.pytorch.model import (
     device_of,
@@ -39,17 +40,6 @@ from relascope.engine.pytorch.model import (
     kept_buffers,
     recorded,
     seeded,
-)
-from relascope.engine.pytorch.nested import (
-    Arguments,
-    Nest,
-    Slot,
-    call_apart,
-    closed,
-    flat_tensors,
-    is_constant,
-    opened,
-    same_constant,
 )
 from relascope.engine.pytorch.pairs import as_pairs
 from relascope.engine.registry import ENGINES
@@ -113,7 +103,17 @@ def add_tvm_dispatch(
     dispatch = module.__dict__.get("forward")
     if not isinstance(dispatch, Dispatch):
         dispatch = Dispatch(module)
-    samples = _taken_apart(module, dispatch.own, args, sample_kwargs or {})
+    given = tuple(args), dict(sample_kwargs or {})
+    try:
+        inspect.signature(dispatch.own).bind(*given[0], **given[1])
+    except TypeError as wrong:
+        message = f"forward() does not take these samples: {wrong}."
+        raise EngineError("usage", message, type(module).__name__) from wrong
+    leaves, nest = nested.opened(given)
+    own = nested.closed(
+        nest, iter([v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves])
+    )
+    samples = nested.call_apart(dispatch.own, *own)
     wanted = any(t.requires_grad for t in (*samples.tensors, *module.parameters()))
     about = samples, backend, (captures, budget), target, verify
     route = _Route(module, dispatch.own, *about)
@@ -144,22 +144,6 @@ def _check_options(engine: str, captures: str, budget: float | None) -> None:
         having = ", ".join(s.name for s in STRATEGIES.values() if s.has_budget)
         hint = f"Strategies that take a budget, of 0 or more: {having}."
         raise EngineError("usage", message, "budget", hint)
-
-
-def _taken_apart(
-    module: torch.nn.Module,
-    forward: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Arguments:
-    try:
-        inspect.signature(forward).bind(*args, **kwargs)
-    except TypeError as wrong:
-        message = f"forward() does not take these samples: {wrong}."
-        raise EngineError("usage", message, type(module).__name__) from wrong
-    leaves, nest = opened((tuple(args), dict(kwargs)))
-    own = closed(nest, iter([v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves]))
-    return call_apart(forward, *own)
 
 
 def remove_tvm_dispatch(module: torch.nn.Module) -> None:
@@ -210,7 +194,7 @@ class Dispatch:
 class _Route:
     module: torch.nn.Module
     own: Callable[..., Any]
-    given: Arguments
+    given: nested.Arguments
     backend: Any
     captures: tuple[str, float | int | None]
     target: str | None
@@ -248,16 +232,18 @@ class _Route:
             return None
         leaves: list[Any] = []
         for name, nest in self.given.bound.items():
-            found, own = opened(bound.pop(name, parameters[name].default))
+            found, own = nested.opened(bound.pop(name, parameters[name].default))
             if own != nest:
                 return None
             leaves += (leaf for _, leaf in found)
-        if not all(same_constant(v, parameters[n].default) for n, v in bound.items()):
+        if not all(nested.same_constant(v, parameters[n].default) for n, v in bound.items()):
             return None
         pairs = [*zip(leaves, self.given.leaves, strict=True)]
-        if not all(isinstance(own, Slot) or same_constant(v, own) for v, own in pairs):
+        if not all(
+            isinstance(own, nested.Slot) or nested.same_constant(v, own) for v, own in pairs
+        ):
             return None
-        return [v for v, own in pairs if isinstance(own, Slot)]
+        return [v for v, own in pairs if isinstance(own, nested.Slot)]
 
     def run(self, forward: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         args, kwargs = self.given.call(tensors)
@@ -288,7 +274,7 @@ class _Mode:
         floats = (t.dtype for t in (*samples, *module.parameters()) if t.is_floating_point())
         dtype = str(next(floats, torch.float32)).removeprefix("torch.")
         source = ModelSource(type(module).__name__, training=training, dtype=dtype)
-        outputs: list[tuple[list[tuple[bool, Any]], Nest]] = []
+        outputs: list[tuple[list[tuple[bool, Any]], nested.Nest]] = []
 
         def begin(hooked: Any, tensors: Any, _: Any) -> Any:
             effects.start(call := route.given.call(tensors))
@@ -296,9 +282,9 @@ class _Mode:
 
         def flatten(hooked: Any, args: Any, kwargs: Any, output: Any) -> tuple[torch.Tensor, ...]:
             # A trace can return tuples of tensors, but not everything that a module can.
-            found, nest = opened(output)
-            outputs.append(([(is_constant(v), v) for _, v in found], nest))
-            return (*flat_tensors(output), *effects.replaced((args, kwargs)).values())
+            found, nest = nested.opened(output)
+            outputs.append(([(nested.is_constant(v), v) for _, v in found], nest))
+            return (*nested.flat_tensors(output), *effects.replaced((args, kwargs)).values())
 
         with _own_forwards(module), _without_hooks(module):
             effects = Effects(module)
@@ -380,7 +366,7 @@ class _Mode:
         leaves = [next(rest) if v is _TENSOR else v for v in self.leaves]
         for name, value in zip(self.replaced, rest, strict=True):
             setattr(*self.owners[name], value.detach())
-        return closed(self.nest, iter(leaves))
+        return nested.closed(self.nest, iter(leaves))
 
     def _reached(self) -> list[set[str]]:
         """For each output, then each replaced buffer, the inputs and parameters that PyTorch's
@@ -395,7 +381,7 @@ class _Mode:
         recording = recorded(t for n, t in leaves.items() if n not in buffers)
         with _own_run(module), recording, torch.enable_grad():
             # An input may be changed in place where it is no leaf.
-            tensors = flat_tensors(route.run(route.own, [t.clone() for t in samples]))
+            tensors = nested.flat_tensors(route.run(route.own, [t.clone() for t in samples]))
         names = {id(t): n for n, t in leaves.items()}
         found = [{names[i] for i in _leaves_of(t) if i in names} for t in tensors]
         return [*found, *(set() for _ in self.replaced)]
@@ -469,7 +455,7 @@ class _Mode:
                 out = self._run(given, values, list(wanted))
             else:
                 out = route.run(owner.forward if double else route.own, given)
-            tensors = flat_tensors(out)
+            tensors = nested.flat_tensors(out)
             found = {f"output {i}": t.detach().clone() for i, t in enumerate(tensors)}
             found |= {f"buffer {n}": b.detach().clone() for n, b in owner.named_buffers()}
             *_, found["the generator's state"] = generator_states(device_of(owner, inputs))

@@ -87,8 +87,10 @@ def _recorded(values: Iterable[object], sources: Iterable[ModelSource]) -> set[s
 
 
 def _allowed(files: Iterable[str], sources: Iterable[ModelSource]) -> frozenset[str]:
-    """Which of some files an engine may read."""
-    wanted = frozenset(f for f in files if not _granted(f))
+    """Which of some files an engine may read, without those that the user lets every engine read:
+    they need no new process."""
+    granted = [os.path.realpath(f) for f in os.environ.get(READABLE, "").split(os.pathsep) if f]
+    wanted = frozenset(f for f in files if not any(map(Path(f).is_relative_to, granted)))
     if EVERYTHING not in wanted:
         return wanted
     asked = [s.files for s in sources]
@@ -96,12 +98,6 @@ def _allowed(files: Iterable[str], sources: Iterable[ModelSource]) -> frozenset[
     if strange and not any(EVERYTHING in f for f in asked):
         return wanted - {EVERYTHING}
     return frozenset({EVERYTHING})
-
-
-def _granted(file: str) -> bool:
-    """Whether the user lets every engine read a file, so that it needs no new process."""
-    folders = filter(None, os.environ.get(READABLE, "").split(os.pathsep))
-    return any(Path(file).is_relative_to(os.path.realpath(f)) for f in folders)
 
 
 def _identities(files: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -415,16 +411,16 @@ def death(
     return EngineError("engine", message, where=method, hint=hint)
 
 
-def _last_words(output: str, limit: int = 12) -> list[str]:
+def _last_words(output: str) -> list[str]:
     """The last lines of a process's output, or, after a crash, where Python was."""
     lines = [line.rstrip()[:300] for line in output.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith("Extension modules:")]
     fatal = next((i for i, s in enumerate(lines) if s.startswith("Fatal Python error:")), None)
     if fatal is None:
-        return lines[-limit:]
+        return lines[-12:]
     # Faulthandler writes the innermost frame first; the thread that crashed is "Current".
     stack = lines[fatal + 1 :]
     begin = next((i for i, s in enumerate(stack) if s.startswith("Current thread")), 0)
     frames = itertools.takewhile(lambda s: s.lstrip().startswith("File "), stack[begin + 1 :])
     ours = itertools.takewhile(lambda s: "worker.py" not in s, frames)
-    return [*lines[max(0, fatal - 3) : fatal + 1], *itertools.islice(ours, limit - 4)]
+    return [*lines[max(0, fatal - 3) : fatal + 1], *itertools.islice(ours, 8)]

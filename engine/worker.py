@@ -191,8 +191,10 @@ def _begin(session: str, access: sandbox.Access, answers: int, turns: int = -1) 
         try:
             message = conn.recv()
             (worker.replies if message[0] == "records" else requests).put(message)
-        except (EOFError, OSError):
-            _parent_gone(access.folder)
+        except (EOFError, OSError):  # the parent is gone: end in the middle of whatever is done
+            shutil.rmtree(access.folder, ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)  # with all that we started
+            os._exit(0)
 
 
 def _start(worker: "_Worker") -> None:
@@ -205,13 +207,6 @@ def _start(worker: "_Worker") -> None:
             if not size:
                 raise
     threading.stack_size(0)
-
-
-def _parent_gone(folder: Path) -> NoReturn:
-    """End at once, in the middle of whatever is being done, with all that we started."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.killpg(0, signal.SIGKILL)
-    os._exit(0)
 
 
 class _Worker:

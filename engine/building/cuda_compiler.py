@@ -79,7 +79,14 @@ def compile_cuda(source: str, arch: str, form: str) -> bytes:
             "Neither nvcc nor nvrtc is here: install the CUDA toolkit or the Python package "
             "nvidia-cuda-nvrtc"
         )
-    return _by_nvcc(nvcc, source, arch, form)
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = Path(folder, "kernels.cu"), Path(folder, f"kernels.{form}")
+        given.write_text(source, encoding="utf-8")
+        command = [nvcc, f"--{form}", "-O3", "-arch", arch, "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stdout + done.stderr)
+        return made.read_bytes()
 
 
 def compiler() -> str:
@@ -143,14 +150,3 @@ def _check(nvrtc: Any, status: int) -> None:
     if status:
         nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
         raise RuntimeError(f"nvrtc: {nvrtc.nvrtcGetErrorString(status).decode()}")
-
-
-def _by_nvcc(nvcc: str, source: str, arch: str, form: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        given, made = Path(folder, "kernels.cu"), Path(folder, f"kernels.{form}")
-        given.write_text(source, encoding="utf-8")
-        command = [nvcc, f"--{form}", "-O3", "-arch", arch, "-o", str(made), str(given)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stdout + done.stderr)
-        return made.read_bytes()

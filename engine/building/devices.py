@@ -264,29 +264,23 @@ class Tvm:
             found = make()
         except Exception as wrong:
             raise refused(wrong, target) from wrong
-        if asked and kind == "llvm" and options.get("mcpu"):
-            names = {str(n) for n in codegen.llvm_get_cpu_archlist(found)}
-            _check_processor(target, options["mcpu"], names)
-        if asked and kind == "llvm" and options.get("mattr"):
+        if not asked or kind != "llvm":
+            return found
+        if name := options.get("mcpu"):
+            known = {str(n) for n in codegen.llvm_get_cpu_archlist(found)}
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
+                message = f"LLVM knows no processor {name!r} of this architecture."
+                hint = f"Name another, such as {', '.join(close)}; or leave out -mcpu."
+                raise EngineError("target", message, target, hint)
+        if features := options.get("mattr"):
             has = {str(f) for f in codegen.llvm_get_cpu_features(found)}
-            _check_features(target, options["mattr"], has)
+            for feature in features.split(","):
+                if feature[:1] == "+" and feature[1:] not in has:
+                    message = f"LLVM knows no feature {feature[1:]!r} of this architecture."
+                    hint = "Write, for example, -mattr=+avx2,+fma, or leave it out."
+                    raise EngineError("target", message, target, hint)
         return found
-
-
-def _check_processor(target: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        close = difflib.get_close_matches(name, known, 5, 0.4) or sorted(known)[:8]
-        message = f"LLVM knows no processor {name!r} of this architecture."
-        hint = f"Name another, such as {', '.join(close)}; or leave out -mcpu."
-        raise EngineError("target", message, target, hint)
-
-
-def _check_features(target: str, features: str, has: Collection[str]) -> None:
-    for feature in features.split(","):
-        if feature[:1] == "+" and feature[1:] not in has:
-            message = f"LLVM knows no feature {feature[1:]!r} of this architecture."
-            hint = "Write, for example, -mattr=+avx2,+fma, or leave it out."
-            raise EngineError("target", message, target, hint)
 
 
 def _check_triple(target: str, known: Collection[str]) -> None:

@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,7 @@ def library_of(
             host = (str(source("ll")), str(source("asm")))
         elif not kind.startswith("relax"):
             devices.append((kind, str(source("" if new else kind))))
-
-    def export(file: str) -> object:
-        return built.export_library(file, fcompile=pack)
-
+    export = partial(built.export_library, fcompile=pack)
     note = next((notes[option] for option in target.split() if option in notes), "")
     return Library(phase, host, tuple(devices), export, note, runs)
 

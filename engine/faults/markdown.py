@@ -23,7 +23,8 @@ def written(title: str, passages: Sequence[Passage]) -> dict[str, bytes]:
     cuttable = sorted((len(p.code), at) for at, p in code.items() if p.file)
     for rank, (_, at) in enumerate(cuttable):
         share = max(0, left // (len(cuttable) - rank) - 200)  # 200: fence, folding and a sentence
-        shown[at] = _beginning(code[at].code, share)
+        text = code[at].code.rstrip()  # whole lines of it, as many as fit
+        shown[at] = text if len(text) <= share else text[:share].rpartition("\n")[0] or text[:share]
         left -= len(shown[at]) + 200
     whole = {code[at].file: code[at].code.encode() for at in shown if _is_cut(code[at], shown[at])}
     shown |= {at: p.code for at, p in code.items() if not p.file}
@@ -79,9 +80,3 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
 def _cell(text: str) -> str:
     text = prose(" ".join(text.split()).replace("|", "\\|"))
     return text if len(text) <= _CELL else f"{text[:_CELL].replace('`', '')}…"
-
-
-def _beginning(text: str, most: int) -> str:
-    """The first whole lines of a text, as many as fit."""
-    text = text.rstrip()
-    return text if len(text) <= most else text[:most].rpartition("\n")[0] or text[:most]

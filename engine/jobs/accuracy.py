@@ -296,7 +296,10 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
             limit = stage.tolerance.fitted(ask("load", stage.source)).limit(stage.source.dtype)
             rows = [filled(row, _of(row.stage, found), limit) for row in empty]
         if not _passed(rows):
-            bad = _first_bad(ask, stage, request, found, limit)
+            nodes = ask("inside", request)
+            graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
+            forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
+            bad = first_bad(graph, nodes, limit, forward)
             ident = None if bad is None else bad.id
             rows = [
                 r if r.passed else replace(r, first_bad=bad, first_bad_node=ident) for r in rows
@@ -330,15 +333,6 @@ def filled(row: AccuracyRow, comparisons: Sequence[Comparison], limit: Limit) ->
     about = row.stage, row.strategy, row.dtype, passed, *largest
     told = AccuracyRow(*about, limit.of(worst.name), worst.name, len(comparisons))
     return replace(told, inputs=row.inputs, scale=worst.scale, error=worst.max_rel)
-
-
-def _first_bad(
-    ask: Ask, stage: Stage, request: BuildRequest, found: Iterable[Comparison], limit: Limit
-) -> BadNode | None:
-    nodes = ask("inside", request)
-    graph: Graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
-    forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
-    return first_bad(graph, nodes, limit, forward)
 
 
 def first_bad(

@@ -222,9 +222,8 @@ def memory_of(built: Built, backward: bool) -> tuple[int | None, int | None]:
 
 def run_of(built: Built, backward: bool) -> Callable[[], object]:
     """One run of a build, to be timed: the forward, or forward and backward."""
-
-    def forward() -> object:
-        return built.forward(built.masks(None))
+    if not backward:
+        return lambda: built.forward(built.masks(None))
 
     def forward_backward() -> object:
         spent = built.masks(None)
@@ -236,7 +235,7 @@ def run_of(built: Built, backward: bool) -> Callable[[], object]:
         del captures
         return built.executable.backward(built.values, spent)
 
-    return forward_backward if backward else forward
+    return forward_backward
 
 
 def _compiled(

@@ -124,17 +124,12 @@ def _copies(device: torch.device) -> dict[str, tuple[float, Work]]:
 
 def _largest(device: torch.device) -> int:
     """A working set that no cache of the machine holds."""
-    cache = _last_cache(_CACHES)
+    units = {"K": 2**10, "M": 2**20, "G": 2**30}
+    texts = [f.read_text().strip() for f in _CACHES.glob("index*/size")]
+    cache = max((int(t[:-1]) * units[t[-1]] for t in texts if t[-1:] in units), default=0)
     if device.type == "cuda":
         cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
     largest = _LEAST_LARGEST
     while largest < min(4 * cache, _MOST_LARGEST):
         largest *= 2
     return largest
-
-
-def _last_cache(folder: Path) -> int:
-    """Bytes of the largest cache in Linux's list; 0 if there is none."""
-    units = {"K": 2**10, "M": 2**20, "G": 2**30}
-    texts = [f.read_text().strip() for f in folder.glob("index*/size")]
-    return max((int(t[:-1]) * units[t[-1]] for t in texts if t[-1:] in units), default=0)

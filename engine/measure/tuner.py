@@ -111,15 +111,11 @@ def tasks(
         task = key, workload.name, workload.arguments, tuple(nodes[key]), calls[key], workload.flops
         known = before, book.with_record_ms(key), len(book.of(key)), book.takes(key)
         found.append(TuneTask(*task, None, *known))
-    return _with_shares(found, sum(taken[None])) if taken else tuple(found)
-
-
-def _with_shares(tasks: Sequence[TuneTask], rest: float) -> tuple[TuneTask, ...]:
-    """Tasks with their share of the time by the records, the largest first; `rest` is milliseconds
-    of kernels that are not tasks."""
-    spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in tasks}
-    total = sum(spent.values()) + rest
-    shared = [replace(t, share=spent[t.key] / total if total else None) for t in tasks]
+    if not taken:
+        return tuple(found)
+    spent = {t.key: t.calls * ((t.best_ms if t.uses_record else t.before_ms) or 0.0) for t in found}
+    total = sum(spent.values()) + sum(taken[None])  # of kernels that are not tasks
+    shared = [replace(t, share=spent[t.key] / total if total else None) for t in found]
     return tuple(sorted(shared, key=lambda t: -(t.share or 0.0)))
 
 

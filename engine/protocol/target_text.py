@@ -52,11 +52,8 @@ def _typed(name: str, text: str) -> Value:
 def without(target: str, ours: Collection[str]) -> str:
     """A target's text without the options in `ours`, which are not TVM's, each given with its value
     ("-schedules=relascope") or as a bare name ("gpu")."""
-
-    def is_ours(part: str) -> bool:
-        return part in ours or part.lstrip("-").partition("=")[0] in ours
-
-    return " ".join(part for part in target.split() if not is_ours(part))
+    parts = (part for part in target.split() if part not in ours)
+    return " ".join(part for part in parts if part.lstrip("-").partition("=")[0] not in ours)
 
 
 def refuse_elsewhere(target: str, ours: Mapping[str, tuple[Collection[str], str]]) -> None:

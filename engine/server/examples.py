@@ -30,18 +30,14 @@ def run_example(backend: Backend, entry: PassInfo) -> PassExample | None:
     example = make("float32")
     step = Step(entry.name, True, example.params)
     after = entry.applied(example.program, step)
-    texts = shortened(backend.example_text(example.program), backend.example_text(after))
+    old, new = backend.example_text(example.program), backend.example_text(after)
+    heads = [{f.name: f.head for f in functions}.get("main") for functions in (old, new)]
+    same = heads[0] == heads[1]
+    texts = _side(old, new, same), _side(new, old, same)
     graph, _ = backend.to_graph(example.program)
     matched = carry_identity(graph, backend.to_graph(after)[0])
     types = tuple({n.name: n.outputs[0] for n in graph if n.id in graph.inputs}.items())
     return PassExample(str(step), types, *texts, graph, matched.graph, example.differs)
-
-
-def shortened(before: Sequence[FunctionText], after: Sequence[FunctionText]) -> tuple[str, str]:
-    """The text before and after a pass, shortened as the module's docstring says."""
-    heads = {f.name: f.head for f in before}
-    same = heads.get("main") == {f.name: f.head for f in after}.get("main")
-    return _side(before, after, same), _side(after, before, same)
 
 
 def _side(functions: Sequence[FunctionText], others: Sequence[FunctionText], same: bool) -> str:

@@ -2,7 +2,7 @@
 argument or result."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from relascope.core.graph import Graph, Kind
@@ -46,24 +46,17 @@ def changes(
                 what = "Left out: its result is its argument"
                 own = stands[node.output().debugName()] = stands.get(like.debugName(), ())
         groups[kind, what, origin.operator].append((origin, own))
-    found = [_of_operators(graph, *about, members) for about, members in groups.items()]
+    found = []
+    for (kind, what, operator), members in groups.items():
+        ids = tuple(dict.fromkeys(i for _, own in members for i in own))
+        titles = Counter(graph.by_id[i].title for i in ids if kind == "changed")
+        where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
+        count = sum(not o.further for o, _ in members)
+        became = dict(titles.most_common())
+        found.append(ImportChange(kind, what, operator, count, ids, where, became))
     found += _of_tensors(model, program, graph)
     order = ImportChange.KINDS.index
     return tuple(sorted(found, key=lambda c: (order(c.kind), c.what, -c.count)))
-
-
-def _of_operators(
-    graph: Graph,
-    kind: str,
-    what: str,
-    operator: str,
-    members: Sequence[tuple[Any, tuple[str, ...]]],
-) -> ImportChange:
-    ids = tuple(dict.fromkeys(i for _, own in members for i in own))
-    became = Counter(graph.by_id[i].title for i in ids if kind == "changed")
-    where = tuple(dict.fromkeys(o.scope for o, _ in members))[:_MOST]
-    count = sum(not o.further for o, _ in members)
-    return ImportChange(kind, what, operator, count, ids, where, dict(became.most_common()))
 
 
 def _of_tensors(model: Model, program: Program, graph: Graph) -> Iterator[ImportChange]:

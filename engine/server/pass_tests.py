@@ -14,21 +14,16 @@ from relascope.engine.protocol.results import ExampleRun
 from relascope.engine.server.backend import Backend
 from relascope.engine.server.examples import Make, example_of
 from relascope.engine.server.steps import check_kind
-from relascope.passes.catalogue import PassInfo, user
+from relascope.passes.catalogue import PassInfo
 from relascope.passes.catalogue.example import draw
 from relascope.passes.pipeline import Step
 
 
-def run_tests(backend: Backend, entry: PassInfo) -> tuple[ExampleRun, ...]:
-    """Run the user's own pass on each of its examples; compare the module with the file's, except
-    for variables' names, and results with those before the pass, in two precisions."""
-    found = user.examples(entry).items()
-    return tuple(_tested(backend, entry, name, *made) for name, made in found)
-
-
-def _tested(
+def tested(
     backend: Backend, entry: PassInfo, name: str, before: Make, after: Make | None
 ) -> ExampleRun:
+    """Run the user's own pass on one of its examples; compare the module with the file's, except
+    for variables' names, and results with those before the pass, in two precisions."""
     run = ExampleRun(entry.name, name, expected=after is not None)
     said: list[str] = []
     for dtype in _LIMITS:

@@ -18,10 +18,11 @@ from relascope.engine.server.builds import Builds
 from relascope.engine.server.examples import run_example
 from relascope.engine.server.faults import Faults
 from relascope.engine.server.numbers import Numbers
-from relascope.engine.server.pass_tests import run_tests
+from relascope.engine.server.pass_tests import tested
 from relascope.engine.server.programs import Programs
 from relascope.engine.server.steps import entry_of
 from relascope.engine.server.tuning import Tuning
+from relascope.passes.catalogue import user
 from relascope.passes.pipeline import Step, TvmPipelines
 
 
@@ -99,4 +100,6 @@ class PipelineSession:
         """Run the user's own pass on the examples in its file, and compare. Raises EngineError of
         kind "usage" where no pass has this name."""
         progress(0.0, name)
-        return run_tests(self.backend, entry_of(self.ir, Step(name)))
+        entry = entry_of(self.ir, Step(name))
+        examples = user.examples(entry).items()
+        return tuple(tested(self.backend, entry, label, *made) for label, made in examples)

@@ -1,6 +1,6 @@
 """The state of a pipeline after a step, and which steps may stand where."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,19 +145,14 @@ def check_signature(
         if made.get(n, kind) != kind
     ]
     if not entry.required and was.gradients == now.gradients:
-        wrong += _other_results(old, new)
+        results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
+        if len(results) != len(found):
+            wrong.append(f"changed the number of results from {len(results)} to {len(found)}")
+        pairs = enumerate(zip(results, found, strict=False))
+        wrong += [f"changed result {i} from {a} to {b}" for i, (a, b) in pairs if not a.fits(b)]
     if wrong:
         hint = 'A pass must keep what "main" takes and returns; see the Program that it is given.'
         raise EngineError("type", f"{entry.title} {wrong[0]}.", entry.title, hint)
-
-
-def _other_results(old: Graph, new: Graph) -> Iterator[str]:
-    results, found = ([t for i in g.outputs for t in g.by_id[i].outputs] for g in (old, new))
-    if len(results) != len(found):
-        yield f"changed the number of results from {len(results)} to {len(found)}"
-    for i, (a, b) in enumerate(zip(results, found, strict=False)):
-        if not a.fits(b):
-            yield f"changed result {i} from {a} to {b}"
 
 
 def places_of(before: State, replaced: Sequence[Any]) -> tuple[Application, ...]:
