@@ -406,19 +406,12 @@ def _bad(graph: Graph, ident: str, errors: Mapping[str, NodeError], reason: str)
     return BadNode(*about, error.max_abs, error.max_rel, error.counterpart, reason, node.line)
 
 
-@dataclass(frozen=True)
-class OfInputs:
-    """The result for one kind of inputs. The `verdict` is "right", "rounding" (over in float32,
-    within in float64), "wrong", "over" (in float32; float64 not tried) or "cannot be run"; the
-    `row` is the one nearest to its limit, or farthest over it."""
-
-    inputs: str
-    verdict: str
-    row: AccuracyRow
-
-
-def by_inputs(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> tuple[OfInputs, ...]:
-    """The table with one line for each kind of inputs; `against` is as in `verdict`."""
+def by_inputs(
+    rows: Sequence[AccuracyRow], against: str = PYTORCH
+) -> tuple[tuple[str, AccuracyRow], ...]:
+    """For each kind of inputs a verdict, and the row nearest to its limit, or farthest over it. The
+    verdict is "right", "rounding" (over in float32, within in float64), "wrong", "over" (in
+    float32; float64 not tried) or "cannot be run"; `against` is as in `verdict`."""
     one, found = against != PYTORCH, []  # whether there is one precision
     for kind in dict.fromkeys(r.inputs for r in rows):
         own = [r for r in rows if r.inputs == kind]
@@ -427,7 +420,7 @@ def by_inputs(rows: Sequence[AccuracyRow], against: str = PYTORCH) -> tuple[OfIn
         failed = [r for r in over if r.failure is not None]
         known = "rounding" if any(r.dtype != DTYPES[0] for r in own) else "over"
         said = "cannot be run" if failed else "wrong" if double else known if over else "right"
-        found.append(OfInputs(kind, said, max(failed or double or over or own, key=_share)))
+        found.append((said, max(failed or double or over or own, key=_share)))
     return tuple(found)
 
 

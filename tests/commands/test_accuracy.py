@@ -106,11 +106,11 @@ def test_float64_tells_rounding_from_a_fault_for_each_kind_of_inputs(size, words
     found = [r for r in rows(*(*size, 0.0)[:2]) if r.dtype in DTYPES[: len(size)]]
     assert words in accuracy.verdict(found)
     both = [replace(r, inputs=k) for r in found for k in ("tiny", "edges")]
-    tiny, edges = accuracy.by_inputs(both)
+    (verdict, tiny), (_, edges) = accuracy.by_inputs(both)
     assert (tiny.inputs, edges.inputs) == ("tiny", "edges")
-    assert tiny.row == replace(edges.row, inputs="tiny")
-    assert (tiny.verdict, tiny.row.dtype) == told
-    assert (tiny.row.error, tiny.row.scale) == (size[DTYPES.index(tiny.row.dtype)], 1.0)
+    assert tiny == replace(edges, inputs="tiny")
+    assert (verdict, tiny.dtype) == told
+    assert (tiny.error, tiny.scale) == (size[DTYPES.index(tiny.dtype)], 1.0)
 
 
 def test_a_table_without_a_fault_says_what_was_compared():

@@ -551,8 +551,7 @@ def accuracy_document(
         "target": target,
         "stages": plain(rows),
         "inputs": [
-            {**plain(one.row), "inputs": one.inputs, "verdict": one.verdict}
-            for one in accuracy.by_inputs(rows, against)
+            {**plain(row), "verdict": verdict} for verdict, row in accuracy.by_inputs(rows, against)
         ],
         "passed": bool(rows) and all(r.passed for r in rows),
         "verdict": accuracy.verdict(rows, against),
