@@ -82,11 +82,9 @@ def tunable(function: Function, target: str, profiled: Profiled | None) -> Tunab
 
 def _keys(sites: list[str], calls: list[tuple[str, str | None]]) -> list[str | None]:
     """The task of each kernel that runs. Calls have the same order; some became views."""
-    keys: list[str | None] = []
     rest = iter(calls)
-    for symbol in map(openblas.replaced, sites):
-        keys.append(next((key for name, key in rest if name == symbol), None))
-    return keys
+    symbols = map(openblas.replaced, sites)
+    return [next((key for name, key in rest if name == symbol), None) for symbol in symbols]
 
 
 def tuner(target: str, threads: int) -> AbstractContextManager[Tuner]:

@@ -12,7 +12,7 @@ from relascope.core.graph import Node
 from relascope.engine.faults.narrow import Cutout, ProgramText, plain_name
 from relascope.engine.relay.faults import replay
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import everything
+from relascope.passes.relay.ir.rewrite import copied, everything
 
 
 def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> RelayProgram:
@@ -33,8 +33,7 @@ def extract(program: RelayProgram, exprs: Mapping[str, Any], cutout: Cutout) -> 
     function = relay.Function(variables, results[0] if len(results) == 1 else relay.Tuple(results))
     if len(relay.analysis.free_vars(function)):
         raise EngineError("pass", "This part of the program cannot be cut out: it binds variables.")
-    others = {g: f for g, f in program.mod.functions.items() if g.name_hint != "main"}
-    mod = tvm.IRModule(others, program.mod.type_definitions)
+    mod = copied(program.mod)
     mod["main"] = function
     params = {n: program.params[old] for n, old in cutout.parameters.items()}
     inputs = tuple(n for n in cutout.arguments.values() if n not in params)
@@ -104,8 +103,7 @@ def _spelled_out(mod: tvm.IRModule, inline: bool) -> tuple[tvm.IRModule, dict[st
     if not made:
         return mod, {}
     body = _Replace(made).visit(main.body)
-    others = {g: f for g, f in mod.functions.items() if g.name_hint != "main"}
-    new = tvm.IRModule(others, mod.type_definitions)
+    new = copied(mod)
     new["main"] = relay.Function([*params.values(), *variables], body)
     return relay.transform.InferType()(new), values
 
