@@ -237,7 +237,8 @@ def _pooled(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
 
 def pack(program: RelayProgram) -> RelayProgram:
     """The program with constant weights packed in products where that pays for the current target.
-    Biases get all their final axes, or FoldConstant would compile a kernel for each."""
+    Biases get all their final axes, or FoldConstant would compile a kernel for each. Squares and
+    cubes are products, because FuseOps leaves an exponent that several kernels read to none."""
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) == "nn.bias_add" and isinstance(args[1], relay.Constant):
@@ -245,6 +246,10 @@ def pack(program: RelayProgram) -> RelayProgram:
             shape = [-1 if axis == int(call.attrs.axis) % rank else 1 for axis in range(rank)]
             bias = args[1].data.numpy().reshape(shape)
             return relay.add(args[0], relay.const(bias, str(bias.dtype)))
+        if op_name(call) == "power" and isinstance(args[1], relay.Constant):
+            times, (x, _) = args[1].data.numpy(), args
+            square = relay.multiply(x, x)
+            return {(2.0,): square, (3.0,): relay.multiply(square, x)}.get(tuple(times.ravel()))
         if op_name(call) != "nn.dense" or not isinstance(call.args[1], relay.Constant):
             return None
         kinds = [a.checked_type for a in call.args]

@@ -432,6 +432,9 @@ def _pooled(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _power(x: Any, y: Any, grad: Any) -> list[Any]:
     """As PyTorch's: zero for the base if the exponent is 0, and for the exponent if the base is 0
     and the exponent not negative."""
+    if isinstance(y, tvm.ir.GenericConst) and not shape(y) and (times := float(y.value.numpy())):
+        rest = x if times == 2.0 else op.power(x, number(times - 1.0, y))
+        return [grad * y * rest, number(0.0, y)]
     zero = number(0.0, x)
     by_base = grad * y * op.power(x, y - number(1.0, y))
     nothing = op.logical_and(op.equal(x, zero), op.greater_equal(y, zero))

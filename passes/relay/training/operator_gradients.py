@@ -144,9 +144,11 @@ def _concatenate(call: Any, grad: Any) -> list[Any]:
 
 
 def _power(call: Any, grad: Any) -> list[Any]:
-    x, y = call.args
-    by_base = grad * y * relay.power(x, y - relay.const(1.0, y.checked_type.dtype))
-    if constant_value(call, 1) is not None:  # log(x), which may not exist, is not needed
+    (x, y), known = call.args, constant_value(call, 1)
+    square = known is not None and (known == 2.0).all()
+    less = y - relay.const(1.0, y.checked_type.dtype)
+    by_base = grad * y * (x if square else relay.power(x, less))
+    if known is not None:  # log(x), which may not exist, is not needed
         return [relay.collapse_sum_like(by_base, x), relay.zeros_like(y)]
     zero = relay.zeros_like(call)
     by_base = relay.where(relay.equal(y, relay.zeros_like(y)), zero, by_base)
