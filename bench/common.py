@@ -114,10 +114,10 @@ def finish(
     missed: Callable[[Row], list[str]] = lambda row: [],
 ) -> int:
     """Print the rows, write them if requested, and print the bars that they miss, which `missed`
-    gives of a row that did not fail. Returns 1 if any is missed."""
+    gives of a row that did not fail. Returns 1 if any is missed, or nothing was measured."""
     table(rows)
     write(args.output, rows)
-    said = []
+    said = [] if rows else ["Nothing was measured: no case fits these options."]
     for row in rows:
         names = ("engine", "sample", "batch", "tokens", "dtype", "strategy")
         where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
