@@ -93,6 +93,26 @@ def _bits_of_numbers(body: Any) -> Any:
 
 
 bits_of_numbers = _transformed("bits_of_numbers", ("Call",), _bits_of_numbers)
+
+_SHORT = 1024
+"""Threads do not pay for so few steps; TVM's scatter_nd starts them anew for each index."""
+
+
+def _one_thread(body: Any) -> Any:
+    def serial(loop: Any) -> Any:
+        found: list[Any] = []
+        _DIALECT.walk(loop.body, lambda node: found.append(isinstance(node, tir.For)))
+        kind, extent = int(loop.kind), loop.extent
+        if kind != tir.ForKind.PARALLEL or not isinstance(extent, tir.IntImm) or any(found):
+            return loop
+        if int(extent) >= _SHORT:
+            return loop
+        rest = tir.ForKind.SERIAL, loop.body, None, loop.annotations
+        return tir.For(loop.loop_var, loop.min, extent, *rest)
+
+    return serial
+
+
 LOWERED = [
     (0, _under_way),
     (0, _transformed("nan_places", ("Select", "Sub", "Call"), _places)),
@@ -101,6 +121,7 @@ LOWERED = [
     (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
     (3, bits_of_numbers),
+    (3, _transformed("one_thread", ("For",), _one_thread)),
 ]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
