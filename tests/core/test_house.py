@@ -37,7 +37,7 @@ LINES = {
     "bench": 3604,
     "commands": 3318,
     "core": 1367,
-    "engine": 41660,
+    "engine": 41658,
     "passes": 11858,
     "recorder": 1456,
     "samples": 548,

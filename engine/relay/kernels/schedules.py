@@ -100,15 +100,13 @@ _SHORT = 1024
 
 def _one_thread(body: Any) -> Any:
     def serial(loop: Any) -> Any:
-        found: list[Any] = []
-        _DIALECT.walk(loop.body, lambda node: found.append(isinstance(node, tir.For)))
-        kind, extent = int(loop.kind), loop.extent
-        if kind != tir.ForKind.PARALLEL or not isinstance(extent, tir.IntImm) or any(found):
+        count = loop.extent.value if isinstance(loop.extent, tir.IntImm) else _SHORT
+        if int(loop.kind) != tir.ForKind.PARALLEL or count >= _SHORT:
             return loop
-        if int(extent) >= _SHORT:
-            return loop
+        inside: list[Any] = []
+        _DIALECT.walk(loop.body, lambda node: inside.append(isinstance(node, tir.For)))
         rest = tir.ForKind.SERIAL, loop.body, None, loop.annotations
-        return tir.For(loop.loop_var, loop.min, extent, *rest)
+        return loop if any(inside) else tir.For(loop.loop_var, loop.min, loop.extent, *rest)
 
     return serial
 
