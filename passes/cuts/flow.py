@@ -14,15 +14,12 @@ answer everywhere.
 import ctypes
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relascope.passes.cuts.problem import CutProblem
-
-if TYPE_CHECKING:
-    pass  # slow to import
 
 _INFINITE = 2**30
 _SOURCE, _SINK = 0, 1

@@ -265,10 +265,11 @@ def pack(program: RelayProgram) -> RelayProgram:
             shape = [-1 if axis == int(call.attrs.axis) % rank else 1 for axis in range(rank)]
             bias = args[1].data.numpy().reshape(shape)
             return relay.add(args[0], relay.const(bias, str(bias.dtype)))
-        if op_name(call) == "power" and isinstance(args[1], relay.Constant):
-            times, (x, _) = args[1].data.numpy(), args
-            square = relay.multiply(x, x)
-            return {(2.0,): square, (3.0,): relay.multiply(square, x)}.get(tuple(times.ravel()))
+        exponent = args[1] if op_name(call) == "power" else None
+        if isinstance(exponent, relay.Constant) and not exponent.data.shape:
+            square = relay.multiply(args[0], args[0])
+            cube = relay.multiply(square, args[0])
+            return {2.0: square, 3.0: cube}.get(float(exponent.data.numpy()))
         if op_name(call) != "nn.dense" or not isinstance(call.args[1], relay.Constant):
             return None
         kinds = [a.checked_type for a in call.args]
