@@ -5,7 +5,7 @@ import pytest
 from app_in_browser import PAGE, settle
 from browser import LONG
 from crafted.recorded import recorded
-from relascope.viz.panels.shell.keeping import OPEN
+from relascope.viz.sessions.store import OPEN
 
 pytestmark = pytest.mark.browser
 MANY = 3000

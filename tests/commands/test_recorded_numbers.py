@@ -7,7 +7,7 @@ import pytest
 
 from command_line import document
 from page import press, whole_page, words
-from relascope.viz.panels.shell import keeping
+from relascope.viz.sessions import store
 
 pytestmark = pytest.mark.engine
 
@@ -63,7 +63,7 @@ def test_kernels_that_are_not_run_are_refused_with_the_flag_that_runs_them(tmp_p
 
 def test_the_page_does_so_too(compiled, monkeypatch):
     with monkeypatch.context() as opening:  # engines in the same environment are forked from one
-        opening.setenv(keeping.OPEN, compiled)
+        opening.setenv(store.OPEN, compiled)
         page = whole_page().run()
     assert not [b for b in page.button if b.key == "bisect_button"], "no engine is started yet"
     press(page, "recorded_compare")

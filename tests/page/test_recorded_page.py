@@ -31,7 +31,7 @@ def engines(monkeypatch):
 @pytest.fixture
 def opened(monkeypatch, tmp_path):
     def open_(path=None, **query):
-        monkeypatch.setenv(keeping.OPEN, str(path or ""))
+        monkeypatch.setenv(store.OPEN, str(path or ""))
         page = whole_page()
         page.query_params.update(query)
         return run(page)

@@ -10,7 +10,7 @@ from page import open_tab, put, says, settle, table_with, whole_page, words
 from relascope.core.errors import EngineError
 from relascope.engine.protocol.source import file_digest
 from relascope.viz.panels.compared import comparison as compared
-from relascope.viz.panels.shell import keeping, settings
+from relascope.viz.panels.shell import settings
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import ModelChoice, ScreenState, Session
 
@@ -199,7 +199,7 @@ def kept(path, ident="other", look=Session.look):
 
 @pytest.fixture
 def beside(clients, monkeypatch, tmp_path):
-    monkeypatch.setenv(keeping.OPEN, str(recorded(tmp_path / "a.rsc")))
+    monkeypatch.setenv(store.OPEN, str(recorded(tmp_path / "a.rsc")))
     ident = kept(recorded(tmp_path / "b.rsc", passes=2, code="store"))
     return opened(
         keep_recorded_tab="Side by side", keep_against="session", keep_against_session=ident
@@ -263,7 +263,7 @@ def test_a_choice_that_is_no_choice_is_let_go(clients, monkeypatch, tmp_path):
 
 def test_the_page_opens_on_a_session_that_it_was_started_on(beside, monkeypatch):
     (ident,) = (e.id for e in store.entries() if e.id != "other")
-    monkeypatch.setenv(keeping.OPEN, f"{store.OF_SESSION}{ident}")
+    monkeypatch.setenv(store.OPEN, f"{store.OF_SESSION}{ident}")
     assert "B: b.rsc" in words(opened())
-    monkeypatch.setenv(keeping.OPEN, f"{store.OF_SESSION}gone")
+    monkeypatch.setenv(store.OPEN, f"{store.OF_SESSION}gone")
     assert "There is no session 'gone'." in opened(ir="relay").warning[0].value

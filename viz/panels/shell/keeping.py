@@ -47,7 +47,6 @@ VIEWS = {
 RECORDED_VIEW = "recorded_view"  # the graph of a recording's pass
 _VIEW_KEYS = [*(view for views in VIEWS.values() for view in views), RECORDED_VIEW]
 RECORDED_PASS, RECORDED_TAB = "recorded_pass", "keep_recorded_tab"
-OPEN = store.OPEN
 _CHOICES = (
     "keep_only_to_chosen keep_layout keep_show_removed keep_cut_view keep_cut_axis "
     "keep_change_view keep_step_colours keep_error_dtype keep_types "
@@ -93,7 +92,7 @@ def _go(query: dict[str, list[str]], went: bool) -> list[str]:
     if not query and ident and base is not None:
         return enter(base)
     if not query and not went:
-        return wrong if ident else _begin(os.environ.get(OPEN, ""))
+        return wrong if ident else _begin(os.environ.get(store.OPEN, ""))
     session, unread = address.session_of(query or {"engine": [recall("ir") or Session.ir]}, base)
     if query.get("engine", [session.ir])[-1].lower() != session.ir:  # an unknown engine
         session = replace(session, ir=recall("ir") or session.ir)
@@ -218,6 +217,11 @@ def settle(screen: Screen) -> None:
 def step_key(model: ModelChoice | ModelSource) -> str:
     """The state's key of a mode's chosen step."""
     return f"step_{model.gradient if model.training else 'inference'}"
+
+
+def choose_pass(index: int) -> None:
+    """Show a recording's pass from the next run of the page on."""
+    state[RECORDED_PASS] = index
 
 
 def _controls(part: str) -> dict[str, Any]:

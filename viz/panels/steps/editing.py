@@ -1,6 +1,6 @@
 """Around the list of steps: the chosen step's parameters, and the pipeline as text."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,27 +13,20 @@ from relascope.engine.protocol.results import PassExample
 from relascope.passes.catalogue import default_pipeline, info, read_pipeline, with_tvms
 from relascope.passes.catalogue.parameters import Parameter
 from relascope.passes.catalogue.tvm_named import MARK
-from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell.frame import boundary, download, plain_text, show_error
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
+from relascope.viz.panels.steps.step_list import chosen, now, take
 from relascope.viz.rows.formats import arguments_text
 from relascope.viz.rows.script import step_script
 
 _REFUSED = "parameter_refused"  # (widget's key, why)
 _PASTED = "keep_pipeline_text"
 
-Change = Callable[[Pipeline | None, int | None], None]
-"""Called with the new pipeline, None for the default, and the step to choose, None to keep it."""
-
-CurrentStep = Callable[[], tuple[Pipeline, int]]
-"""Returns the present pipeline and index of the chosen step, -1 for the import; both may have
-changed since the page was drawn."""
-
 _OURS = "relascope's"
 
 
-def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
+def chooser(screen: Screen) -> Mapping[str, str]:
     """Draw the choice of the default pipeline or one of TVM's own; the texts of TVM's by name, none
     in training, because they have no gradient."""
     theirs: Mapping[str, str] = {}
@@ -46,10 +39,10 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
     key = f"pipeline_named_{screen.ir}_{screen.training}_{current}"
 
     def changed() -> None:
-        chosen = st.session_state[key]
+        name = st.session_state[key]
         # After an edit, a slow browser may still send this box's old value, which is no choice.
-        if chosen not in (None, current):
-            change(None if chosen == _OURS else known[chosen], len(known[chosen]) - 1)
+        if name not in (None, current):
+            take(screen, None if name == _OURS else known[name], len(known[name]) - 1)
 
     st.selectbox(
         "Pipeline",
@@ -64,24 +57,22 @@ def chooser(screen: Screen, change: Change) -> Mapping[str, str]:
     return theirs
 
 
-def parameters(screen: Screen, index: int, now: CurrentStep, change: Change) -> None:
+def parameters(screen: Screen) -> None:
     """A field for each parameter of the chosen step; the pipeline's text omits defaults."""
-    if index < 0:
+    if (index := chosen(screen)) < 0:
         return
     step = screen.pipeline.steps[index]
     # Keys contain the other steps; otherwise a field would keep another pipeline's value.
     others = screen.pipeline.without(index)
     for parameter in info(screen.ir, step).parameters:
         key = f"parameter_{index}_{step.name}_{parameter.name}_{screen.ir}_{others}"
-        _field(screen, index, parameter, key, now, change)
+        _field(screen, index, parameter, key)
         at, why = st.session_state.get(_REFUSED, ("", ""))
         if at == key:
             st.caption(f":red[{plain_text(why[0].upper() + why[1:])}.]")
 
 
-def _field(
-    screen: Screen, index: int, parameter: Parameter, key: str, now: CurrentStep, change: Change
-) -> None:
+def _field(screen: Screen, index: int, parameter: Parameter, key: str) -> None:
     step = screen.pipeline.steps[index]
     text = dict(step.params).get(parameter.name, parameter.default_text)
 
@@ -99,10 +90,10 @@ def _field(
         except ValueError as wrong:
             st.session_state[_REFUSED] = key, str(wrong)
             return
-        pipeline, _ = now()
+        pipeline, _ = now(screen)
         # A pipeline pasted meanwhile may lack the step.
         if [s.name for s in pipeline.steps[index : index + 1]] == [step.name]:
-            change(pipeline.with_parameter(index, parameter.name, new or None), None)
+            take(screen, pipeline.with_parameter(index, parameter.name, new or None), None)
 
     label = parameter.name + (f" ({parameter.unit})" if parameter.unit else "")
     more: dict[str, Any] = {"key": key, "on_change": changed, "help": parameter.about or None}
@@ -117,7 +108,7 @@ def _field(
         st.text_input(label, text, **more)
 
 
-def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> None:
+def pipeline_text(screen: Screen, theirs: Mapping[str, str]) -> None:
     """The pipeline as text to copy, as a script, and a field for another, which may name TVM's."""
 
     def use() -> None:  # as a callback, because a change of tabs may cut the run short
@@ -125,7 +116,7 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
         text = st.session_state[_PASTED]
         try:
             text = with_tvms(screen.ir, text, theirs) if MARK in text else text
-            change(read_pipeline(screen.ir, text), None)
+            take(screen, read_pipeline(screen.ir, text), None)
         except ValueError as wrong:
             st.session_state[_REFUSED] = _PASTED, str(wrong)
 
@@ -154,9 +145,9 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str], change: Change) -> 
             show_error(EngineError("usage", why))
 
 
-def example(screen: Screen, index: int) -> None:
-    """A step's pass on a small example; nothing for the import (-1)."""
-    if index < 0:
+def example(screen: Screen) -> None:
+    """The chosen step's pass on a small example; nothing for the import."""
+    if (index := chosen(screen)) < 0:
         return
     box = st.expander("On a small program", key="keep_example", on_change="rerun")
     if not box.open:

@@ -11,7 +11,6 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
 from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import PYTORCH
-from relascope.passes.catalogue import last_built
 from relascope.viz.component.views import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
 from relascope.viz.panels.shell.frame import boundary, heading, one_of
@@ -50,13 +49,22 @@ def choose(screen: Screen) -> DeltaGenerator:
 def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> None:
     """Draw the graph after a step, -1 for the import, with each node's error."""
     inside = _inside(screen, index, _dtype(screen))
-    compared = last_built(screen.ir, screen.pipeline.upto(index))
+    compared = screen.upto(index).built
 
     def notes() -> dict[str, str]:
         return {i: tables.error_text(inside, i) for i in inside.errors}
 
+    ratios = ((n.id, inside.ratio(n.id)) for n in inside.graph)
+    overlay = Overlay(
+        "error",
+        "Error over its limit",
+        {ident: ratio for ident, ratio in ratios if ratio is not None},
+        limits=(0.1, 1.0, 100.0),
+        labels=_LABELS,
+        none="not compared: no counterpart",
+    )
     look = screen.view(
-        overlays=[_overlay(inside)],
+        overlays=[overlay],
         overlay="error",
         notes=_at(screen, index, inside.dtype).derive(notes, "error notes"),
         keep_places=keep_places,
@@ -68,18 +76,6 @@ def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> N
             "drawn is the one after "
             + (f"step {compared + 1}." if compared >= 0 else "the import.")
         )
-
-
-def _overlay(inside: Inside) -> Overlay:
-    ratios = ((n.id, inside.ratio(n.id)) for n in inside.graph)
-    return Overlay(
-        "error",
-        "Error over its limit",
-        {ident: ratio for ident, ratio in ratios if ratio is not None},
-        limits=(0.1, 1.0, 100.0),
-        labels=_LABELS,
-        none="not compared: no counterpart",
-    )
 
 
 def nodes(screen: Screen, index: int) -> None:

@@ -47,7 +47,8 @@ def take(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
 
 
 def now(screen: Screen) -> tuple[Pipeline, int]:
-    """The present pipeline and chosen step, after all actions of the list."""
+    """The present pipeline and chosen step, -1 for the import, after all actions of the list; both
+    may have changed since the page was drawn."""
     catch_up(StepList(screen))
     screen = current(screen)
     return screen.pipeline, chosen(screen)

@@ -22,7 +22,7 @@ from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
-from relascope.viz.panels.steps.step_list import StepList, chosen, current, now, step_list, take
+from relascope.viz.panels.steps.step_list import StepList, chosen, current, step_list
 from relascope.viz.rows.step_list import StepChange, rows
 from relascope.viz.sessions.state import pipeline_key
 
@@ -67,13 +67,13 @@ def _draw(screen: Screen) -> None:
         _after(screen, known, keep)
     found = bisect.search(screen)
     with left:
-        theirs = editing.chooser(screen, partial(take, screen))
-        editing.parameters(screen, chosen(screen), partial(now, screen), partial(take, screen))
+        theirs = editing.chooser(screen)
+        editing.parameters(screen)
         _list(screen, known, {} if found is None else found.blamed)
-        editing.pipeline_text(screen, theirs, partial(take, screen))
+        editing.pipeline_text(screen, theirs)
         bisect.show(screen, found)
         tries = tvm_pipelines.button(screen)
-        editing.example(screen, chosen(screen))
+        editing.example(screen)
         if known.stepped is not None:
             handing_on.button(
                 known.alive,
@@ -83,7 +83,7 @@ def _draw(screen: Screen) -> None:
                 "all steps",
             )
     if tries is not None:
-        tvm_pipelines.show(tries, partial(take, screen))
+        tvm_pipelines.show(tries)
     if known.change is not None:
         with boundary(screen.cache, "changes"):
             if errors.shown() == errors.ERRORS:

@@ -16,7 +16,7 @@ from relascope.viz.panels.shell.request_cache import PATIENCE, Request, Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.tab_engines import page_limits
 from relascope.viz.panels.shell.table import grid, show_sections
-from relascope.viz.panels.steps.editing import Change
+from relascope.viz.panels.steps.step_list import take
 from relascope.viz.rows.gate import pipelines as rows
 
 _KEY = "tvm_pipelines"
@@ -96,7 +96,7 @@ def button(screen: Screen) -> PipelineTries | None:
     return tries if tries.lines else None
 
 
-def show(tries: PipelineTries, change: Change) -> None:
+def show(tries: PipelineTries) -> None:
     """Draw the tries so far, and the passes to blame."""
     tasks = tries.tasks
     document = rows.document(tries.lines, {t.key for t in tasks if t.search}, False)
@@ -104,7 +104,7 @@ def show(tries: PipelineTries, change: Change) -> None:
 
     def pick(row: int | None) -> None:
         if row is not None:
-            change(tasks[row].pipeline, len(tasks[row].pipeline) - 1)
+            take(tries.screen, tasks[row].pipeline, len(tasks[row].pipeline) - 1)
 
     heading("TVM's pipelines")
     grid(lines["rows"], key=f"{_KEY}_table", on_pick=pick, wide={"pipeline": 250, "seconds": 80})

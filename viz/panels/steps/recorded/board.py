@@ -55,20 +55,15 @@ def show(opened: OpenedRecording) -> None:
     with left:
         step_list(_do, opened.packed, index, opened.screen.source.digest)
         if opened.recording.about.get("level") == "modules":
-            numbers.show(opened, index, choose)
+            numbers.show(opened, index)
         handing_on.button(opened.screen, "recorded", {} if graph is None else {graph.name: graph})
     keeping.keep_recorded(opened.screen)
-
-
-def choose(index: int) -> None:
-    """Show a pass from the next run of the page on."""
-    st.session_state[keeping.RECORDED_PASS] = index
 
 
 def _do(what: str, row: int, **more: object) -> None:
     """Select the pass that the list reports; other actions are on a pipeline of before."""
     if what == "select":
-        choose(row)
+        keeping.choose_pass(row)
 
 
 def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> Graph | None:

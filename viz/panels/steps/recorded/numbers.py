@@ -1,14 +1,13 @@
 """In the tab "Passes" of a recording with modules: their numbers, by an engine of the same TVM,
 which a button starts."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs.accuracy import OURS
-from relascope.viz.panels.shell import sidebar
+from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import boundary, heading, plain_text, show_error
 from relascope.viz.panels.shell.tab_engines import cache_of_session
 from relascope.viz.panels.shell.table import grid
@@ -20,7 +19,7 @@ from relascope.viz.rows.recorded_numbers import Part, RecordedNumbers
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
 
-def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> None:
+def show(opened: OpenedRecording, index: int) -> None:
     """Draw the button; once pressed, the errors of the chosen pass's part, and the search."""
     kernels = st.toggle(
         "Run the kernels of its modules",
@@ -66,7 +65,7 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
         try:
             held.errors(cache.ask, part, info.best, OURS, rows.append)
         finally:
-            _table(opened, part, rows, choose)
+            _table(opened, part, rows)
         pipeline, left_out = held.readable(cache.ask, part)
         if left_out:
             st.caption(plain_text(left_out))
@@ -74,16 +73,14 @@ def show(opened: OpenedRecording, index: int, choose: Callable[[int], None]) -> 
         bisect.show(screen, bisect.search(screen))
 
 
-def _table(
-    opened: OpenedRecording, part: Part, rows: list[Row], choose: Callable[[int], None]
-) -> None:
+def _table(opened: OpenedRecording, part: Part, rows: list[Row]) -> None:
     st.caption(plain_text(f"Compared with {recorded_numbers.first_words(part)}. {part.end}"))
     if not rows:
         return
 
     def pick(row: int | None) -> None:
         if row is not None:
-            choose(rows[row]["number"] - 1)
+            keeping.choose_pass(rows[row]["number"] - 1)
 
     key = f"recorded_errors_{opened.screen.source.digest}_{part.by.number}"
     grid(recorded_numbers.numbers_table(rows)["rows"], key=key, on_pick=pick)

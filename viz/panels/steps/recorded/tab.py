@@ -88,7 +88,7 @@ def _times(opened: OpenedRecording) -> None:
 
     def go(row: int | None) -> None:
         if row is not None:
-            board.choose(runs[row]["number"] - 1)
+            keeping.choose_pass(runs[row]["number"] - 1)
             put(keeping.RECORDED_TAB, "Passes")
 
     grid(
