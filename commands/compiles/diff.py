@@ -21,8 +21,7 @@ from relascope.passes import catalogue
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare.align import Alignment
 from relascope.viz.compare.match import match
-from relascope.viz.compare.runs import ComparedRun, compare
-from relascope.viz.compare.sides import run_of
+from relascope.viz.compare.runs import ComparedRun, compare, run_of
 from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.rows import tables
 from relascope.viz.sessions import replay, store

@@ -14,8 +14,7 @@ from relascope.core.graph import Graph
 from relascope.core.own_code import node_values
 from relascope.recorder.reading import Recording, read
 from relascope.viz.compare.recording import RecordedCompile
-from relascope.viz.compare.runs import ComparedRun, compare
-from relascope.viz.compare.sides import run_of
+from relascope.viz.compare.runs import ComparedRun, compare, run_of
 from relascope.viz.drawing.drawing import View, with_overlays
 from relascope.viz.handed_on.difference import difference_sheet
 from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file

@@ -47,17 +47,15 @@ def memory_document(graph: Graph) -> Row | None:
         "open": [*{d: 0 for t in plan.tensors for d in t.type.shape if isinstance(d, str)}],
         "elsewhere": plan.elsewhere,
         "findings": plan_findings(plan, graph),
-        "faults": [_fault(plan, tensors, of) for of in faults],
-    }
-
-
-def _fault(plan: MemoryPlan, tensors: Sequence[Row], of: Sequence[int]) -> Row:
-    """Two tensors, by index, that share a piece of a storage, or one without a storage."""
-    return {
-        "storage": tensors[of[0]]["storage"],
-        "tensors": list(of),
-        "from": plan.tensors[of[-1]].write + 1,
-        "to": min(tensors[at]["to"] for at in of),
+        "faults": [
+            {
+                "storage": tensors[of[0]]["storage"],
+                "tensors": list(of),
+                "from": plan.tensors[of[-1]].write + 1,
+                "to": min(tensors[at]["to"] for at in of),
+            }
+            for of in faults
+        ],
     }
 
 

@@ -28,8 +28,7 @@ from relascope.recorder.contents import Contents
 from relascope.recorder.reading import Context, read
 from relascope.recorder.writing import Writer
 from relascope.viz.compare.recording import RecordedCompile
-from relascope.viz.compare.runs import compare
-from relascope.viz.compare.sides import run_of
+from relascope.viz.compare.runs import compare, run_of
 from relascope.viz.rows.recording import step_diff
 
 

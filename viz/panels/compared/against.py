@@ -12,8 +12,7 @@ from relascope.engine.protocol.source import ModelSource, file_digest, source_fr
 from relascope.engine.registry import ENGINES
 from relascope.passes.catalogue import gradients, read_pipeline, typed_pipeline
 from relascope.samples import SAMPLES
-from relascope.viz.compare.runs import ComparedRun
-from relascope.viz.compare.sides import run_of
+from relascope.viz.compare.runs import ComparedRun, run_of
 from relascope.viz.panels.compared import comparison as compared
 from relascope.viz.panels.shell import keeping, sidebar
 from relascope.viz.panels.shell.frame import one_of, plain_text, show_error, waiting
@@ -118,7 +117,7 @@ def _file(screen: Screen) -> Screen | None:
         "File of B: a model, a module of TVM's, a recording",
         key="against_upload",
         max_upload_size=sidebar.UPLOAD_LIMIT_MB,
-        help="Opening a model's file runs code of torch or TVM: open only files that you trust.",
+        help=sidebar.CAREFUL,
     )
     state = st.session_state
     kept = store.model_file(str(state.get(_FILE) or ""))

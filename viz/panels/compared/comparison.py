@@ -173,13 +173,6 @@ class Marks:
     marked: tuple[str, ...] = ()
 
 
-def _picked_in(held: _Comparison, side: int) -> None:
-    """Record a change of a view's selection, unless the page itself asked for it."""
-    selected = (state.get(f"against_view_{_SIDES[side]}") or {}).get("selected")
-    if selected is None or selected != state.get(f"against_asked_{side}"):
-        state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
-
-
 def _looks(held: _Comparison, choice: Any) -> tuple[Marks, Marks]:
     """Each view's marks for the choice; draws a sentence on it."""
     if choice is None or choice[0] != held.place:
@@ -306,9 +299,14 @@ def _view(held: _Comparison, side: int, graph: Graph, look: Marks) -> None:
     colours["highlight"] |= dict.fromkeys(look.marked, "aligned")
     family = f"against:{_SIDES[side]}:{held.place}"
     view = View(HEIGHT, details=False, focus=look.focus, family=family, **colours)
-    key = f"against_view_{_SIDES[side]}"
-    focus = graph_view(graph, view, key=key, on_select=lambda: _picked_in(held, side))
-    state[f"against_asked_{side}"] = focus
+    key, asked = f"against_view_{_SIDES[side]}", f"against_asked_{side}"
+
+    def picked_in() -> None:  # unless the page itself asked for the selection
+        selected = (state.get(key) or {}).get("selected")
+        if selected is None or selected != state.get(asked):
+            state[_CHOICE] = None if selected is None else (held.place, "node", side, selected)
+
+    state[asked] = graph_view(graph, view, key=key, on_select=picked_in)
 
 
 def _tables(held: _Comparison) -> None:

@@ -49,6 +49,7 @@ KINDS = (
     (".rsc", "a recording of a compile"),
 )
 """Endings of the files that can be opened, with descriptions."""
+CAREFUL = "Opening a model's file runs code of torch or TVM: open only files that you trust."
 UPLOAD_LIMIT_MB = 1024
 
 
@@ -311,8 +312,7 @@ def _upload() -> None:
         accept_multiple_files=True,
         max_upload_size=UPLOAD_LIMIT_MB,
         help="\n".join(f"- `{endings}` {what}" for endings, what in KINDS)
-        + "\n\nOpening a model's file runs code of "
-        "torch or TVM: open only files that you trust. `relascope record` writes recordings.",
+        + f"\n\n{CAREFUL} `relascope record` writes recordings.",
     )
     if not uploads:
         st.caption(" ".join(endings for endings, _ in KINDS))

@@ -91,9 +91,8 @@ export default function (component) {
 
   card.hidden = !data.card;
   if (data.card) {
-    const careful = "Opening a model's file runs code of torch or TVM: open only files that you trust.";
     card.replaceChildren(element("div", { class: "sheet" },
-      element("h2", {}, "Drop a file anywhere on this page"), kinds(), element("p", {}, careful),
+      element("h2", {}, "Drop a file anywhere on this page"), kinds(), element("p", {}, data.careful),
       element("button", { onclick: () => own.click() }, "Choose a file")));
   }
   return parentElement.relascopeStop = () => { stop.abort(); clearTimeout(timer); hide(); };

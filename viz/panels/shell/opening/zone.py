@@ -13,7 +13,7 @@ from relascope.viz.component import views as component
 from relascope.viz.panels.shell import keeping
 from relascope.viz.panels.shell.frame import plain_text, show_error
 from relascope.viz.panels.shell.holding import put
-from relascope.viz.panels.shell.sidebar import FILE, KINDS
+from relascope.viz.panels.shell.sidebar import CAREFUL, FILE, KINDS
 from relascope.viz.sessions import store
 from relascope.viz.sessions.state import Session
 
@@ -25,7 +25,7 @@ def zone(card: bool = False) -> None:
     """Accept files dropped anywhere; a `card` says so on an empty page."""
     component.small("drop", folder=Path(__file__).parent)(
         key="drop_card" if card else "drop_zone",
-        data={"kinds": [list(kind) for kind in KINDS], "card": card},
+        data={"kinds": [list(kind) for kind in KINDS], "card": card, "careful": CAREFUL},
         on_dropped_change=partial(put, "keep_model", FILE),  # whose uploader takes the files
     )
 
