@@ -201,18 +201,11 @@ def _union(graph: Graph, view: View, key: str) -> Union | None:
         st.session_state.pop(name, None)
         return None
     family = view.family or family_of(graph)
-    kept: _DrawnSteps | None = st.session_state.get(name)
-    if kept is None or kept.family != family:
-        kept = st.session_state[name] = _DrawnSteps(family)
+    union: Union | None = st.session_state.get(name, {}).get(family)
+    if union is None:
+        union = Union()
+        st.session_state[name] = {family: union}  # of the last family only
         for other in view.among:
-            kept.union.add(fold_constants(other, view.fewer_than))
-    kept.union.add(fold_constants(graph, view.fewer_than), view.keep_places)
-    return kept.union
-
-
-@dataclass
-class _DrawnSteps:
-    """The graphs of one family that a view has drawn, so that the next one does not jump."""
-
-    family: str
-    union: Union = field(default_factory=Union)
+            union.add(fold_constants(other, view.fewer_than))
+    union.add(fold_constants(graph, view.fewer_than), view.keep_places)
+    return union

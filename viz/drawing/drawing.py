@@ -32,16 +32,15 @@ _HALVES, _SORTS = "Forward & backward", "Operators"  # the meanings of nodes' ow
 @dataclass(frozen=True)
 class Overlay:
     """Values of nodes (by id, numbers or words) that colours can show, with a legend and a table in
-    the browser. Their unit is "bytes", "share" (of 1) or "". A closed group has the "sum" or the
-    "max" of its numbers (`whole`). `limits` begin the second to fourth steps of the scale (None:
-    the browser chooses them), `labels` are the legend's texts for the steps (None: their ranges),
-    and `none` its text for nodes without a value, which stay plain."""
+    the browser. Their unit is "bytes", "share" (of 1) or "". A closed group has the largest of its
+    numbers. `limits` begin the second to fourth steps of the scale (None: the browser chooses
+    them), `labels` are the legend's texts for the steps (None: their ranges), and `none` its text
+    for nodes without a value, which stay plain."""
 
     name: str
     title: str
     values: Mapping[str, float | str]
     unit: str = ""
-    whole: str = "max"
     limits: Sequence[float] | None = None
     labels: Sequence[str] | None = None
     none: str = "no value"

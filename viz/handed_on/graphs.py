@@ -23,7 +23,7 @@ def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dic
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
     """A graph as the viewer draws it, with the open modules of `view`, as SVG: text as text,
     modules as frames, and a legend."""
-    data = _data(drawing_of(graph, view.fewer_than), replace(view, focus=None))
+    data = _data(drawing_of(graph, view.fewer_than), view)
     asked = {"data": data, "theme": theme, "font": _FONT, "shapes": view.show_shapes}
     drawn = javascript.call("svg/outside", "pictureOutside", asked)
     wide, high = (f"{drawn[side]:.1f}".removesuffix(".0") for side in ("width", "height"))
@@ -36,5 +36,4 @@ def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> 
 
 
 def _data(made: Drawing, view: View) -> dict[str, Any]:
-    focus, family = made.focus(view.focus), view.family or made.family
-    return made.data(replace(view, family=family, focus=focus, open_alone=None))
+    return made.data(replace(view, family=view.family or made.family, open_alone=None))

@@ -2,11 +2,9 @@
 // a JSON script block inside it, its `src` or, if it is a whole page, `?url=` or a dropped file.
 
 import { element } from "../viewer/parts.js";
-import { reader } from "./blocks.js";
-import { DATA, dataOf, fetched, fileText } from "./load.js";
-import { filled } from "./made.js";
+import { DATA, dataOf, fetched, fileText, reader } from "./load.js";
 import { Page } from "./page.js";
-import { draw } from "./picture.js";
+import { draw, filled } from "./picture.js";
 import { Place } from "./place.js";
 import { damaged } from "./sections.js";
 

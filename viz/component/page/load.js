@@ -1,6 +1,7 @@
-// Finds a page's data in a file, which is read as text and never run.
+// Finds a page's data in a file, which is read as text and never run, and reads its blocks: JSON,
+// deflated, as base64. Long texts stand once, in the pool.
 
-import { MOST, Refused } from "../viewer/parts.js";
+import { MOST, Refused, unpack } from "../viewer/parts.js";
 
 const VERSION = 2; // of a page's data
 export const DATA = "script[type='application/x-relascope']";
@@ -11,6 +12,7 @@ const HOLDERS = [
   ['{"relascope_recording"', /\n$/, "recording", "relascope open FILE -o run.rsc"],
 ];
 const PAGE = '"relascope_page": ';
+const SIGN = "\u0001"; // before the number of a text of the pool
 
 // A page's data from a file's text: the data alone, a graph's JSON, a saved page, a recording or a
 // session's file.
@@ -67,4 +69,29 @@ export async function fetched(address, own) {
   }
   if (!answer.ok) throw new Refused(`${address}: the server answers ${answer.status}.`);
   return fileText(Object.assign(await answer.blob(), { name: address }));
+}
+
+// Replaces numbers by the pool's texts.
+function filled(value, pool) {
+  if (typeof value === "string") {
+    return value.startsWith(SIGN) ? pool[Number(value.slice(1))] : value;
+  }
+  if (typeof value === "object" && value) {
+    const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
+    for (const key of keys) value[key] = filled(value[key], pool);
+  }
+  return value;
+}
+
+// A function that reads a block by name, once; fails if it is missing, damaged or too large.
+export function reader(blocks) {
+  const known = new Map();
+  const left = { bytes: MOST }; // for all of them
+  const once = (id, make) => {
+    if (!known.has(id)) known.set(id, make());
+    return known.get(id);
+  };
+  const unpacked = async (id) => unpack(blocks[id], left);
+  return (id) => once(id, async () =>
+    filled(await unpacked(id), await once("pool", () => unpacked("pool"))));
 }

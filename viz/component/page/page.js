@@ -1,10 +1,19 @@
 // The page around the graphs: tabs, light and dark, the menu for saving, and keys.
 
 import { element } from "../viewer/parts.js";
-import { fileName, save } from "./made.js";
 import { Picture } from "./picture.js";
 import { asCsv, chart, damaged, figures, passage, sentence, table } from "./sections.js";
 import { Steps } from "./steps.js";
+
+function save(name, content, type) {
+  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+function fileName(title, suffix) {
+  return `${title.replace(/[^\w.-]+/g, "-").replace(/^-+|-+$/g, "") || "relascope"}.${suffix}`;
+}
 
 export class Page {
   // `host` is the element, whose root has the page's parts; `data` has the "index", a function that

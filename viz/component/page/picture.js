@@ -1,8 +1,14 @@
-// A graph in the viewer.
+// A graph in the viewer, in an element with a root of its own.
 
 import { element } from "../viewer/parts.js";
 import { Viewer } from "../viewer/viewer.js";
-import { filled } from "./made.js";
+
+// Gives an element a root of its own with one of the templates, which precede the script.
+export function filled(at, template) {
+  const root = at.shadowRoot ?? at.attachShadow({ mode: "open" });
+  root.innerHTML = TEMPLATES[template];
+  return root;
+}
 
 // Draws the graph in `given`'s `data` in an element; `given` also has the callbacks.
 export function draw(host, given) {
@@ -26,16 +32,16 @@ export class Picture {
 
   get viewer() { return this.at.viewer; }
 
-  async show(drawing, focus = this.asked) {
+  async show(drawing) {
+    const { asked, place } = this, cut = place.get("cut");
     this.asked = null;
-    const narrow = this.place.ours ? innerWidth < 700 : this.at.clientWidth < 700;
-    const { place } = this, cut = place.get("cut");
+    const narrow = place.ours ? innerWidth < 700 : this.at.clientWidth < 700;
     await draw(this.at, {
       data: {
         ...drawing,
         ...(cut === undefined || !drawing.show ? {} : { showing: 1, showAt: cut }),
         view: this.name,
-        focus: focus ?? drawing.focus,
+        focus: asked ?? drawing.focus,
         viewHeight: narrow ? Math.min(this.height, Math.round(innerHeight * 0.7)) : this.height,
         details: drawing.details && !narrow,
       },

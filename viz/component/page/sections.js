@@ -41,11 +41,10 @@ export function chart({ title, svg, note }) {
       if (/^on|href$/i.test(name)) part.removeAttribute(name);
     }
   }
-  const told = drawn.querySelectorAll("[aria-roledescription][aria-label]");
-  for (const mark of told) { // with their tooltips
+  for (const mark of drawn.querySelectorAll("[aria-roledescription][aria-label]")) {
     const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
     title.textContent = mark.getAttribute("aria-label");
-    mark.append(title);
+    mark.append(title); // its tooltip
   }
   made.append(drawn, ...(note ? [element("figcaption", {}, note)] : []));
   return made;

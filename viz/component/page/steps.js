@@ -4,8 +4,7 @@
 import listSteps from "../step_list.js";
 import viewTexts from "../text_diff.js";
 import { element } from "../viewer/parts.js";
-import { filled } from "./made.js";
-import { Picture } from "./picture.js";
+import { filled, Picture } from "./picture.js";
 import { chart, damaged, figures, sentence, table } from "./sections.js";
 
 const TURNS = { ",": -1, ".": 1 };

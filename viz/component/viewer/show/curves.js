@@ -19,8 +19,8 @@ function chart(label, ...children) {
 }
 
 // A point, drawn as a line without length to be round even in a stretched chart.
-function dot(x, y, name, more = {}) {
-  return drawn("path", { d: `M${x} ${y}h0.001`, class: name, ...more });
+function dot(x, y, name) {
+  return drawn("path", { d: `M${x} ${y}h0.001`, class: name });
 }
 
 export function frontierChart(show) {

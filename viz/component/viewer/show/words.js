@@ -13,11 +13,11 @@ export function percent(share) {
 function counted(count, one) { return `${count} ${one}${count === 1 ? "" : "s"}`; }
 
 // The first of many names in a row, each once with its count.
-function few(names, most = 5) {
+function few(names) {
   const counts = new Map();
   for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
   const words = [...counts].map(([name, n]) => (n > 1 ? `${name} (${n} times)` : name));
-  return words.slice(0, most).join(", ") + (words.length > most ? ` and ${words.length - most} more` : "");
+  return words.slice(0, 5).join(", ") + (words.length > 5 ? ` and ${words.length - 5} more` : "");
 }
 
 export function figures({ cut, cuts, at }, show) {
