@@ -32,7 +32,7 @@ _NO_GATE = (
 @keeping_widget_values()
 def main() -> None:
     st.set_page_config("relascope", layout="wide", initial_sidebar_state="collapsed")
-    frame.style()
+    st.html(frame.style())
     component.define()
     frame.begin()
     try:

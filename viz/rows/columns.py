@@ -11,9 +11,8 @@ _WRITERS: dict[str, Callable[[Any], Any]] = {
     "shape": formats.shape_text,
     "line": line_number,
     "build": formats.milliseconds,
-    "share": lambda part: 100 * part,
     **dict.fromkeys(("ms", "own ms", "longest ms", "takes"), lambda seconds: 1e3 * seconds),
-    **dict.fromkeys(("of peak", "of FLOP/s"), lambda part: 100 * part),
+    **dict.fromkeys(("share", "of peak", "of FLOP/s"), lambda part: 100 * part),
     **dict.fromkeys(
         ("peak memory", "kept between runs", "captures held", "machine code"), formats.size
     ),

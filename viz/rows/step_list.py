@@ -67,11 +67,10 @@ def rows(
     pipeline: Pipeline,
     records: Sequence[StepRecord] | None,
     imported: int | None,
-    blamed: Mapping[int, str] | None = None,
+    blamed: Mapping[int, str] = {},
 ) -> list[StepListRow]:
     """The rows of a pipeline, the import with its number of nodes first. Records are None while the
     passes run; `blamed` has a bisection's sentences by step (-1: the import)."""
-    blamed = blamed or {}
     made = "The program as the frontend made it."
     result = [StepListRow("imported", made, nodes=imported, failure=blamed.get(-1, ""))]
     for index, step in enumerate(pipeline):

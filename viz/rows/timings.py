@@ -34,7 +34,6 @@ _SPREAD = ("ratio_q1", "ratio_q3")
 HISTORY_COLUMNS = (*_RUN.split(), *COLUMNS, "target", *_SPREAD, "min_ms", "runs", "notes")
 """The fields of a line of a history: the run, and one of its rows."""
 
-
 _SHOWN = (
     "what; phase; median: median_ms; q1?: q1_ms; q3?: q3_ms; against the baseline?: said; "
     "ratio?: ratio_to_eager; of minima?: ratio_of_minima; ours over it?: ours_over; "

@@ -82,15 +82,10 @@ def _known(screen: Screen) -> TorchSaved | None:
 def _measured(screen: Screen) -> list[cutting.Point]:
     """What was measured of this program, as far as it is here."""
     done: list[cutting.Point] = []
-
-    def here(*asked: Any) -> Any:
-        if (found := screen.cache.peek(*asked)) is None:
-            raise Waiting
-        return found
-
     with suppress(EngineError, Waiting):
         if asked := _asked(screen):
-            cutting.measure_cuts(here, request_of(screen), asked.values(), done.append)
+            known, request = screen.cache.known, request_of(screen)
+            cutting.measure_cuts(known, request, asked.values(), done.append)
     return done
 
 

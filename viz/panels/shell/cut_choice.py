@@ -159,12 +159,10 @@ def forced_ids(screen: Screen) -> dict[str, Any]:
 
 def force(screen: Screen, ids: Collection[str], decision: str | None) -> None:
     """Force tensors to be saved or recomputed, or (None) leave them to the strategy again."""
-    everywhere: dict[Any, dict[str, str]] = dict(state.get("keep_by_hand") or {})
     forced = {i: w for i, w in forced_by_hand(screen).items() if i not in ids}
     if decision is not None:
         forced |= dict.fromkeys(ids, decision)
-    everywhere[screen.place] = forced
-    state.keep_by_hand = everywhere
+    state.keep_by_hand = {**(state.get("keep_by_hand") or {}), screen.place: forced}
 
 
 _PRICES = {"estimated": "Estimated", "measured": "Measured here"}

@@ -48,13 +48,9 @@ _DOING = {
 }
 
 
-def style() -> None:
-    """Add the page's own rules to the theme."""
-    st.html(_style())
-
-
 @cache
-def _style() -> str:
+def style() -> str:
+    """The page's own rules beside the theme's, as HTML."""
     pairs = zip(PAGE["light"].items(), PAGE["dark"].values(), strict=True)
     colours = ";".join(f"--rs-{n}: light-dark({light}, {dark})" for (n, light), dark in pairs)
     rules = Path(__file__).with_name("page.css").read_text(encoding="utf-8")

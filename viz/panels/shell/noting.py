@@ -12,17 +12,13 @@ from relascope.core.errors import EngineError
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.viz.panels.shell.cut_choice import screen_cut
-from relascope.viz.panels.shell.request_cache import RequestCache
+from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import show_sections
 from relascope.viz.sessions import results
 from relascope.viz.sessions.state import Session
 
 _FOUND, _PLACE = "found_here", "found_at"
-
-
-class _NotKnown(Exception):
-    """The engine has no answer yet."""
 
 
 def noted(screen: Screen, session: Session, before: Session | None) -> Session:
@@ -33,8 +29,8 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
         if subject(before) == subject(session):
             cut = before.cut == session.cut
             parts = {n: p for n, p in before.results.items() if n not in ("cut", "errors") or cut}
-    with suppress(_NotKnown, EngineError):
-        engines = {**engines, screen.ir: _known(screen.cache, "describe").version}
+    with suppress(Waiting, EngineError):
+        engines = {**engines, screen.ir: screen.cache.known("describe").version}
     parts = {name: part for name, part in parts.items() if "error" not in part}
     _note(parts, screen, session)
     for name, (place, result) in st.session_state.get(_FOUND, {}).items():
@@ -74,12 +70,12 @@ def subject(session: Session) -> tuple[Any, ...]:
 
 
 def _note(parts: results.Results, screen: Screen, session: Session) -> None:
-    ask, source = partial(_known, screen.cache), screen.source
+    ask, source = screen.cache.known, screen.source
     alive = screen.pipeline
 
     def note(name: str, make: Callable[[], Any], into: results.Results = parts) -> None:
         if name not in into:
-            with suppress(_NotKnown):
+            with suppress(Waiting):
                 into[name] = results.part(make)
 
     def steps() -> list[results.Results]:
@@ -112,9 +108,3 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
         except EngineError as error:
             if error.kind != "cancelled":
                 parts["errors"] = {"target": running.arguments[0].target, "error": error.to_json()}
-
-
-def _known(cache: RequestCache, method: str, *arguments: Any) -> Any:
-    if not cache.has(method, *arguments):
-        raise _NotKnown
-    return cache.peek(method, *arguments)

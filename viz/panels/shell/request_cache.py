@@ -88,6 +88,12 @@ class RequestCache:
         self.collect()
         return Request(method, arguments) in self._answers
 
+    def known(self, method: str, *arguments: Any) -> Any:
+        """The answer; raises `Waiting` if it is not there. Starts nothing."""
+        if not self.has(method, *arguments):
+            raise Waiting
+        return self.peek(method, *arguments)
+
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
         """The result of `make`, cached by `key` like an answer: the same object on every rerun,
         because drawings are cached by their graph."""
