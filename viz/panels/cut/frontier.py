@@ -84,8 +84,8 @@ def _measured(screen: Screen) -> list[cutting.Point]:
     done: list[cutting.Point] = []
     with suppress(EngineError, Waiting):
         if asked := _asked(screen):
-            known, request = screen.cache.known, request_of(screen)
-            cutting.measure_cuts(known, request, asked.values(), done.append)
+            here, request = screen.cache.look_up, request_of(screen)
+            cutting.measure_cuts(here, request, asked.values(), done.append)
     return done
 
 

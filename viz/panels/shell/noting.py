@@ -30,7 +30,7 @@ def noted(screen: Screen, session: Session, before: Session | None) -> Session:
             cut = before.cut == session.cut
             parts = {n: p for n, p in before.results.items() if n not in ("cut", "errors") or cut}
     with suppress(Waiting, EngineError):
-        engines = {**engines, screen.ir: screen.cache.known("describe").version}
+        engines = {**engines, screen.ir: screen.cache.look_up("describe").version}
     parts = {name: part for name, part in parts.items() if "error" not in part}
     _note(parts, screen, session)
     for name, (place, result) in st.session_state.get(_FOUND, {}).items():
@@ -70,7 +70,7 @@ def subject(session: Session) -> tuple[Any, ...]:
 
 
 def _note(parts: results.Results, screen: Screen, session: Session) -> None:
-    ask, source = screen.cache.known, screen.source
+    ask, source = screen.cache.look_up, screen.source
     alive = screen.pipeline
 
     def note(name: str, make: Callable[[], Any], into: results.Results = parts) -> None:

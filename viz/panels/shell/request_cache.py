@@ -88,7 +88,7 @@ class RequestCache:
         self.collect()
         return Request(method, arguments) in self._answers
 
-    def known(self, method: str, *arguments: Any) -> Any:
+    def look_up(self, method: str, *arguments: Any) -> Any:
         """The answer; raises `Waiting` if it is not there. Starts nothing."""
         if not self.has(method, *arguments):
             raise Waiting
