@@ -141,7 +141,8 @@ export class Painter extends Part {
     if (text > 0) this.drawText(text);
     this.drawNames();
     if (v.shapes && v.zoom > 0.5) this.drawShapes();
-    this.drawMarks();
+    for (const i of v.finder.boxes) if (this.seen(i)) this.ring(i, this.colours.match, 3, 3.5);
+    if (this.lit) this.ring(this.lit.at, this.colours.select, 2.4, 2.5);
   }
 
   path(i) {
@@ -627,12 +628,6 @@ export class Painter extends Part {
         round);
     }
     ctx.stroke();
-  }
-
-  drawMarks() {
-    const { viewer: v, seen, lit, colours } = this;
-    for (const i of v.finder.boxes) if (seen(i)) this.ring(i, colours.match, 3, 3.5);
-    if (lit) this.ring(lit.at, colours.select, 2.4, 2.5);
   }
 
   // Draw what the pointer is on, with its edges, over all else, so that the rest can stay.

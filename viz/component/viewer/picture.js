@@ -93,12 +93,7 @@ export class Picture {
   restyle() {
     const { box } = this.drawing;
     this.overlays.paint(this.drawing);
-    this.byStyle = new Map();
-    for (const i of this.solid) {
-      const key = box.style[i];
-      if (!this.byStyle.has(key)) this.byStyle.set(key, []);
-      this.byStyle.get(key).push(i);
-    }
+    this.byStyle = Map.groupBy(this.solid, (i) => box.style[i]);
   }
 
   // The entries of the legend: style, shape and words.

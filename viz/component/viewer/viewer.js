@@ -89,16 +89,6 @@ export class Viewer extends Camera {
     this.root.dataset.ready = d.token;
   }
 
-  // Lay everything out anew after a group was opened or closed.
-  rearrange() {
-    const before = this.drawing;
-    this.take(this.block);
-    this.finder.find(this.input.value, false);
-    this.fillLegend();
-    this.keepView(before);
-    this.reflect();
-  }
-
   reflect() {
     this.details.show();
     this.table.show();
@@ -175,13 +165,18 @@ export class Viewer extends Camera {
     this.sendToggles();
   }
 
+  // Lay everything out anew after groups were opened or closed, and tell Python.
   sendToggles() {
     this.tooltip.hide();
-    const { toggles, drawing: { family } } = this;
+    const { toggles, drawing: before } = this, { family } = before;
     const told = () => this.tell("toggles", { family, // the model may have changed by then
       groups: this.drawing.family === family ? this.toggles : toggles });
     clearTimeout(this.telling);
-    this.rearrange();
+    this.take(this.block);
+    this.finder.find(this.input.value, false);
+    this.fillLegend();
+    this.keepView(before);
+    this.reflect();
     this.telling = setTimeout(told, 300); // several in a row make one message
   }
 

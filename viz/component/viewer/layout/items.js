@@ -38,13 +38,8 @@ export class Items {
 
   // A group cut by a cycle, or inside one, is drawn in parts, in graph order.
   numberParts() {
-    const pieces = new Map();
-    for (const one of this.items) {
-      if (one.group < 0) continue;
-      if (!pieces.has(one.group)) pieces.set(one.group, []);
-      pieces.get(one.group).push(one);
-    }
-    for (const parts of pieces.values()) {
+    const groups = this.items.filter(({ group }) => group >= 0);
+    for (const parts of Map.groupBy(groups, ({ group }) => group).values()) {
       parts.sort((a, b) => a.members[0] - b.members[0]);
       parts.forEach((one, number) => { one.part = number; one.parts = parts.length; });
     }
@@ -154,12 +149,9 @@ export class Items {
     }
     for (const [group, members] of byGroup) {
       if (!component.has(-2 - group)) continue;
-      const pieces = new Map();
-      for (const level_ of [...new Set(members.map((m) => level.get(m)))].sort((a, b) => a - b)) {
-        pieces.set(level_, []);
-      }
-      for (const member of members) pieces.get(level.get(member)).push(member);
-      parts.set(group, [...pieces.values()]);
+      const pieces = [...Map.groupBy(members, (member) => level.get(member))];
+      pieces.sort(([a], [b]) => a - b);
+      parts.set(group, pieces.map(([, piece]) => piece));
     }
     return parts;
   }

@@ -57,8 +57,8 @@ class Arrangement extends Items {
     }
     for (let pass = 0; pass < passes && this.orderPorts(); pass++) this.sizeAll();
     this.put();
-    this.choose();
     this.standByReaders();
+    this.choose();
     const edge = this.edges(pairs.filter((pair) => pair.values.length));
     const box = this.boxes();
     const [width, height] = this.framed(box, edge);
@@ -299,17 +299,10 @@ class Arrangement extends Items {
       free = box.y + box.h + 20;
       this.column.add(box.index);
       this.columnLeft = Math.min(this.columnLeft, box.x);
-      for (let i = box.parent; i > 0; i = items[i].parent) this.gone(i, box.node);
+      for (let i = box.parent; i > 0; i = items[i].parent) { // which may have nothing else to show
+        items[i].members = items[i].members.filter((member) => member !== box.node);
+      }
     }
-  }
-
-  // Groups with nothing to show are not drawn either.
-  gone(group, node) {
-    const item = this.items[group];
-    item.members = item.members.filter((member) => member !== node);
-    if (!item.members.some((m) => this.graph.current[m] >= 0)) this.shown[group] = -1;
-    let count = 0;
-    this.shown.forEach((number, i) => { if (number >= 0) this.shown[i] = count++; });
   }
 
   // Move everything so that the drawing begins at the margin; returns its size.
@@ -333,7 +326,7 @@ class Arrangement extends Items {
 
   edges(pairs) {
     const edge = { s: [], t: [], p: [], label: [], kind: [] };
-    const arriving = new Map(), over = [];
+    const over = [];
     for (const pair of pairs) {
       const source = this.items[pair.source], target = this.items[pair.target];
       if (pair.route === null) { pair.kind = CROSSING; over.push(pair); continue; }
@@ -341,10 +334,9 @@ class Arrangement extends Items {
         pair.way = [...this.end(source, true), ...this.end(target, false)];
         pair.kind = LONG;
       } else this.follow(pair, source, target);
-      if (!arriving.has(pair.target)) arriving.set(pair.target, []);
-      arriving.get(pair.target).push(pair.way);
     }
-    for (const [target, ways] of arriving) this.spread(this.items[target], ways);
+    const arriving = Map.groupBy(pairs.filter(({ way }) => way), ({ target }) => target);
+    for (const [target, some] of arriving) this.spread(this.items[target], some);
     this.goAround(pairs, over);
     for (const { source, target, values, way, kind } of pairs) {
       edge.s.push(this.shown[source]); edge.t.push(this.shown[target]);
@@ -397,7 +389,6 @@ class Arrangement extends Items {
     const near = backward.x - 12, far = Math.min(near, this.columnLeft - 12);
     const exit = Math.min(forward.x + forward.w + 12, far - 20);
     const outs = new Map();
-    const entering = new Map();
     const side = (index, right) => {
       const { x, y, w, h } = this.items[index];
       return [x + (right ? w : 0), y + h / 2, h];
@@ -413,14 +404,12 @@ class Arrangement extends Items {
       if (free || around) router.take(line, value);
       return line;
     };
-    for (const pair of over) {
-      const { source, target } = pair;
-      if (this.items[source].flip) continue; // from the backward half: none in a valid graph
+    // From the backward half there are none in a valid graph.
+    const entering = over.filter(({ source }) => !this.items[source].flip);
+    for (const { source } of entering) {
       if (!outs.has(source)) outs.set(source, lead(source, exit, true, null, source));
-      if (!entering.has(target)) entering.set(target, []);
-      entering.get(target).push(pair);
     }
-    for (const [target, list] of entering) {
+    for (const [target, list] of Map.groupBy(entering, (pair) => pair.target)) {
       const height = (pair) => outs.get(pair.source).at(-1);
       list.sort((a, b) => height(a) - height(b));
       const [, y, h] = side(target, false);
@@ -476,10 +465,10 @@ class Arrangement extends Items {
   }
 
   // Let the edges into one box end side by side, in the order of their arrival.
-  spread(target, ways) {
-    if (ways.length < 2) return;
-    const step = Math.min(16, target.w * 0.6 / (ways.length - 1));
-    ways = ways.slice().sort((a, b) => a[a.length - 4] - b[b.length - 4]);
+  spread(target, pairs) {
+    if (pairs.length < 2) return;
+    const step = Math.min(16, target.w * 0.6 / (pairs.length - 1));
+    const ways = pairs.map(({ way }) => way).sort((a, b) => a[a.length - 4] - b[b.length - 4]);
     ways.forEach((way, turn) => {
       way[way.length - 2] += (turn - (ways.length - 1) / 2) * step;
     });
