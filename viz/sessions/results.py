@@ -12,12 +12,10 @@ from functools import partial
 from typing import Any
 
 from relascope.core.errors import EngineError, refusing
-from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.accuracy import LIMITS, Tolerance
-from relascope.engine.jobs.bisect import Question
 from relascope.engine.jobs.cut import joint_of
-from relascope.engine.jobs.step import step
+from relascope.engine.jobs.step import Stepped, step
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.profile import Profile
@@ -49,16 +47,16 @@ def part(make: Callable[[], Any]) -> Any:
         return {"error": error.as_finding().to_json()}
 
 
-def graph_facts(graph: Graph) -> Results:
-    """A graph in short: counts, and a hash of its content."""
-    text = json.dumps(graph.to_json(), sort_keys=True, ensure_ascii=False)
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return {"nodes": len(graph), "edges": graph.edge_count, "hash": digest}
-
-
-def step_facts(record: Any) -> Results:
-    """A step's record, without its time and output."""
-    return {name: v for name, v in plain(record).items() if name not in ("seconds", "printed")}
+def step_facts(ask: Ask, source: ModelSource, pipeline: Pipeline) -> tuple[Any, Pipeline]:
+    """The records of a pipeline's steps, without times and output, or an error in their place; and
+    the pipeline without steps that end the engine's process. Raises as `part`."""
+    stepped = part(partial(step, ask, source, pipeline))
+    if not isinstance(stepped, Stepped):
+        return stepped, pipeline
+    records = plain(stepped.records)
+    for record in records:
+        del record["seconds"], record["printed"]
+    return records, stepped.pipeline
 
 
 def cut_facts(cut: cuts.Cut) -> Results:
@@ -156,14 +154,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
     then = session.results or {"steps": [], "graphs": {"-1": {}, str(len(pipeline) - 1): {}}}
     kept, indices, target = _noted(then)
     if "steps" in then:
-
-        def steps() -> list[Results]:
-            nonlocal alive
-            stepped = step(ask, source, pipeline)
-            alive = stepped.pipeline
-            return [step_facts(record) for record in stepped.records]
-
-        now["steps"] = part(steps)
+        now["steps"], alive = step_facts(ask, source, pipeline)
     if indices:
         now["graphs"] = {i: part(partial(graph_of, ask, source, alive, int(i))) for i in indices}
 
@@ -191,7 +182,7 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
 
     def search(one: state.SavedSearch) -> state.SavedSearch:
         tolerance = Tolerance(one.relative, one.absolute)
-        asked = Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
+        asked = bisect.Question(source, pipeline, here(one.target), one.asked, tolerance=tolerance)
         return saved_search(session.ir, bisect.bisect(ask, session.ir, asked))
 
     def profile(one: state.Kernels) -> state.Kernels:
@@ -232,12 +223,15 @@ def _noted(
 
 
 def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> Results:
-    """The graph after a step in short, -1 for the imported one."""
+    """The graph after a step, -1 for the imported one, in short: counts, and a hash of its
+    content."""
     if index >= len(pipeline):
         raise EngineError("session", f"The pipeline has no step {index + 1}.")
-    if index < 0:
-        return graph_facts(ask("load", source).graph)
-    return graph_facts(ask("graph_after", source, pipeline.upto(index), index))
+    after = "graph_after", source, pipeline.upto(index), index
+    graph = ask("load", source).graph if index < 0 else ask(*after)
+    text = json.dumps(graph.to_json(), sort_keys=True, ensure_ascii=False)
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return {"nodes": len(graph), "edges": graph.edge_count, "hash": digest}
 
 
 def changes_of(then: Any, now: Any, where: str = "") -> Iterator[Results]:

@@ -9,7 +9,6 @@ from typing import Any
 import streamlit as st
 
 from relascope.core.errors import EngineError
-from relascope.engine.jobs.step import step
 from relascope.engine.protocol.plain import plain
 from relascope.viz.panels.shell.cut_choice import screen_cut
 from relascope.viz.panels.shell.request_cache import Waiting
@@ -78,13 +77,9 @@ def _note(parts: results.Results, screen: Screen, session: Session) -> None:
             with suppress(Waiting):
                 into[name] = results.part(make)
 
-    def steps() -> list[results.Results]:
-        nonlocal alive
-        stepped = step(ask, source, screen.pipeline)
-        alive = stepped.pipeline
-        return [results.step_facts(record) for record in stepped.records]
-
-    note("steps", steps)
+    if "steps" not in parts:
+        with suppress(Waiting):
+            parts["steps"], alive = results.step_facts(ask, source, alive)
     graphs = {i: g for i, g in parts.get("graphs", {}).items() if "error" not in g}
     last, chosen = screen.last, session.look.step
     for index in sorted({-1, last if chosen is None else min(chosen, last), last}):
