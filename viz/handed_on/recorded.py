@@ -6,9 +6,8 @@ from relascope.core.graph import Graph
 from relascope.recorder.reading import PassRun, Recording
 from relascope.viz.compare.text import ASIDE, DiffEffort, brief
 from relascope.viz.drawing.drawing import MOST_NODES
-from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN
-from relascope.viz.handed_on.sheet import Section, Sheet
+from relascope.viz.handed_on.sheet import Section, Sheet, sentence
 from relascope.viz.handed_on.steps import Pair, StepSheet, StepsSheet, steps_tab
 from relascope.viz.rows import Row
 from relascope.viz.rows import recording as rows_of
@@ -60,9 +59,9 @@ def _passes(recording: Recording, rows: list[Row]) -> StepsSheet:
 
 def _said(run: PassRun) -> Iterator[Section]:
     if run.failure is not None or run.seconds is None:
-        yield sheet.sentence(f"{rows_of.no_module(run)}\n{run.failure or ''}".strip(), True)
+        yield sentence(f"{rows_of.no_module(run)}\n{run.failure or ''}".strip(), True)
     if run.before is None:
-        yield sheet.sentence(rows_of.NAMES_ALONE)
+        yield sentence(rows_of.NAMES_ALONE)
 
 
 def _functions(recording: Recording, run: PassRun, row: Row) -> Iterator[tuple[str, Pair, str]]:

@@ -15,10 +15,9 @@ from relascope.passes.catalogue import read_pipeline
 from relascope.passes.cuts.joint import MeasuredPeaks
 from relascope.recorder.reading import read
 from relascope.viz.drawing.drawing import View
-from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
 from relascope.viz.handed_on.recorded import LARGEST, recording_sheet
-from relascope.viz.handed_on.sheet import Sheet
+from relascope.viz.handed_on.sheet import Sheet, sentence
 from relascope.viz.handed_on.steps import steps_of, steps_tab
 from relascope.viz.rows import timings
 from relascope.viz.rows.sections import Section, table
@@ -53,7 +52,7 @@ def session_sheet(
             cut = cut_with(joint, session.cut)
         except EngineError as error:
             said = f"{error.as_finding().message} {error.hint}".strip()
-            file.tab("cut", "Gradient & cut", [sheet.sentence(said, True)])
+            file.tab("cut", "Gradient & cut", [sentence(said, True)])
         else:
             cut_tab(file, cut, view, _saved(ask, info))
     if session.timings:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from relascope.engine.jobs import reduce
 from relascope.engine.jobs.bisect import Bisection
-from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.engine.protocol.plain import plain
 from relascope.viz.rows import Row, archive, fields
@@ -23,7 +22,7 @@ _PIECES = (
 
 
 def document(
-    ir: str, bisection: Bisection, bisected: Row, result: Reduction | None, folder: str = ""
+    ir: str, bisection: Bisection, bisected: Row, result: reduce.Reduction | None, folder: str = ""
 ) -> Row:
     """The document of `reduce MODEL`: the culprit, from the document of the bisection, the piece
     that shows it, and all pieces tried."""
@@ -46,7 +45,7 @@ def document(
     }
 
 
-def piece_row(tried: PieceTry) -> Row:
+def piece_row(tried: reduce.PieceTry) -> Row:
     shown = plain(tried.shown)
     shown.pop("outputs")  # ids, which need the graph
     return {"nodes": tried.nodes, "results": tried.outputs, **shown}

@@ -10,7 +10,6 @@ from relascope.passes.cuts.lifetimes import AGAIN
 from relascope.passes.memory_plan import MemoryPlan, PlannedTensor, memory_plan, plan_findings
 from relascope.viz.rows import Row, fields, sections
 from relascope.viz.rows.formats import counted, size
-from relascope.viz.rows.sections import Section
 
 _TENSORS = "written by; storage; tensor: type; bytes; from step: from; to step: to; last used by"
 _HELD = (
@@ -73,7 +72,7 @@ def _tensor(plan: MemoryPlan, names: Sequence[str], tensor: PlannedTensor) -> Ro
     }
 
 
-def memory_sections(document: Row | None) -> list[Section]:
+def memory_sections(document: Row | None) -> list[sections.Section]:
     """Faults, sums, the storages over the steps, and the tensors; nothing without a plan."""
     if document is None:
         return []
@@ -201,7 +200,7 @@ def live_at(cut: Cut, step: int) -> Row:
     }
 
 
-def live_section(document: Row, peak: bool = True) -> Section:
+def live_section(document: Row, peak: bool = True) -> sections.Section:
     """A table of `live_at`, at the peak or at another node."""
     where = f"{document['name']}, node {document['step']} of {document['of']}"
     note = f"{size(document['bytes'])} are held while the step runs {where}."

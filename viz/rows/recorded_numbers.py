@@ -13,8 +13,6 @@ from pathlib import Path
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, TensorType
 from relascope.engine.jobs import accuracy, bisect
-from relascope.engine.jobs.accuracy import Tolerance
-from relascope.engine.jobs.bisect import Bisection, Question
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.session import Ask
@@ -254,7 +252,7 @@ class RecordedNumbers:
         ask: Ask,
         part: Part,
         target: str,
-        given: Tolerance,
+        given: accuracy.Tolerance,
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
         """The errors of the module after each pass of a part, one row for each, passed to `tell`
@@ -304,12 +302,12 @@ class RecordedNumbers:
         ask: Ask,
         ir: str,
         given: Sequence[Part],
-        question: Callable[[ModelSource, Pipeline], Question],
-    ) -> tuple[list[tuple[Part, Bisection]], str]:
+        question: Callable[[ModelSource, Pipeline], bisect.Question],
+    ) -> tuple[list[tuple[Part, bisect.Bisection]], str]:
         """Bisect parts in order, up to the first with a fault, by the question about each. Also
         returns a line on each part: its result, where it ends, and why. Raises EngineError if no
         part can be searched."""
-        done: list[tuple[Part, Bisection]] = []
+        done: list[tuple[Part, bisect.Bisection]] = []
         said: list[str] = []
         failure: EngineError | None = None
         for part in given:
@@ -332,7 +330,7 @@ class RecordedNumbers:
 
 
 def _judged(
-    ask: Ask, source: ModelSource, pipeline: Pipeline, target: str, given: Tolerance
+    ask: Ask, source: ModelSource, pipeline: Pipeline, target: str, given: accuracy.Tolerance
 ) -> Row:
     found = accuracy.judged(ask, source, lambda s: BuildRequest(s, pipeline, target), given)
     return tables.judged_row(found)

@@ -11,9 +11,9 @@ from relascope.passes.catalogue import info
 from relascope.passes.pipeline import Pipeline, is_tvms
 from relascope.viz.compare import changes
 from relascope.viz.compare.runs import SURE
-from relascope.viz.rows import Row, fields, formats, sections
+from relascope.viz.rows import Row, fields, formats
 from relascope.viz.rows.memory import memory_document
-from relascope.viz.rows.sections import Section, table
+from relascope.viz.rows.sections import Section, figures, table
 
 CHANGED = "what; node: op; where it came from, or went: text; module: scope; id"
 """Columns of the nodes that a step changed, as `viz.rows.columns.renamed` takes them."""
@@ -161,7 +161,7 @@ def programs_beside(document: Row) -> list[Section]:
         "kernel": [(r["kernel"], r["a"], r["b"]) for r in document["kernels"]],
     }
     return [
-        sections.figures(
+        figures(
             *((formats.number(counts[k]), k) for k in ("same", "changed", "removed", "added")),
             (formats.number(counts["unsure"]), f"pairs less than {100 * SURE:.0f} % sure"),
             *figures_beside(sides["a"], sides["b"]),

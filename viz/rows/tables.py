@@ -13,10 +13,6 @@ from typing import Any
 from relascope.core.graph import Graph, Kind
 from relascope.core.identity import flat
 from relascope.engine.jobs import accuracy, bisect, node_accuracy, nth
-from relascope.engine.jobs.accuracy import Judged
-from relascope.engine.jobs.bisect import Bisection, Try
-from relascope.engine.jobs.node_accuracy import Inside
-from relascope.engine.jobs.nth import Nth
 from relascope.engine.protocol.accuracy import Comparison
 from relascope.engine.protocol.plain import plain
 from relascope.engine.protocol.results import ModelInfo, ModuleRow, StepRecord
@@ -481,7 +477,7 @@ def _errors(found: Sequence[Comparison], worst: Comparison) -> Row:
     }
 
 
-def judged_row(judged: Judged) -> Row:
+def judged_row(judged: accuracy.Judged) -> Row:
     """One step of `step --check`: the tensor nearest to its limit, or farthest over it."""
     worst, found = judged.worst, judged.comparisons
     return {
@@ -493,7 +489,7 @@ def judged_row(judged: Judged) -> Row:
     }
 
 
-def node_error_rows(inside: Inside) -> list[Row]:
+def node_error_rows(inside: node_accuracy.Inside) -> list[Row]:
     """One row for each node with a counterpart in PyTorch, the largest error over its limit
     first."""
     rows = []
@@ -504,7 +500,7 @@ def node_error_rows(inside: Inside) -> list[Row]:
     return sorted(rows, key=lambda r: -float(r["ratio"]))
 
 
-def inside_document(results: Sequence[Inside]) -> Row:
+def inside_document(results: Sequence[node_accuracy.Inside]) -> Row:
     """One step of `step --inside`: a comparison for each precision, and the verdict."""
     return {
         "compared": [
@@ -532,7 +528,7 @@ def inside_sections(document: Row) -> list[Section]:
     return shown
 
 
-def error_text(inside: Inside, ident: str) -> str:
+def error_text(inside: node_accuracy.Inside, ident: str) -> str:
     """A node's error in a line, for its tooltip."""
     error, ratio = inside.errors[ident], inside.ratio(ident) or 0.0
     odd = {"NaN": error.spread.nans, "Inf": error.spread.infinities}
@@ -585,7 +581,7 @@ def finding(stage: Row) -> Row:
     }
 
 
-def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Row:
+def bisect_document(ir: str, result: bisect.Bisection, inside: nth.Nth | None = None) -> Row:
     """The document of `bisect MODEL`: the culprit and the place in it, its effect, and every
     try."""
     question = result.question
@@ -615,7 +611,7 @@ def bisect_document(ir: str, result: Bisection, inside: Nth | None = None) -> Ro
     }
 
 
-def try_row(pipeline: Pipeline, tried: Try) -> Row:
+def try_row(pipeline: Pipeline, tried: bisect.Try) -> Row:
     """One try of a bisection of a pipeline; `last` has the fields of a suspect."""
     count = dict(tried.pipeline.steps[tried.last].params).get(COUNT) if tried.last >= 0 else None
     last = {**_step_at(pipeline, tried.last), "count": None if count is None else int(count)}

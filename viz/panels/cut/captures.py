@@ -103,8 +103,7 @@ def highlight(cut: Cut, node_id: str | None) -> dict[str, str]:
     joint, styles = cut.joint, dict.fromkeys(cut.recomputed, "again")
     if node_id is None or not joint.may_be_captured(node_id):
         return styles
-    saved = node_id in cut.ids
-    if saved or node_id in styles:
+    if node_id in cut.ids or node_id in styles:
         instead = cut.reasons.instead(node_id).computed
         styles.update((i, "instead") for i in instead if joint.graph.edges[i])
     readers = next((c.readers for c in cut.captures if c.id == node_id), ())

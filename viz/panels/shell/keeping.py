@@ -210,8 +210,7 @@ def settle(screen: Screen) -> None:
     """Once the screen's model is known, force tensors again that were forced by hand."""
     forced = state.pop("forced_anew", None)
     if forced is not None:
-        everywhere = state.get("keep_by_hand") or {}
-        state.keep_by_hand = {**everywhere, screen.place: forced}
+        state.keep_by_hand = {**(state.get("keep_by_hand") or {}), screen.place: forced}
 
 
 def step_key(model: ModelChoice | ModelSource) -> str:

@@ -102,8 +102,7 @@ def _kept(ident: str, entries: list[store.Entry]) -> None:
     )
     chosen = [entries[i] for i in picked]
     row = st.container(horizontal=True, vertical_alignment="center")
-    one = len(chosen) == 1
-    if pressed("Open", "session_open", row, type="primary", disabled=not one):
+    if pressed("Open", "session_open", row, type="primary", disabled=len(chosen) != 1):
         found = store.get(chosen[0].id)
         if found is not None:
             keeping.go_to(found, chosen[0].id)

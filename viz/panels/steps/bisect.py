@@ -11,8 +11,6 @@ import streamlit as st
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import bisect, reduce
 from relascope.engine.jobs.accuracy import Tolerance
-from relascope.engine.jobs.bisect import FACTOR, MEMORY, SECONDS, Bisection, Question, Try
-from relascope.engine.jobs.reduce import PieceTry, Reduction
 from relascope.engine.protocol.fault import Report
 from relascope.passes.catalogue import recorded
 from relascope.viz.component.views import graph_view
@@ -35,8 +33,8 @@ _WISHES = {"wrong or crashing": "", "slow": "slow", "keeping memory": "memory"}
 class BisectSearch:
     """A search so far: tries, the result once found, and why it waits or was given up."""
 
-    log: list[Try] = field(default_factory=list)
-    result: Bisection | None = None
+    log: list[bisect.Try] = field(default_factory=list)
+    result: bisect.Bisection | None = None
     problem: Waiting | EngineError | None = None
 
     @property
@@ -51,7 +49,7 @@ class BisectSearch:
 
 def search(screen: Screen) -> BisectSearch | None:
     """Continue the requested search of this pipeline; the request cache has the answers so far."""
-    asked: Question | None = st.session_state.get("bisect")
+    asked: bisect.Question | None = st.session_state.get("bisect")
     if asked is None or (asked.source, asked.pipeline) != (screen.source, screen.pipeline):
         return None
     found = BisectSearch()
@@ -76,7 +74,7 @@ def show(screen: Screen, search: BisectSearch | None) -> None:
         "the first bad pass is found.",
     ):
         screen.cache.forget_errors()
-        st.session_state.bisect = Question(screen.source, screen.pipeline, "", **wish)
+        st.session_state.bisect = bisect.Question(screen.source, screen.pipeline, "", **wish)
         st.rerun()
     if search is None:
         noting.show_kept(screen, "bisection")
@@ -126,18 +124,18 @@ _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
     ],
     "slow": [
         (
-            *("factor", "times the time without a pass", 0.1, FACTOR),
+            *("factor", "times the time without a pass", 0.1, bisect.FACTOR),
             "A pass is slow if the pipeline takes more than this many times as long with it as "
             "without it, timed in turns.",
         ),
         (
-            *("seconds", "seconds of a pass", 0.0, SECONDS),
+            *("seconds", "seconds of a pass", 0.0, bisect.SECONDS),
             "A pass that itself runs longer than this many seconds is slow, too.",
         ),
     ],
     "memory": [
         (
-            *("memory", "MiB of a pass", 0.0, MEMORY),
+            *("memory", "MiB of a pass", 0.0, bisect.MEMORY),
             "A pass keeps memory if more than this many MiB stay in the engine when it is done, "
             "not counting new constants.",
         )
@@ -153,7 +151,7 @@ _BEFORE, _AFTER = "before the pass", "after the pass"
 class _ReduceQuestion:
     """A requested search, which keeps more of the engine's answers than the request cache."""
 
-    question: Question
+    question: bisect.Question
     answers: dict[Request, Any] = field(default_factory=dict)
 
     def ask(self, cache: RequestCache, method: str, *arguments: Any) -> Any:
@@ -171,7 +169,7 @@ class _ReduceQuestion:
         return answer
 
 
-def _reduction(screen: Screen, found: Bisection) -> None:
+def _reduction(screen: Screen, found: bisect.Bisection) -> None:
     """Draw the button and, once pressed, the pieces as they are tried and the report."""
     if reduce.cannot(found):
         return
@@ -188,7 +186,7 @@ def _reduction(screen: Screen, found: Bisection) -> None:
     asked: _ReduceQuestion | None = st.session_state.get("reduce")
     if asked is None or asked.question != found.question:
         return
-    log: list[PieceTry] = []
+    log: list[reduce.PieceTry] = []
     ask, limits = partial(asked.ask, screen.cache), screen.cache.client.limits
     source, kind = found.question.source, found.question.kind
     model = [*arguments(source, screen.label), "--engine", screen.ir, *training_arguments(source)]
@@ -203,7 +201,7 @@ def _reduction(screen: Screen, found: Bisection) -> None:
         _reduced(screen, made)
 
 
-def _reduced(screen: Screen, made: Reduction) -> None:
+def _reduced(screen: Screen, made: reduce.Reduction) -> None:
     say = st.warning if made.report is None else st.info
     say(plain_text(reduce.verdict(screen.ir, made)))
     report = made.report

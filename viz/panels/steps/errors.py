@@ -9,7 +9,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from relascope.core.errors import EngineError
 from relascope.engine.jobs import accuracy, node_accuracy
-from relascope.engine.jobs.node_accuracy import Inside
 from relascope.engine.protocol.results import PYTORCH
 from relascope.viz.component.views import graph_view, picking
 from relascope.viz.drawing.drawing import Overlay
@@ -127,7 +126,7 @@ def _at(screen: Screen, index: int, dtype: str) -> Screen:
     return replace(screen.upto(index), source=replace(screen.source, dtype=dtype))
 
 
-def _inside(screen: Screen, index: int, dtype: str) -> Inside:
+def _inside(screen: Screen, index: int, dtype: str) -> node_accuracy.Inside:
     ask, best = screen.cache.ask, screen.cache.ask("describe").best
     at = _at(screen, index, dtype)
     return at.derive(

@@ -15,7 +15,6 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
 from relascope.engine.protocol import records
 from relascope.engine.protocol.plain import plain
-from relascope.engine.protocol.records import Book
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.targets import EngineInfo
 from relascope.engine.protocol.tuning import RECORDS, TuneResult, TuneTask
@@ -40,12 +39,6 @@ class _TuningRun:
     place: Path
     before: int
     names: tuple[tuple[str, str], ...]
-
-    @property
-    def total(self) -> int:
-        """The number of trials, unless a kernel has fewer schedules."""
-        _, keys, each = self.arguments
-        return len(keys) * each
 
 
 def show(screen: Screen, request: BuildRequest) -> None:
@@ -75,7 +68,7 @@ def show(screen: Screen, request: BuildRequest) -> None:
         _found(book, listed, request.target)
 
 
-def _tasks(cache: RequestCache, asked: BuildRequest, book: Book) -> tuple[TuneTask, ...]:
+def _tasks(cache: RequestCache, asked: BuildRequest, book: records.Book) -> tuple[TuneTask, ...]:
     """The kernels, updated from the records; empty before they are requested."""
     state = st.session_state
     if state.get(_LISTED) != asked:
@@ -89,7 +82,7 @@ def _tasks(cache: RequestCache, asked: BuildRequest, book: Book) -> tuple[TuneTa
     return tuning.refreshed(known if known is not None else cache.ask("tasks", asked), book)
 
 
-def _records_text(book: Book) -> str:
+def _records_text(book: records.Book) -> str:
     if not book.trials:
         return (
             "Lists the kernels that can be tuned, and tries schedules of them on this machine. "
@@ -101,7 +94,7 @@ def _records_text(book: Book) -> str:
 
 
 def _table(
-    screen: Screen, listed: tuple[TuneTask, ...], book: Book, chooses: bool
+    screen: Screen, listed: tuple[TuneTask, ...], book: records.Book, chooses: bool
 ) -> tuple[str, ...]:
     """Draw the kernels; the keys of the chosen rows."""
     if not listed:
@@ -131,7 +124,7 @@ def _start(
     cache: RequestCache,
     asked: BuildRequest,
     place: Path,
-    book: Book,
+    book: records.Book,
     listed: tuple[TuneTask, ...],
     chosen: tuple[str, ...],
 ) -> None:
@@ -178,8 +171,9 @@ def _live(cache: RequestCache, run: _TuningRun) -> None:
     frame.progress_bar(cache, fraction, text, "cancel_tuning", help="Keeps the results so far.")
     left = seconds * (1 - fraction) / fraction if mine and fraction else None
     failed = sum(t.ms is None for t in made)
+    _, keys, each = run.arguments
     frame.strip(
-        (f"{len(made)} of {run.total}", "trials"),
+        (f"{len(made)} of {len(keys) * each}", "trials"),  # fewer if a kernel has fewer schedules
         (formats.duration(seconds), "so far"),
         *([(formats.duration(left), "left")] if left is not None else []),
         *([(str(failed), "that did not build or run")] if failed else []),
@@ -205,7 +199,7 @@ def _outcome(cache: RequestCache, run: _TuningRun) -> None:
         show_sections(tuning.tuned_sections(plain(result))[:-1], "tuned")
 
 
-def _found(book: Book, listed: tuple[TuneTask, ...], target: str) -> None:
+def _found(book: records.Book, listed: tuple[TuneTask, ...], target: str) -> None:
     """The curve of the latest run, and a button to build with the records."""
     names = tuning.labels(listed)
     latest = book.in_run(book.trials[-1].run) if book.trials else ()

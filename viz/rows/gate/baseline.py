@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
@@ -78,10 +78,9 @@ class Compared:
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
-    def failing(self, kinds: Iterable[str] = KINDS) -> tuple[BaselineDifference, ...]:
+    def failing(self, kinds: Collection[str] = KINDS) -> tuple[BaselineDifference, ...]:
         """Differences of some kinds that are not improvements."""
-        taken = set(kinds)
-        return tuple(d for d in self.differences if d.kind in taken and d.verdict != "better")
+        return tuple(d for d in self.differences if d.kind in kinds and d.verdict != "better")
 
     def to_json(self) -> Document:
         """As JSON values."""

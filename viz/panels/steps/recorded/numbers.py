@@ -14,7 +14,6 @@ from relascope.viz.panels.shell.table import grid
 from relascope.viz.panels.steps import bisect
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording
 from relascope.viz.rows import Row, recorded_numbers
-from relascope.viz.rows.recorded_numbers import Part, RecordedNumbers
 
 _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
@@ -28,7 +27,7 @@ def show(opened: OpenedRecording, index: int) -> None:
         "Without them, numbers stop where TVM lowers operators to kernels.",
     )
     try:
-        found: tuple[Part, ...] = opened.screen.cache.derive(
+        found: tuple[recorded_numbers.Part, ...] = opened.screen.cache.derive(
             lambda: recorded_numbers.parts(opened.recording, kernels), f"parts {kernels}"
         )
     except EngineError as error:
@@ -54,7 +53,7 @@ def show(opened: OpenedRecording, index: int) -> None:
     begun = [p for p in found if p.runs[0].index <= index]
     part = begun[-1] if begun else found[0]  # with the pass, or the last that begins before it
     folder = sidebar.session_folder(opened.screen.source.digest)
-    held = RecordedNumbers(opened.recording, folder, kernels=kernels)
+    held = recorded_numbers.RecordedNumbers(opened.recording, folder, kernels=kernels)
     source = held.source(part)
     cache = cache_of_session(opened.screen.ir, source)
     heading("How far each module is from the first")
@@ -73,7 +72,7 @@ def show(opened: OpenedRecording, index: int) -> None:
         bisect.show(screen, bisect.search(screen))
 
 
-def _table(opened: OpenedRecording, part: Part, rows: list[Row]) -> None:
+def _table(opened: OpenedRecording, part: recorded_numbers.Part, rows: list[Row]) -> None:
     st.caption(plain_text(f"Compared with {recorded_numbers.first_words(part)}. {part.end}"))
     if not rows:
         return

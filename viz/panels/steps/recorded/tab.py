@@ -16,7 +16,6 @@ from relascope.viz.panels.shell.table import grid, show_sections
 from relascope.viz.panels.steps.recorded import board
 from relascope.viz.panels.steps.recorded.opened import OpenedRecording, read_once
 from relascope.viz.rows import recording as passes_of
-from relascope.viz.rows.recording import gaps, runs_table, times_sections
 from relascope.viz.sessions.state import RECORDED_TABS
 
 _OF = "recorded_times_of"  # digest of a recording, and the pass whose runs are shown
@@ -46,7 +45,7 @@ def show(path: str, unread: Sequence[str]) -> None:
     for tab, draw in zip(tabs, _SHOWN, strict=True):
         if tab.open:
             with tab:
-                for said in gaps(recording.document):
+                for said in passes_of.gaps(recording.document):
                     st.warning(plain_text(said))
                 draw(recording)
     keeping.keep_recorded(recording.screen)
@@ -56,7 +55,7 @@ def _times(opened: OpenedRecording) -> None:
     """How long each pass took, how often it ran, and in which functions."""
     if not opened.rows:
         return
-    facts, totals = times_sections(opened.document)
+    facts, totals = passes_of.times_sections(opened.document)
     show_sections([facts], "recorded_times")
     if not any(r["own_seconds"] for r in opened.rows):
         st.caption("No time was recorded.")
@@ -92,7 +91,7 @@ def _times(opened: OpenedRecording) -> None:
             put(keeping.RECORDED_TAB, "Passes")
 
     grid(
-        runs_table(runs)["rows"],
+        passes_of.runs_table(runs)["rows"],
         key=f"recorded_runs_{digest}_{name}",
         wide={"in which functions": "large"},
         on_pick=go,
