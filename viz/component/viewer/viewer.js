@@ -67,8 +67,7 @@ export class Viewer extends Camera {
     this.finder.prepare();
     this.busy.classList.remove("on");
     this.fillHeight();
-    this.shapes = before ? this.shapes : d.showShapes;
-    this.details.folded = before ? this.details.folded : !d.details;
+    if (!before) { this.shapes = d.showShapes; this.details.folded = !d.details; }
     this.painter.forget();
     this.empty.classList.toggle("hidden", d.node.id.length > 0);
     const other = before && before.family !== d.family; // ids mean other nodes there

@@ -1,6 +1,6 @@
 // The boxes: nodes, closed groups, and open groups with children and ports.
 
-export const FORWARD = "forward:", BACKWARD = "backward:";
+const FORWARD = "forward:", BACKWARD = "backward:";
 
 // The boxes of a graph with the open groups in `opened` (by number, 1 if open). `items` starts with
 // the whole drawing and has every container before its contents; `slot` gives the item that shows

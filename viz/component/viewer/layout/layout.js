@@ -9,7 +9,7 @@
 // Nothing here needs a document: the viewer runs it in the browser, Python in a V8 of its own.
 
 import { CROSSING, flattened, LONG, PLAIN } from "./curves.js";
-import { FORWARD, Items } from "./items.js";
+import { Items } from "./items.js";
 import { CHILD, IN, OUT, place } from "./ranks.js";
 import { Router } from "./router.js";
 import { boxSize, HEADER, rounded, sizeText, textWidth, thousands, TITLE, typesText } from "./words.js";
@@ -249,8 +249,7 @@ class Arrangement extends Items {
   putHalves(root) {
     let across = MARGIN;
     const halves = root.children.map((c) => this.items[c]);
-    const isForward = (half) => this.graph.groupId[half.group] === FORWARD;
-    for (const half of halves.sort((a, b) => isForward(b) - isForward(a))) {
+    for (const half of halves.sort((a, b) => a.flip - b.flip)) {
       half.x = across; half.y = root.h - MARGIN - half.h;
       across += half.w + HALVES_APART;
     }
