@@ -13,15 +13,7 @@ from typing import Any
 from relascope.core.graph import Graph, Kind, Literal, Node, Role
 from relascope.core.memo import Memo
 from relascope.passes.cost import flops_of
-from relascope.viz.drawing import labels, palette
-from relascope.viz.drawing.modules import (
-    BACKWARD,
-    FORWARD,
-    GroupTree,
-    fold_constants,
-    module_groups,
-    regrouped,
-)
+from relascope.viz.drawing import labels, modules, palette
 from relascope.viz.drawing.union import Union
 
 MOST_NODES = 20_000  # more nodes are not drawn: the layout would take minutes
@@ -161,7 +153,7 @@ class Drawing:
 
     def __init__(self, graph: Graph, fewer_than: int, union: Union | None = None) -> None:
         self.original, self.union = graph, union
-        self.graph = fold_constants(graph, fewer_than)
+        self.graph = modules.fold_constants(graph, fewer_than)
         self.family = family_of(self.graph)
         self.strings: dict[str, int] = {}
         self.tree, self.block = drawn_block(self.graph, union, self.strings)
@@ -266,13 +258,13 @@ class Drawing:
         for ident, style in styles.items():
             for group in tree.path(tree.group_of[ident]) if style in kinds else ():
                 shown[group] = max(shown.get(group, style), style, key=kinds.index)
-        joint = not tree.groups.keys().isdisjoint((FORWARD, BACKWARD))
+        joint = not tree.groups.keys().isdisjoint((modules.FORWARD, modules.BACKWARD))
         plain = ("forward", "backward") if joint else ("group", "group")
         return {
             g.id: self.block["groups"][g.id]
             | {
                 "path": g.id.replace(":", " ").strip() if g.id.endswith(":") else g.id,
-                "style": shown.get(g.id) or plain[g.id.startswith(BACKWARD)],
+                "style": shown.get(g.id) or plain[g.id.startswith(modules.BACKWARD)],
                 "alone": view.open_alone is not None and g.id[-1] != ":" and "…" not in g.id,
                 "bytes": g.bytes,
                 "operators": list(g.operators.items())[:20],
@@ -283,14 +275,14 @@ class Drawing:
 
 def drawn_block(
     graph: Graph, union: Union | None, strings: dict[str, int]
-) -> tuple[GroupTree, dict[str, Any]]:
+) -> tuple[modules.GroupTree, dict[str, Any]]:
     """A graph's modules and its data for the layout, in the places of `union`, if given. `strings`
     collects frequent texts, which are sent once, in order, with their numbers."""
     if union is None:
-        tree = module_groups(graph)
+        tree = modules.module_groups(graph)
         return tree, _lists(graph, tree, strings)
     backdrop, around = union.graph()
-    tree = regrouped(graph, around, union.slot)
+    tree = modules.regrouped(graph, around, union.slot)
     at = {n.id: i for i, n in enumerate(backdrop.nodes)}
     return tree, _lists(graph, tree, strings) | {
         "backdrop": _lists(backdrop, around, strings, union.nodes),
@@ -300,7 +292,7 @@ def drawn_block(
 
 def _lists(
     graph: Graph,
-    tree: GroupTree,
+    tree: modules.GroupTree,
     strings: dict[str, int],
     by_slot: Mapping[str, Node] | None = None,
 ) -> dict[str, Any]:

@@ -44,8 +44,7 @@ def table(
 
 def chart(title: str, name: str, *data: Any, note: str = "", text: str = "") -> Section:
     """A chart by a function of `viz.charts` and its arguments; a terminal shows `text` instead."""
-    about = {"title": title, "note": note, "text": text}
-    return {"kind": "chart", "name": name, "data": data, **about}
+    return {"kind": "chart", "title": title, "name": name, "data": data, "note": note, "text": text}
 
 
 def cells(rows: Sequence[Row]) -> tuple[list[str], list[bool], list[list[str]]]:

@@ -28,15 +28,8 @@ from relascope.passes.pipeline import Pipeline
 from relascope.passes.search.bisect import IMPORT
 from relascope.samples import Sample
 from relascope.viz.compare.align import Alignment
-from relascope.viz.rows import Row, fields
+from relascope.viz.rows import Row, fields, memory
 from relascope.viz.rows.formats import milliseconds, net_text, number, size, work_text
-from relascope.viz.rows.memory import (
-    MEASURE,
-    live_document,
-    live_section,
-    measured_peak,
-    peak_words,
-)
 from relascope.viz.rows.sections import Section, chart, figures, sentence, table
 
 _MODULES = "module: path; class; parameters; calls; inputs; outputs; takes: seconds"
@@ -258,8 +251,8 @@ def cut_document(cut: Cut) -> Row:
             "idle": cut.idle,
         },
         "prices": "estimated" if cut.joint.measured is None else "measured",
-        "held": live_document(cut),
-        **measured_peak(cut),
+        "held": memory.live_document(cut),
+        **memory.measured_peak(cut),
         **({"least_peak_bytes": least} if (least := cut.least_peak_bytes) else {}),
         **(fields(cut, "host_bytes copy_seconds") if cut.offloaded else {}),
         **({"recomputed_times": dict(cut.lifetimes.times)} if cut.rewiring else {}),
@@ -286,7 +279,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
     """A cut's figures with their labels; `document` is from `cut_document`."""
     again = work_text(document["recomputed_flops"], document["forward_flops"])
     peak = size(document["peak_bytes"])
-    words = peak_words(document).removeprefix(peak)
+    words = memory.peak_words(document).removeprefix(peak)
     masks = len(document["masks"])
     drawn = any(m["name"].startswith(DRAW_PREFIX) for m in document["masks"])
     drawn_kind = "random input" if drawn else "dropout mask"
@@ -322,14 +315,14 @@ def cut_sections(document: Row) -> list[Section]:
         f"{size(rivals['pytorch_min_cut_bytes'])}, and with {BEST} "
         f"{size(rivals['pytorch_best_bytes'])}. {rivals['note']}{masks_line(rivals)}".strip()
     )
-    measure = "" if "measured_peak_bytes" in document else MEASURE
+    measure = "" if "measured_peak_bytes" in document else memory.MEASURE
     left, ids = "Read by the backward and not saved, and why", [r["id"] for r in spared]
     sections = [
         figures((title, ""), *cut_figures(document)),
         *(sentence(text) for text in (document["cap"], measure, beside) if text),
         table("Saved for the backward, and why", kept, SAVED, [r["id"] for r in kept]),
         table(left, spared, UNSAVED, ids, most=10),
-        live_section(document["held"]["at_peak"]),
+        memory.live_section(document["held"]["at_peak"]),
     ]
     if rivals and len(rivals["pytorch_cuts"]) > len(BUDGETS[0]):
         told = "PyTorch's partitioner, within each activation_memory_budget"
@@ -391,7 +384,7 @@ def frontier_rows(joint: Joint, points: Iterable[FrontierPoint], peaks: bool) ->
 def cut_row(cut: Cut, peaks: bool) -> Row:
     """One cut, as of `frontier_document`."""
     names = f"bytes share net_share{' peak_bytes' if peaks else ''}"
-    return {**fields(cut, names), **measured_peak(cut), "captures": len(cut.ids)}
+    return {**fields(cut, names), **memory.measured_peak(cut), "captures": len(cut.ids)}
 
 
 def alignment_document(alignment: Alignment) -> Row:

@@ -138,16 +138,15 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
 def recording_screen(path: str) -> Screen:
     """A recording's program and passes, read once per browser session unless the file changes;
     raises as `recorder.reading.read`."""
-    file, known = Path(path), st.session_state.setdefault("recordings_read", Memo(4))
-    about = file.stat()
+    file, about = Path(path), Path(path).stat()
+    known: Memo[Screen] = st.session_state.setdefault("recordings_read", Memo(4))
 
     def make() -> Screen:
         its = RecordedCompile(read(file), file_digest(file))
         of = its.ir, its.source, file.name, its.pipeline, ScreenState.fewer_than
         return Screen(*of, RecordingCache(its))
 
-    found: Screen = known.get((path, about.st_size, about.st_mtime_ns), make)
-    return found
+    return known.get((path, about.st_size, about.st_mtime_ns), make)
 
 
 def limit_key(kind: str) -> str:

@@ -17,13 +17,7 @@ from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.shell.table import clicked, grid, picked, show_sections
 from relascope.viz.rows import Row, formats
-from relascope.viz.rows.profile import (
-    heat,
-    listed_kernels,
-    peaks_text,
-    profile_document,
-    profile_sections,
-)
+from relascope.viz.rows import profile as rows_of
 from relascope.viz.sessions import results
 
 _CHOSEN = "kernel_chosen"  # index of the kernel whose row or dot was clicked last
@@ -56,14 +50,15 @@ def _show(screen: Screen, request: BuildRequest) -> None:
     graph = screen.graph_after(screen.built)
     peaks = _peaks(screen.cache, profile, request)
     measured = replace(profile, peaks=peaks)
-    document = screen.derive(lambda: profile_document(measured, graph), "kernels", request, peaks)
-    shown = profile_sections(document)
+    key = "kernels", request, peaks
+    document = screen.derive(lambda: rows_of.profile_document(measured, graph), *key)
+    shown = rows_of.profile_sections(document)
     show_sections(shown[:-2], "profile")
     named = {**document, "model": screen.label, "engine": screen.ir}
     help = "One run's kernels on a line of time, for chrome://tracing or ui.perfetto.dev."
     download("As a trace (.json)", trace_json(named), "trace.json", "trace", help=help)
     _roofline(document)
-    chosen = _table(listed_kernels(document), shown[-1]["rows"])
+    chosen = _table(rows_of.listed_kernels(document), shown[-1]["rows"])
     focus = chosen["nodes"][-1] if chosen and chosen["nodes"] else None
     look = screen.view(560, overlays=_overlays(profile), overlay="time", focus=focus)
     graph_view(graph, look, key="heat_view")
@@ -75,7 +70,7 @@ def _overlays(profile: Profile) -> list[Overlay]:
         Overlay(
             "time",
             "Share of the time",
-            heat(profile),
+            rows_of.heat(profile),
             unit="share",
             limits=(0.01, 0.05, 0.2),
             labels=_LABELS,
@@ -102,7 +97,7 @@ def _roofline(document: Row) -> None:
     if chart is not None:
         st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
-    words.caption(peaks_text(document["peaks"]))
+    words.caption(rows_of.peaks_text(document["peaks"]))
     if pressed(
         "Measure again",
         "peaks_again",
