@@ -21,7 +21,7 @@ from relascope.passes.pipeline import Pipeline
 from relascope.viz.panels.shell import sidebar
 from relascope.viz.panels.shell.frame import plain_text
 from relascope.viz.panels.shell.request_cache import KEPT, Request, RequestCache, Waiting
-from relascope.viz.panels.steps.step_list import StepList, catch_up
+from relascope.viz.panels.steps.step_list import act, catch_up
 from relascope.viz.rows.step_list import rows as step_rows
 from relascope.viz.rows.timings import history_csv, history_json
 
@@ -83,7 +83,7 @@ def test_what_the_list_tells_is_done_once_and_in_order(monkeypatch):
     monkeypatch.setattr(here, "current", lambda screen: SimpleNamespace(pipeline=pipeline))
     monkeypatch.setattr(here, "take", taken)
     for row in (3, 2):
-        StepList(None)("switch", row=row, enabled=False)
+        act(None, "switch", row=row, enabled=False)
     assert taken.mock_calls == [call(None, pipeline.switched(1, False), None)]
     # A browser that comes back after the app's end tells what an earlier one has done.
     state["step_list"] = {"log": {"session": "another", "deeds": [{**what[0], "number": 4}]}}

@@ -90,7 +90,7 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str) -> None:
         except ValueError as wrong:
             st.session_state[_REFUSED] = key, str(wrong)
             return
-        pipeline, _ = now(screen)
+        pipeline = now(screen)
         # A pipeline pasted meanwhile may lack the step.
         if [s.name for s in pipeline.steps[index : index + 1]] == [step.name]:
             take(screen, pipeline.with_parameter(index, parameter.name, new or None), None)

@@ -8,7 +8,8 @@ combines several during a run, and would keep only the last.
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -46,44 +47,30 @@ def take(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
         _choose(replace(screen, pipeline=pipeline), index)
 
 
-def now(screen: Screen) -> tuple[Pipeline, int]:
-    """The present pipeline and chosen step, -1 for the import, after all actions of the list; both
-    may have changed since the page was drawn."""
-    catch_up(StepList(screen))
-    screen = current(screen)
-    return screen.pipeline, chosen(screen)
+def now(screen: Screen) -> Pipeline:
+    """The present pipeline, after all actions of the list; it may have changed since the page was
+    drawn."""
+    catch_up(partial(act, screen))
+    return current(screen).pipeline
 
 
-@dataclass(frozen=True)
-class StepList:
-    """The actions on the rows; row 0 is the imported program. They read the pipeline when called,
-    because the same run may have changed it before."""
-
-    screen: Screen
-
-    def select(self, row: int) -> None:
-        _choose(current(self.screen), row - 1)
-
-    def switch(self, row: int, enabled: bool) -> None:
-        take(self.screen, current(self.screen).pipeline.switched(row - 1, enabled), None)
-
-    def add(self, row: int, name: str) -> None:
-        """Insert a pass of this name as this row, and choose it."""
-        if name in names(self.screen.ir):
-            take(self.screen, current(self.screen).pipeline.inserted(row - 1, Step(name)), row - 1)
-
-    def move(self, row: int, to: int) -> None:
-        take(self.screen, current(self.screen).pipeline.moved(row - 1, to - 1), to - 1)
-
-    def remove(self, row: int) -> None:
-        screen = current(self.screen)
-        index = chosen(screen)
-        take(self.screen, screen.pipeline.without(row - 1), index - (row - 1 <= index))
-
-    def __call__(self, what: str, row: int, **more: Any) -> None:
-        # A pipeline pasted meanwhile may have fewer rows.
-        if what == "add" or row <= len(current(self.screen).pipeline):
-            getattr(self, what)(row, **more)
+def act(screen: Screen, what: str, row: int, **more: Any) -> None:
+    """Do an action on a row; row 0 is the imported program. The pipeline is read now, because the
+    same run may have changed it before."""
+    here, index = current(screen), row - 1
+    pipeline = here.pipeline
+    if what != "add" and index >= len(pipeline):
+        return  # a pipeline pasted meanwhile may have fewer rows
+    if what == "add" and more["name"] in names(screen.ir):  # a pass of this name as this row
+        take(screen, pipeline.inserted(index, Step(more["name"])), index)
+    elif what == "select":
+        _choose(here, index)
+    elif what == "switch":
+        take(screen, pipeline.switched(index, more["enabled"]), None)
+    elif what == "move":
+        take(screen, pipeline.moved(index, more["to"] - 1), more["to"] - 1)
+    elif what == "remove":
+        take(screen, pipeline.without(index), chosen(here) - (index <= chosen(here)))
 
 
 def step_list(do: Callable[..., None], rows: Any, selected: int, keep: str, **more: Any) -> None:

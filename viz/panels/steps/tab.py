@@ -22,7 +22,7 @@ from relascope.viz.panels.shell.holding import ask
 from relascope.viz.panels.shell.request_cache import Waiting
 from relascope.viz.panels.shell.screen import Screen
 from relascope.viz.panels.steps import bisect, changes, editing, errors, tvm_pipelines
-from relascope.viz.panels.steps.step_list import StepList, chosen, current, step_list
+from relascope.viz.panels.steps.step_list import act, chosen, current, step_list
 from relascope.viz.rows.step_list import StepChange, rows
 from relascope.viz.sessions.state import pipeline_key
 
@@ -121,7 +121,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
     data = [r.data for r in listed]
     of = pipeline_key(screen.ir, screen.training, screen.source.gradient)
-    step_list(StepList(screen), data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
+    do = partial(act, screen)
+    step_list(do, data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
     ask(
         st.toggle,
         "Run only up to the chosen step",
