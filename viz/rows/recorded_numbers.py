@@ -12,6 +12,7 @@ from pathlib import Path
 
 from relascope.core.errors import EngineError, refusing
 from relascope.core.graph import Graph, TensorType
+from relascope.engine.files.formats import is_relax_json
 from relascope.engine.jobs import accuracy, bisect
 from relascope.engine.jobs.step import step
 from relascope.engine.protocol.request import BuildRequest
@@ -61,7 +62,7 @@ def ir_of(recording: Recording) -> str:
     check(recording)
     for run in recording.passes:
         if (text := recording.module(run.index, after=False)) is not None:
-            return "relax" if '"root_index"' in text else "relay"
+            return "relax" if is_relax_json(text) else "relay"
     name = recording.path.name
     raise EngineError("file", f"No pass of {name} received a module.", name)
 

@@ -14,7 +14,7 @@ from streamlit import session_state as state
 
 from relascope.core.errors import EngineError
 from relascope.core.scratch import Scratch
-from relascope.engine.files.formats import format_of, is_program, is_recording
+from relascope.engine.files.formats import format_of, is_program, is_recording, is_relax_json
 from relascope.engine.protocol.results import ModelInfo, ModelInputs, NamedModel
 from relascope.engine.protocol.source import (
     ModelSource,
@@ -335,16 +335,16 @@ def _model_among(paths: Sequence[Path]) -> Path | str:
     return model
 
 
-def open_text(text: str, name: str, ir: str) -> None:
+def open_text(text: str, name: str) -> None:
     """Open a module of TVM's, as JSON in a file of this name, from the next run on."""
     folder = session_folder(hashlib.sha256(text.encode()).hexdigest())
-    path = folder / (Path(name).name or "module.json")
+    path = folder / name
     path.write_text(text, encoding="utf-8")
     look_into(str(path))
     put("keep_model", FILE)
     put("keep_mode", MODES[0])
     put("keep_inputs", "")
-    put("ir", ir)
+    put("ir", "relax" if is_relax_json(text) else "relay")
 
 
 def session_folder(name: str) -> Path:

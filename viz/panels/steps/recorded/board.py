@@ -142,8 +142,7 @@ def _open_model(opened: OpenedRecording, index: int, after: bool) -> None:
         return
     name = re.sub(r"\W+", "_", run.name)[:60]
     where = "after" if after else "before"
-    ir = "relax" if '"root_index"' in text else "relay"
-    sidebar.open_text(text, f"{where}_{run.number}_{name}.json", ir)
+    sidebar.open_text(text, f"{where}_{run.number}_{name}.json")
     st.session_state[_OPENED] = True
 
 
