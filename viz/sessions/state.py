@@ -101,15 +101,13 @@ class ModelChoice:
         """The model for an engine; `path` is that of its file, with saved inputs in the folder
         `tensors` beside it, each under its digest."""
         beside = Path(path).parent / "tensors"
-        more: dict[str, Any] = {
-            "pins": parse_pins(self.pins),
-            "tensors": tuple((str(beside / digest), digest) for digest in self.tensors),
-        }
-        same: dict[str, Any] = {n: getattr(self, n) for n in _OF_SOURCE}
+        about: dict[str, Any] = {n: getattr(self, n) for n in _OF_SOURCE}
+        about["pins"] = parse_pins(self.pins)
+        about["tensors"] = tuple((str(beside / digest), digest) for digest in self.tensors)
         if not self.digest:
-            return ModelSource(self.name, **same, **more)
-        same |= {"batch": None, "tokens": None, "inputs": parse_inputs(self.inputs)}
-        return ModelSource(path, **same, **more)
+            return ModelSource(self.name, **about)
+        about |= {"batch": None, "tokens": None, "inputs": parse_inputs(self.inputs)}
+        return ModelSource(path, **about)
 
 
 _OF_SOURCE = [

@@ -98,11 +98,10 @@ export class Overlays extends Part {
 
   get active() { return this.all().find((o) => o.name === this.chosen) ?? this.all()[0]; }
 
-  // The fields of a value, known or not.
+  // A node's value with its title; "" without one.
   describe(n) {
-    const overlay = this.active;
-    return n >= 0 && overlay.values[n] !== null && overlay.values[n] !== undefined
-      ? `${overlay.title}: ${valueText(overlay.values[n], overlay.unit)}` : "";
+    const { title, unit, values } = this.active, text = valueText(values[n], unit);
+    return text && `${title}: ${text}`;
   }
 
   // A small piece in a node's colour, with its sign.
