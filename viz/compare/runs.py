@@ -24,11 +24,10 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.passes.catalogue.recorded import after
 from relascope.passes.pipeline import Pipeline
 from relascope.viz.compare import changes
+from relascope.viz.compare.changes import Row
 from relascope.viz.compare.match import Matching, match
 from relascope.viz.compare.opened import KERNELS, kernel_name
 from relascope.viz.compare.text import equal_ends
-
-Row = dict[str, Any]
 
 SLOWER, LEAST = 1.5, 0.005
 """A pass is slower if it takes `SLOWER` times as long and `LEAST` seconds more."""

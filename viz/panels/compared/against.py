@@ -44,7 +44,7 @@ def show(screen: Screen) -> None:
         return
     sides = own, other
     try:
-        compared.show(_run(own), _run(other), screen.cache.derive, *(side.place for side in sides))
+        compared.show(_run(own), _run(other), screen.cache, *(side.place for side in sides))
     except Waiting:
         for number, cache in enumerate({id(s.cache): s.cache for s in sides}.values()):
             if cache.running is not None:

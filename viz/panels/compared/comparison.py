@@ -1,7 +1,7 @@
 """Two runs of passes compared: steps, both graphs, and tables of differences."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -21,6 +21,7 @@ from relascope.viz.drawing.drawing import MOST_NODES, View, focus_on, group_of
 from relascope.viz.drawing.modules import BACKWARD, FORWARD, module_in
 from relascope.viz.panels.shell.frame import heading, one_of, plain_text, side_by_side
 from relascope.viz.panels.shell.holding import ask
+from relascope.viz.panels.shell.request_cache import RequestCache
 from relascope.viz.panels.shell.table import grid, picked, show_sections
 from relascope.viz.rows import Row, formats, tables
 from relascope.viz.rows.step_list import programs_beside, side_text, step_differs, steps_beside
@@ -38,9 +39,6 @@ _AT, _TABLE, _ALL = "keep_against_at", "keep_against_table", "keep_against_all_s
 _STEPS = ("against_steps", "against_all_steps")  # tables of steps that differ, and of all
 _CHOICE, _OF = "against_choice", "against_of"
 _SIDES = ("a", "b")
-
-Derive = Callable[..., Any]
-"""The type of `RequestCache.derive`."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,9 @@ class _Comparison:
         return None if ident is None else runs.outer_nodes(self.graphs[side]).get(ident, ident)
 
 
-def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashable) -> None:
+def show(a: runs.ComparedRun, b: runs.ComparedRun, cache: RequestCache, *key: Hashable) -> None:
     """Draw two runs, identified by `key`, beside each other; raises as a run's graph."""
-    document: Row = derive(lambda: runs.compare(a, b), "compared", *key)
+    document = cache.derive(lambda: runs.compare(a, b), "compared", *key)
     place = repr(key)
     if state.get(_OF) != place:
         state[_OF] = place
@@ -88,7 +86,7 @@ def show(a: runs.ComparedRun, b: runs.ComparedRun, derive: Derive, *key: Hashabl
         alignment = Alignment(matching) if left.ir != right.ir else None
         return _Comparison(repr((*key, i, j)), matching, runs.program_document(matching), alignment)
 
-    held: _Comparison = derive(hold, "held", *key, i, j)
+    held = cache.derive(hold, "held", *key, i, j)
     with words:
         looks = _looks(held, state.get(_CHOICE))
     for which, (column, graph) in enumerate(zip(columns, (left, right), strict=True)):

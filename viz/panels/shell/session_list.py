@@ -89,9 +89,9 @@ def _this(session: Session, mine: store.Entry | None) -> None:
 def _kept(ident: str, entries: list[store.Entry]) -> None:
     rows = []
     for e in entries:
+        name = f"{e.name}: {e.about}" if e.name else e.about
         here = " (this tab)" if e.id == ident else ""
-        name = f"{e.name}: {e.about}{here}" if e.name else f"{e.about}{here}"
-        rows.append({"changed": e.when, "session": name})
+        rows.append({"changed": e.when, "session": name + here})
     picked = grid(
         rows,
         key="session_table",

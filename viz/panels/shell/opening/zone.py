@@ -51,12 +51,10 @@ def recent() -> None:
                 on_click=_again,
                 args=(ident,),
                 disabled=not there,
-                help="Open it again, with the inputs that it had."
-                if there
-                else "Its copy is no longer on this machine: choose the file again.",
+                help="Open it again, with the inputs that it had." if there else None,
             )
             if not there:
-                st.caption("No longer on this machine.")
+                st.caption("No longer on this machine. Choose the file again.")
 
 
 def _again(ident: str) -> None:
