@@ -41,7 +41,7 @@ LINES = {
     "passes": 11855,
     "recorder": 1456,
     "samples": 548,
-    "viz": 24321,
+    "viz": 24317,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -85,10 +85,6 @@ def cell_text(title: str, value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):
-        return formats.counts_text(value)
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
     if title == "what" and value in palette.STYLES["light"]:
         return palette.signed(value, value)
     form = FORMATS.get(title)
