@@ -64,15 +64,15 @@ def check_bits(model, program, target):
     return count, found[1]
 
 
-def check_random(module, target):
-    """The same of a module drawn at random, if it can be differentiated."""
+def check_random(module, target, check=check_bits):
+    """The same, or another check, of a module drawn at random, if it can be differentiated."""
     try:
         model, program = trained(module, *module.inputs(torch.float32, False))
         whole = joint(program)
     except EngineError:
         return
     if whole.gradients:
-        check_bits(model, whole, target)
+        check(model, whole, target)
 
 
 def check_layers(target):

@@ -11,7 +11,6 @@ from answers import refused
 from gradients import bert_layer, compare, joint, small_net, to_graph, trained, values_of
 from grammar import RandomModule
 from quick import QUICK, combinations, rare, small_peaks
-from relascope.core.errors import EngineError
 from relascope.core.graph import Kind
 from relascope.engine.building.options import BuildOptions
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
@@ -78,14 +77,7 @@ def test_results_are_the_same_bits_and_pytorchs(made, target):
 
 @pytest.mark.parametrize("seed", [0, *map(rare, range(1, 40))])
 def test_modules_drawn_at_random_give_the_same_bits(seed):
-    module = RandomModule(seed)
-    try:
-        model, program = trained(module, *module.inputs(torch.float32, False))
-        whole = joint(program)
-    except EngineError:
-        return
-    if whole.gradients:
-        alike(model, whole, QUICK)
+    per_use.check_random(RandomModule(seed), QUICK, alike)
 
 
 def test_copies_are_nodes_out_after_their_writer_and_back_before_their_first_reader():
