@@ -88,15 +88,14 @@ def weight_gradient(
 def _exact(factor: torch.Tensor, *images: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Images to multiply with a factor, with channels first if the factor may be infinite: with
     channels last, PyTorch multiplies the zeros around an image, too."""
-    last = [i.device.type == "cpu" and not i.is_contiguous() and _has_rows(i) for i in images]
-    if not any(last) or math.isfinite(float(factor.sum())):
+    if all(i.is_contiguous() or not _has_rows(i) for i in images) or factor.device.type != "cpu":
         return images
-    return tuple(i.contiguous() for i in images)
+    return images if math.isfinite(factor.sum()) else tuple(i.contiguous() for i in images)
 
 
 def _has_rows(image: torch.Tensor) -> bool:
     """Whether its channels are last in memory."""
-    return image.ndim == 4 and image.permute(0, 2, 3, 1).is_contiguous()
+    return image.ndim == 4 and image.is_contiguous(memory_format=torch.channels_last)
 
 
 def _rows(image: torch.Tensor) -> torch.Tensor:
