@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from relascope.engine.cpu_kernels import max_pool, packed_matmul
@@ -57,6 +58,8 @@ _OPERANDS = "a", "b", "value"
 """Fields of TVM's expressions."""
 _WRITTEN_OUT = 64
 """The most iterations of a loop to unroll."""
+_MOST_PARTS = 128
+"""Operands of a concatenation from which TVM would take seconds more to write each one's loop."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def scheduled(dialect: Dialect, function: Any, sure: bool = False) -> Any | None
             return None
         kernel.schedule()
         kernel.unfold()
+        kernel.part()
     except dialect.scheduling.ScheduleError:  # it has no root block, or a primitive refused
         return None
     return kernel.sch
@@ -199,6 +203,31 @@ class _Kernel:
                 self.sch.unroll(self._split(loops[-1], 16)[-1] if long else loops[-1])
             elif rest % LANES == 0 and not self._is_reduction(block) and self._calls(made):
                 self.sch.vectorize(self._split(loops[-1], LANES)[-1])
+
+    def part(self) -> None:
+        """Write a loop once for each operand of a concatenation, without conditions."""
+        for block in self._blocks():
+            made, loops = self.sch.get(block), self.sch.get_loops(block)
+            inner = self.sch.get(loops[-1]).body if loops else None
+            asked = [n.args[0] for n in self.tvm.nodes(made.body) if self._chooses(n)]
+            for axis, value in zip(made.iter_vars, getattr(inner, "iter_values", ()), strict=False):
+                begins = {int(c.a) for c in asked if self._begins(c, axis.var)}
+                over = [x for x in loops if self.sch.get(x).loop_var.same_as(value)]
+                inside = sorted(b for b in begins if over and 0 < b < self._extent(*over))
+                if 0 < len(inside) < _MOST_PARTS:
+                    lengths = [b - a for a, b in pairwise([0, *inside])]
+                    self.sch.loop_partition(*over, [*lengths, None])
+                    break
+
+    def _begins(self, asked: Any, place: Any) -> bool:
+        """Whether a condition is that a place is a number or beyond."""
+        tir = self.tvm.tir
+        is_bound = isinstance(asked, tir.LE) and isinstance(asked.a, tir.IntImm)
+        return is_bound and place.same_as(asked.b)
+
+    def _chooses(self, node: Any) -> bool:
+        called = isinstance(node, self.tvm.call) and isinstance(node.op, self.tvm.tvm.ir.Op)
+        return called and str(node.op.name).endswith(".if_then_else")
 
     def _calls(self, made: Any) -> bool:
         return not _CALLED.isdisjoint(self.tvm.called(made.body)[0])
