@@ -48,6 +48,7 @@ from relascope.engine.relay.kernels import (
     convolution,
     erf,
     schedules,
+    summed,
     torch_convolution,
 )
 from relascope.engine.relay.kernels.gpu_tiles import GpuTiles
@@ -388,7 +389,7 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
     library = target_text.library(options.target, LIBRARIES)
     if library:
         _offer(options.target)
-        program = absorb_transposes(program)
+        program = summed.merged(absorb_transposes(program))
     if library and "cpu" in parse(options.target).keys:
         program = torch_convolution.served(program)
     else:

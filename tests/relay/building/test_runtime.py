@@ -19,6 +19,8 @@ from relascope.engine.relay.building import runtime
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.storages import Workspace, _places
 from relascope.engine.relay.building.targets import BLAS
+from relascope.engine.relay.kernels import summed
+from relascope.passes.relay.absorb_transposes import absorb_transposes
 from relay_functions import compiled, operators, program_of, var
 
 
@@ -167,7 +169,9 @@ def test_erf_of_float64_is_computed_in_float64():
 
 
 @pytest.mark.parametrize(("turn_a", "turn_b"), product((False, True), repeat=2))
-def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
+def test_a_transposed_product_is_one_kernel_of_pytorch(turn_a, turn_b, monkeypatch):
+    calls, own = [], torch.mm
+    monkeypatch.setattr(torch, "mm", lambda *a, **k: calls.append(1) or own(*a, **k))
     a, b = torch.randn((5, 3) if turn_a else (3, 5)), torch.randn((4, 5) if turn_b else (5, 4))
     left, right = var("a", *a.shape), var("b", *b.shape)
     left = relay.transpose(left) if turn_a else left
@@ -176,16 +180,29 @@ def test_a_transposed_product_is_one_kernel(turn_a, turn_b):
     nodes = json.loads(function.library.get_graph_json())["nodes"]
     assert sum(n["op"] == "tvm_op" for n in nodes) == 1
     (result,) = function.run({"a": a, "b": b})
+    assert calls == [1]
     exact = ((a.T if turn_a else a) @ (b.T if turn_b else b)).T
     assert (result - exact).abs().max() < rounding("float32", 5, exact.abs().max())
 
 
-def test_the_blas_target_calls_pytorch(monkeypatch):
-    calls, own = [], torch.mm
-    monkeypatch.setattr(torch, "mm", lambda *a, **k: calls.append(1) or own(*a, **k))
-    function = compiled(relay.nn.dense(var("a", 3, 5), var("b", 7, 5)), f"llvm {BLAS}")
-    function.run({"a": torch.randn(3, 5), "b": torch.randn(7, 5)})
-    assert calls == [1]
+def test_many_added_products_and_sums_over_rows_are_one_each():
+    count, few = summed.FEW, summed.FEW - 1
+    given = {var(f"x{k}", 3, 5): torch.randn(3, 5) for k in range(count)}
+    products = [relay.nn.dense(x, x) for x in map(relay.transpose, given)]
+    sums, exact = [relay.sum(x, 0) for x in given], [x.T @ x for x in given.values()]
+    others = relay.exp(products[0])  # reads a term
+    for terms, called, wanted in (
+        (products, {"nn.matmul": 1}, sum(exact)),
+        (products[:few], {"nn.matmul": few}, sum(exact[:few])),
+        ([*products, others], {"nn.matmul": count}, sum(exact) + exact[0].exp()),
+        (sums, {"sum": 1}, sum(x.sum(0) for x in given.values())),
+    ):
+        body = reduce(relay.add, terms)
+        program = summed.merged(absorb_transposes(program_of(body)))
+        assert called.items() <= operators(program).items()
+        values = {x.name_hint: value for x, value in given.items()}
+        (result,) = compiled(body, f"llvm {BLAS}").run(values)
+        torch.testing.assert_close(result, wanted, **close(rounding("float32", 3 * count)))
 
 
 def test_building_the_same_again_is_remembered_and_what_cannot_be_is_said():
