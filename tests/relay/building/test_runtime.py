@@ -200,8 +200,7 @@ def test_many_added_products_and_sums_over_rows_are_one_each():
         body = reduce(relay.add, terms)
         program = summed.merged(absorb_transposes(program_of(body)))
         assert called.items() <= operators(program).items()
-        values = {x.name_hint: value for x, value in given.items()}
-        (result,) = compiled(body, f"llvm {BLAS}").run(values)
+        (result,) = compiled(body, f"llvm {BLAS}").run({x.name_hint: v for x, v in given.items()})
         torch.testing.assert_close(result, wanted, **close(rounding("float32", 3 * count)))
 
 
