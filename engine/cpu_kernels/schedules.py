@@ -209,9 +209,9 @@ class _Kernel:
         for block in self._blocks():
             made, loops = self.sch.get(block), self.sch.get_loops(block)
             inner = self.sch.get(loops[-1]).body if loops else None
-            asked = [n.args[0] for n in self.tvm.nodes(made.body) if self._chooses(n)]
+            bounds = self._bounds(made.body) if len(made.reads) > 1 else []
             for axis, value in zip(made.iter_vars, getattr(inner, "iter_values", ()), strict=False):
-                begins = {int(c.a) for c in asked if self._begins(c, axis.var)}
+                begins = {int(c.a) for c in bounds if axis.var.same_as(c.b)}
                 over = [x for x in loops if self.sch.get(x).loop_var.same_as(value)]
                 inside = sorted(b for b in begins if over and 0 < b < self._extent(*over))
                 if 0 < len(inside) < _MOST_PARTS:
@@ -219,15 +219,13 @@ class _Kernel:
                     self.sch.loop_partition(*over, [*lengths, None])
                     break
 
-    def _begins(self, asked: Any, place: Any) -> bool:
-        """Whether a condition is that a place is a number or beyond."""
-        tir = self.tvm.tir
-        is_bound = isinstance(asked, tir.LE) and isinstance(asked.a, tir.IntImm)
-        return is_bound and place.same_as(asked.b)
-
-    def _chooses(self, node: Any) -> bool:
-        called = isinstance(node, self.tvm.call) and isinstance(node.op, self.tvm.tvm.ir.Op)
-        return called and str(node.op.name).endswith(".if_then_else")
+    def _bounds(self, body: Any) -> list[Any]:
+        """Conditions of a body's choices: that a place is some number or beyond."""
+        tir, op = self.tvm.tir, self.tvm.tvm.ir.Op
+        calls = [n for n in self.tvm.nodes(body) if isinstance(n, self.tvm.call)]
+        chosen = [c for c in calls if isinstance(c.op, op) and c.op.name.endswith("if_then_else")]
+        asked = [c.args[0] for c in chosen]
+        return [a for a in asked if isinstance(a, tir.LE) and isinstance(a.a, tir.IntImm)]
 
     def _calls(self, made: Any) -> bool:
         return not _CALLED.isdisjoint(self.tvm.called(made.body)[0])

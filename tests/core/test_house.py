@@ -37,7 +37,7 @@ LINES = {
     "bench": 3604,
     "commands": 3317,
     "core": 1367,
-    "engine": 41753,
+    "engine": 41751,
     "passes": 11855,
     "recorder": 1456,
     "samples": 548,
