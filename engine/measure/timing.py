@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from relascope.core import heap
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.times import TimeRow
 from relascope.engine.turns import alone
@@ -23,6 +24,7 @@ Rounds = tuple[tuple[float, ...], ...]
 
 
 @alone()
+@heap.kept()
 def interleave(
     contenders: Mapping[str, Callable[[], object]],
     repeats: int,

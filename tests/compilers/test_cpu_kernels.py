@@ -1,6 +1,7 @@
 """Kernels on the CPU: convolutions, tiles of products, and memory that is used again."""
 
 from functools import partial
+from resource import RUSAGE_SELF, getrusage
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from limits import rounding
+from relascope.core import heap
 from relascope.engine.cpu_kernels import convolutions, packed_matmul
 from relascope.engine.cpu_kernels.buffer_pool import BufferPool, SharedMemory
 from relascope.engine.cpu_kernels.dropout_masks import draw_masks
@@ -15,8 +17,9 @@ from relascope.engine.cpu_kernels.packed_matmul import AVX2, AVX512, Registers
 from relascope.engine.measure.memory import torch_peak
 from relascope.passes.program import Mask
 
+CPU = torch.device("cpu")
 SHAPES = {  # batch, channels, size, outputs, window, stride, padding, dilation, groups
-    "few pixels": (2, 96, (3, 4), 1024, (2, 3), 1, 1, 1, 1),
+    "few pixels": (2, 96, (3, 4), 2048, (2, 3), 1, 1, 1, 1),
     "few pixels, strided, dilated": (1, 64, (7, 5), 1024, (3, 2), 2, 1, 2, 1),
     "pointwise, a product an image": (3, 5, (4, 6), 7, (1, 1), 1, 0, 1, 1),
     "pointwise, one product": (3, 5, (3, 2), 7, (1, 1), 1, 0, 1, 1),
@@ -101,9 +104,6 @@ def test_infinity_meets_no_padding_and_large_weights_are_not_copied():
     assert out.isinf().any()
 
 
-FEW = Registers(14)
-
-
 @pytest.mark.parametrize(
     ("rows", "columns", "registers", "expected"),
     [
@@ -125,29 +125,23 @@ def test_tiles_fit_rows_columns_and_registers(rows, columns, registers, expected
 
 
 def test_an_llvm_that_spills_gets_smaller_tiles_and_few_rows():
-    assert packed_matmul.tile(1024, 768, FEW) is None
-    tile = packed_matmul.tile(16, 768, FEW)
+    few = Registers(14)
+    assert packed_matmul.tile(1024, 768, few) is None
+    tile = packed_matmul.tile(16, 768, few)
     assert (tile.rows + 1) * tile.columns // packed_matmul.LANES < 14
 
 
-@pytest.mark.parametrize(
-    ("outer", "within"),
-    [((15,), True), ((1, 14), True), ((3, 14), False), ((3, 15), True), ((2, 1, 7, 1), False)],
-)
-def test_a_tile_goes_over_no_edge(outer, within):
-    assert packed_matmul.MatmulTile(5, 16).within(outer) == within
+def test_a_tile_goes_over_no_edge():
+    within = packed_matmul.MatmulTile(5, 16).within
+    assert all(map(within, [(15,), (1, 14), (3, 15)]))
+    assert not any(map(within, [(3, 14), (2, 1, 7, 1)]))
 
 
 def test_panels_hold_the_weight_column_by_column_of_panels():
     weight = np.arange(3 * 32, dtype="float32").reshape(3, 32)
     panels = packed_matmul.panels(weight, packed_matmul.MatmulTile(5, 16))
-    assert panels.shape == (2, 3, 16)
-    assert panels.flags.c_contiguous
-    for column in range(32):
-        assert np.array_equal(panels[column // 16, :, column % 16], weight[:, column])
-
-
-CPU = torch.device("cpu")
+    assert (panels.shape, panels.flags.c_contiguous) == ((2, 3, 16), True)
+    assert np.array_equal(panels.transpose(1, 0, 2).reshape(3, 32), weight)
 
 
 def test_memory_is_given_again_when_nobody_has_it_and_only_then():
@@ -164,6 +158,14 @@ def test_memory_is_given_again_when_nobody_has_it_and_only_then():
     del again, second
     pool.release()
     assert pool.nbytes == 200_000
+
+
+def test_freed_memory_stays_in_the_heap_while_contenders_are_timed():
+    with heap.kept():
+        for _ in range(5):
+            before = getrusage(RUSAGE_SELF).ru_minflt
+            torch.ones(10 << 20)
+        assert getrusage(RUSAGE_SELF).ru_minflt - before < 1000
 
 
 @pytest.mark.parametrize(("count", "dtype"), [(100, torch.float32), (100_000, torch.bfloat16)])
@@ -191,10 +193,8 @@ def test_masks_take_the_memory_of_earlier_ones():
 def test_backwards_that_free_much_release_idle_memory():
     shared, released = SharedMemory(), []
     shared.provide(lambda: released.append(shared.pool.nbytes))
-    idle = shared.pool.take((50_000,), torch.float64, CPU)
-    del idle
-    few = [shared.hold(1 << 27)]
-    shared.settle(few.pop())
+    shared.pool.take((50_000,), torch.float64, CPU)
+    shared.settle(shared.hold(1 << 27))
     assert not released
     assert shared.pool.nbytes == 400_000
     many = [shared.hold(1 << 27) for _ in range(3)]

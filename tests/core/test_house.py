@@ -36,12 +36,12 @@ def test_few_places_are_laid_out_by_hand():
 LINES = {
     "bench": 3604,
     "commands": 3317,
-    "core": 1367,
-    "engine": 41751,
+    "core": 1398,
+    "engine": 41759,
     "passes": 11855,
     "recorder": 1456,
     "samples": 548,
-    "viz": 24317,
+    "viz": 24307,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

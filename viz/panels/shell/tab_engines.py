@@ -4,7 +4,6 @@ An engine outlives its tab by less than a minute, and its process ends while it 
 lost: a request cache keeps its answers, and its requests are complete.
 """
 
-import ctypes
 import gc
 import logging
 import threading
@@ -17,6 +16,7 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from relascope.core import heap
 from relascope.core.memo import Memo
 from relascope.engine.client import EngineClient
 from relascope.engine.limits import Limits, of_page
@@ -32,7 +32,6 @@ _log = logging.getLogger("relascope.page")
 
 LOOK = 3.0  # seconds between checks of connected tabs
 _NEW_OBJECTS = 20_000  # between garbage collections
-_ARENA_MAX, _MMAP_THRESHOLD = -8, -3  # of <malloc.h>
 GONE = 25.0  # seconds; reloaded pages and interrupted networks are back by then
 
 
@@ -88,19 +87,10 @@ def settled() -> None:
     """Make garbage collection rare, once per process. Graphs are many small objects without cycles:
     each full collection takes a tenth of a second and finds nothing. Imported modules are
     excluded."""
-    _keep_heaps_few()
+    # By default, a heap that never shrinks may stay for each thread, so for each run.
+    heap.set_options(arena_max=2, mmap_threshold=256 << 10)
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
-
-
-def _keep_heaps_few() -> None:
-    """By default, glibc may keep a heap that never shrinks for each thread, so for each run."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # another library's heap
-        return
-    mallopt(_ARENA_MAX, 2)
-    mallopt(_MMAP_THRESHOLD, 256 << 10)
 
 
 def _look_after(engines: weakref.ref[Engines]) -> None:
