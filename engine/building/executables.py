@@ -197,7 +197,7 @@ def given(values: Tensors, name: str) -> torch.Tensor:
 def tensor_of(array: Any) -> torch.Tensor:
     """A TVM tensor as PyTorch's, on the same memory. Both use one stream; `torch.from_dlpack` would
     ask for it, which takes longer on a GPU than a kernel."""
-    return torch.utils.dlpack.from_dlpack(array.__dlpack__())
+    return torch._C._from_dlpack(array.__dlpack__())
 
 
 def ready(values: Tensors, name: str, kind: TensorType) -> torch.Tensor:

@@ -5,14 +5,16 @@ memory, page by page. If a window is one pixel, or a weight is large and pixels 
 of matrices (im2col) takes half to a quarter of the time, and less memory.
 """
 
+import functools
 import math
 
 import torch
 from torch.nn import functional
 
+from relascope.engine.building.cpu import cpu_info
+
 Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[int, ...], int]
 """PyTorch's strides, padding, dilation, whether it is transposed, output padding and groups."""
-_CONVOLUTION = torch.ops.aten.convolution.out
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _LARGE = 1 << 20  # bytes
 _PIXELS = 16  # per image, from which a separate product for each image is faster
@@ -24,18 +26,19 @@ def convolution(
     """Convolve, transposed or not. `data` is (batch, channels, *size), `weight` (outputs, channels
     / groups, *window) or, transposed, (channels, outputs / groups, *window), and `out` (batch,
     outputs, *size), all of one dtype."""
-    transposed = options[3]
-    pointwise = _is_pointwise(weight, options)
-    (data,) = (data,) if pointwise else _exact(weight, data)
-    if pointwise or _is_product(data if transposed else out, weight, options):
-        _multiply(data, weight, options, out, pointwise)
-    elif transposed and _folds(options) and out.numel() and weight.device.type == "cpu":
+    convolved = data if options[3] else out
+    way = _way(options, weight.shape, weight.nbytes, convolved.shape, weight.is_cpu)
+    if way != "pointwise" and not data.is_contiguous():
+        (data,) = _exact(weight, data)
+    if way in ("pointwise", "product"):
+        _multiply(data, weight, options, out, way == "pointwise")
+    elif way == "folds" and out.numel():
         # PyTorch's own kernel for a transposed one is slow where the channels are few.
         turned = (*options[:3], False, (0,) * (out.ndim - 2), options[5])
         like = out.contiguous() if data.is_contiguous() else out  # read for its layout alone
         out.copy_(_BACKWARD(data, like, weight, None, *turned, (True, False, False))[0])
     else:
-        _CONVOLUTION(data, weight, None, *options, out=out)
+        out.copy_(torch.convolution(data, weight, None, *options))
 
 
 def _multiply(
@@ -59,7 +62,7 @@ def _multiply(
         made = functional.fold(made, tuple(out.shape[2:]), *window).flatten(2)
     # NaN may come from the zeros around an image, times infinity.
     elif not pointwise and made.isnan().any():
-        _CONVOLUTION(data, weight, None, *options, out=out)
+        out.copy_(torch.convolution(data, weight, None, *options))
         return
     out.flatten(2).copy_(made)
 
@@ -71,10 +74,12 @@ def weight_gradient(
     convolved, `grad` is the gradient of the result, both of one dtype; `out` is contiguous, and has
     the weight's shape and dtype."""
     strides, padding, dilation, *_ = options
-    pointwise = _is_pointwise(out, options)
+    way = _way(options, out.shape, out.nbytes, grad.shape, out.is_cpu)
+    pointwise = way == "pointwise"
     # The zeros around an image, times infinity, would be NaN.
-    if not pointwise and not (_is_product(grad, out, options) and grad.isfinite().all()):
-        data, grad = _exact(grad, data, grad)
+    if not pointwise and not (way == "product" and grad.isfinite().all()):
+        if not (data.is_contiguous() and grad.is_contiguous()):
+            data, grad = _exact(grad, data, grad)
         out.copy_(_BACKWARD(grad, data, out, None, *options, (False, True, False))[1])
         return
     if pointwise and _has_rows(data) and _has_rows(grad):
@@ -88,7 +93,7 @@ def weight_gradient(
 def _exact(factor: torch.Tensor, *images: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Images to multiply with a factor, with channels first if the factor may be infinite: with
     channels last, PyTorch multiplies the zeros around an image, too."""
-    if all(i.is_contiguous() or not _has_rows(i) for i in images) or factor.device.type != "cpu":
+    if not any(map(_has_rows, images)) or not factor.is_cpu:
         return images
     return images if math.isfinite(factor.sum()) else tuple(i.contiguous() for i in images)
 
@@ -103,30 +108,31 @@ def _rows(image: torch.Tensor) -> torch.Tensor:
     return image.permute(0, 2, 3, 1).flatten(0, 2)
 
 
-def _is_pointwise(weight: torch.Tensor, options: Options) -> bool:
-    strides, padding, _, _, more, groups = options
-    plain = set(strides) == {1} and not any((*padding, *more)) and groups == 1
-    return plain and weight.shape[2:].numel() == 1 and weight.device.type == "cpu"
+@functools.lru_cache(4096)
+def _way(
+    options: Options, weight: torch.Size, nbytes: int, convolved: torch.Size, on_cpu: bool
+) -> str:
+    """How to convolve: "pointwise" for windows of one pixel, "product" for images, a large weight
+    and few pixels to multiply it with, "folds" for a transposed one that is the gradient of another
+    one's data, or "". `nbytes` are the weight's."""
+    strides, padding, _, transposed, more, groups = options
+    if not on_cpu:
+        return ""
+    plain = {*strides} == {1} and not any((*padding, *more)) and groups == 1
+    if plain and weight[2:].numel() == 1:
+        return "pointwise"
+    pixels = convolved.numel() // max(convolved[1], 1)
+    few = 0 < _outputs_per_pixel() * pixels <= weight[0] and nbytes >= _LARGE
+    folds = all(m < s for m, s in zip(more, strides, strict=True))
+    if few and folds and len(convolved) == 4 and groups == 1:
+        return "product"
+    return "folds" if folds and transposed else ""
 
 
-def _is_product(convolved: torch.Tensor, weight: torch.Tensor, options: Options) -> bool:
-    """Whether a convolution of images has a large weight and few pixels to multiply it with."""
-    groups = options[5]
-    pixels = convolved.numel() // max(convolved.shape[1], 1)
-    few = 0 < 4 * pixels <= len(weight) and weight.nbytes >= _LARGE
-    return (
-        few
-        and _folds(options)
-        and convolved.ndim == 4
-        and groups == 1
-        and weight.device.type == "cpu"
-    )
-
-
-def _folds(options: Options) -> bool:
-    """Whether a transposed convolution is the gradient of the data of one that is not."""
-    strides, *_, more, _ = options
-    return all(m < s for m, s in zip(more, strides, strict=True))
+@functools.cache
+def _outputs_per_pixel() -> int:
+    """Of a weight, from which a product is faster: MKL takes longer on others' processors."""
+    return 4 if cpu_info().get("vendor_id") == "GenuineIntel" else 64
 
 
 def _by_channel(tensor: torch.Tensor) -> torch.Tensor:

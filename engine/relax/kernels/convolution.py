@@ -103,7 +103,8 @@ def _is_static(call: Any) -> bool:
 
 def _convolution(options: convolutions.Options, last: bool, *arrays: Any) -> None:
     data, weight, out = map(tensor_of, arrays)
-    data, out = (t.permute(FIRST) if last else t for t in (data, out))
+    if last:
+        data, out = data.permute(FIRST), out.permute(FIRST)
     convolutions.convolution(data, weight, options, out)
 
 

@@ -149,7 +149,7 @@ _CPU = tvm.cpu(0).device_type
 
 def tensor(array: Any) -> torch.Tensor:
     content = array.handle.contents
-    shape = tuple(content.shape[i] for i in range(content.ndim))
+    shape = tuple(content.shape[: content.ndim])
     kind = content.dtype
     at = content.data + content.byte_offset
     if content.device.device_type != _CPU:
