@@ -360,17 +360,15 @@ class Converter(ExportedProgramImporter):
         """Batch norm in train mode: the result, the batch's mean and biased variance, (1, channels,
         1, ...)."""
         size = shape(data)
+        along = [size[1]] + [1] * (len(size) - 2)
         mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
         deviation = self.op.sqrt(self.op.add(spread, self.number(epsilon, data)))
-        return self.affine(self.op.divide(centred, deviation), gamma, beta), mean, spread
-
-    def affine(self, result: Any, gamma: Any, beta: Any) -> Any:
-        """A norm's result with the scale and shift for each channel, if it has them."""
-        along = [shape(result)[1]] + [1] * (len(shape(result)) - 2)
-        for op, factor in ((self.op.multiply, gamma), (self.op.add, beta)):
-            if factor is not None:
-                result = op(result, self.op.reshape(factor, along))
-        return result
+        # One factor a channel, as in PyTorch: the gradient sums over the images once.
+        scale = self.number(1.0, data) if gamma is None else self.op.reshape(gamma, along)
+        result = self.op.multiply(centred, self.op.divide(scale, deviation))
+        if beta is not None:
+            result = self.op.add(result, self.op.reshape(beta, along))
+        return result, mean, spread
 
     def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
         """The mean along axes, the distances to it, and their mean square; axes are kept."""

@@ -205,10 +205,11 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         mean = _mean(data, axes)
         centred = data - mean
         variance = _mean(centred * centred, axes)
-        result = centred / relay.sqrt(variance + self.number(epsilon, data))
+        deviation = relay.sqrt(variance + self.number(epsilon, data))
         along = [size[1]] + [1] * (len(size) - 2)
-        if gamma is not None:
-            result = result * relay.reshape(gamma, along)
+        # One factor a channel, as in PyTorch: the gradient sums over the images once.
+        scale = self.number(1.0, data) if gamma is None else relay.reshape(gamma, along)
+        result = centred * (scale / deviation)
         if beta is not None:
             result = result + relay.reshape(beta, along)
         if running[0] is not None:
