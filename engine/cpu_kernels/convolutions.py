@@ -17,6 +17,7 @@ Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[i
 """PyTorch's strides, padding, dilation, whether it is transposed, output padding and groups."""
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _LARGE = 1 << 20  # bytes
+_OUTPUTS = 4  # of a weight for each pixel, from which a product may be faster
 _PIXELS = 16  # per image, from which a separate product for each image is faster
 
 
@@ -27,7 +28,8 @@ def convolution(
     / groups, *window) or, transposed, (channels, outputs / groups, *window), and `out` (batch,
     outputs, *size), all of one dtype."""
     convolved = data if options[3] else out
-    way = _way(options, weight.shape, weight.nbytes, convolved.shape, weight.is_cpu)
+    about = weight.shape, weight.nbytes, convolved.shape, weight.is_cpu
+    way = _way(options, *about, _outputs_per_pixel())
     if way != "pointwise" and not data.is_contiguous():
         (data,) = _exact(weight, data)
     if way in ("pointwise", "product"):
@@ -74,7 +76,7 @@ def weight_gradient(
     convolved, `grad` is the gradient of the result, both of one dtype; `out` is contiguous, and has
     the weight's shape and dtype."""
     strides, padding, dilation, *_ = options
-    way = _way(options, out.shape, out.nbytes, grad.shape, out.is_cpu)
+    way = _way(options, out.shape, out.nbytes, grad.shape, out.is_cpu, _OUTPUTS)
     pointwise = way == "pointwise"
     # The zeros around an image, times infinity, would be NaN.
     if not pointwise and not (way == "product" and grad.isfinite().all()):
@@ -110,19 +112,19 @@ def _rows(image: torch.Tensor) -> torch.Tensor:
 
 @functools.lru_cache(4096)
 def _way(
-    options: Options, weight: torch.Size, nbytes: int, convolved: torch.Size, on_cpu: bool
+    options: Options, weight: torch.Size, nbytes: int, convolved: torch.Size, cpu: bool, least: int
 ) -> str:
-    """How to convolve: "pointwise" for windows of one pixel, "product" for images, a large weight
-    and few pixels to multiply it with, "folds" for a transposed one that is the gradient of another
-    one's data, or "". `nbytes` are the weight's."""
+    """How to convolve: "pointwise" for windows of one pixel, "product" for images and a large
+    weight with at least so many outputs for each pixel, "folds" for a transposed one that is the
+    gradient of another one's data, or "". `nbytes` are the weight's."""
     strides, padding, _, transposed, more, groups = options
-    if not on_cpu:
+    if not cpu:
         return ""
     plain = {*strides} == {1} and not any((*padding, *more)) and groups == 1
     if plain and weight[2:].numel() == 1:
         return "pointwise"
     pixels = convolved.numel() // max(convolved[1], 1)
-    few = 0 < _outputs_per_pixel() * pixels <= weight[0] and nbytes >= _LARGE
+    few = 0 < least * pixels <= weight[0] and nbytes >= _LARGE
     folds = all(m < s for m, s in zip(more, strides, strict=True))
     if few and folds and len(convolved) == 4 and groups == 1:
         return "product"
@@ -131,8 +133,9 @@ def _way(
 
 @functools.cache
 def _outputs_per_pixel() -> int:
-    """Of a weight, from which a product is faster: MKL takes longer on others' processors."""
-    return 4 if cpu_info().get("vendor_id") == "GenuineIntel" else 64
+    """Of a weight, from which a product is faster: MKL takes longer on others' processors. The
+    gradient of a weight gains there, too: it is large, and a product writes it where it belongs."""
+    return _OUTPUTS if cpu_info().get("vendor_id") == "GenuineIntel" else 16 * _OUTPUTS
 
 
 def _by_channel(tensor: torch.Tensor) -> torch.Tensor:
