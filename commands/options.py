@@ -1,6 +1,6 @@
 """The options of the command line, in the groups that commands share."""
 
-from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -283,11 +283,9 @@ def baselines(command: ArgumentParser) -> None:
     about = "also time this beside PyTorch eager; it compiles first, which takes a while; "
     about += "repeatable"
     add("--baseline", **_REPEATED, choices=BASELINES, help=about)
-    add("--rival", dest="baseline", action="append", choices=BASELINES, help=SUPPRESS)
     about = "also time other ways of building in the same run: some of "
     about += f"{', '.join(variants.VARIANTS)}, separated by commas, or all"
     add("--variants", metavar="NAMES", help=about)
-    add("--ways", dest="variants", default=SUPPRESS, help=SUPPRESS)
     about = "append the run to a file: as CSV if its name ends in .csv, else as a line of JSON"
     add("--history", type=Path, metavar="FILE", help=about)
 

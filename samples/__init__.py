@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-if __name__ == "samples":  # an old script, with the checkout on its path
-    raise ImportError("relascope is one package now. Write: from relascope.samples import build")
-
 
 @dataclass(frozen=True)
 class Sample:

@@ -362,7 +362,7 @@ def test_lint_names_the_place_and_the_pass():
 
 
 def test_several_ways_and_other_compilers_are_timed_in_one_run():
-    rows = document("time", "mlp", "--training", "--ways", "all", "--repeats", "3")["rows"]
+    rows = document("time", "mlp", "--training", "--variants", "all", "--repeats", "3")["rows"]
     promised = {"q1_ms", "q3_ms", "ratio_to_eager", "max_abs_error", "peak_bytes"}
     assert all(promised <= set(row) for row in rows)
     assert {r["phase"] for r in rows} == {"forward", "forward_backward"}
@@ -372,12 +372,12 @@ def test_several_ways_and_other_compilers_are_timed_in_one_run():
     built = {r["what"]: (r["target"], r["build_seconds"]) for r in rows}
     assert built["relay, library"] == ("llvm -libs=mkl", 0.25)
     assert built["relay, layout"] == ("llvm", 0.25)
-    said = run("time", "mlp", "--ways", "library").stdout
+    said = run("time", "mlp", "--variants", "library").stdout
     assert "of minima" in said and "1.44" in said and "4.0 KiB" in said
     assert said.count("relay, ") == 2 and "1.32× slower than eager" in said
-    error = document("time", "mlp", "--ways", "library,magic", status=2)["error"]
+    error = document("time", "mlp", "--variants", "library,magic", status=2)["error"]
     assert "magic" in error["message"] and "library" in error["hint"]
-    data = document("time", "mlp", "--rival", "torch.compile", "--repeats", "3")
+    data = document("time", "mlp", "--baseline", "torch.compile", "--repeats", "3")
     rows, machine = data["rows"], data["machine"]
     assert machine == "a test machine"
     assert [r["what"] for r in rows] == ["pytorch eager", "relay, cpu", "torch.compile"]

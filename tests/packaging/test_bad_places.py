@@ -1,7 +1,6 @@
-"""What is said where relascope cannot run, and to scripts from before it was one package."""
+"""What is said where relascope cannot run."""
 
 import subprocess
-import sys
 
 import pytest
 
@@ -9,28 +8,11 @@ import relascope.commands.installation as installation
 import relascope.commands.main as cli
 from command_line import document, run
 from page_session import session_of
-from place import ROOT
 from relascope import core
 from relascope.core import place
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient
 from relascope.engine.relay.tvm import find
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("engine.dispatch", "from relascope import add_tvm_dispatch, remove_tvm_dispatch"),
-        ("samples", "from relascope.samples import build"),
-        ("passes.pipeline", "import relascope.passes"),
-        ("viz.page", "import relascope.viz"),
-    ],
-)
-def test_an_old_script_is_given_the_new_line(old, new):
-    command = [sys.executable, "-c", f"import {old}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    last = done.stderr.splitlines()[-1]
-    assert last == f"ImportError: relascope is one package now. Write: {new}"
 
 
 @pytest.mark.parametrize("version", [(3, 9, 1), (3, 13, 0)])
