@@ -35,13 +35,13 @@ def test_few_places_are_laid_out_by_hand():
 
 LINES = {
     "bench": 3604,
-    "commands": 3317,
+    "commands": 3315,
     "core": 1398,
-    "engine": 41759,
-    "passes": 11855,
+    "engine": 41826,
+    "passes": 11852,
     "recorder": 1456,
-    "samples": 548,
-    "viz": 24307,
+    "samples": 545,
+    "viz": 24304,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -47,6 +47,7 @@ from relascope.engine.relay.kernels import (
     conv_weights,
     convolution,
     erf,
+    scattered,
     schedules,
     summed,
     torch_convolution,
@@ -61,6 +62,7 @@ from relascope.passes.relay.training import weight_gradient
 from relascope.passes.relay.training.split import PER_USE
 
 erf.register()
+scattered.register()
 weight_gradient.register()
 openmp.hand_over()
 # TVM reads a hundred facts of its own build, one by one, for every kernel that it lowers.
@@ -394,6 +396,8 @@ def prepared(program: RelayProgram, function: Any, options: BuildOptions) -> Any
         program = torch_convolution.served(program)
     else:
         program = torch_convolution.unserved(program)
+    if "cpu" in parse(options.target).keys:
+        program = scattered.into_zeros(program)
     return bounded(written_out(program)).main
 
 

@@ -204,6 +204,22 @@ def test_many_added_products_and_sums_over_rows_are_one_each():
         torch.testing.assert_close(result, wanted, **close(rounding("float32", 3 * count)))
 
 
+def test_sums_scattered_into_zeros_take_the_memory_of_their_result():
+    for places, size in (
+        ([[3, 0, 3]], (5, 7)),
+        ([[3, 0, 3], [1, 6, 1]], (5, 7)),
+        ([[[3, 0], [3, 3]]], (5, 2, 3)),
+    ):
+        index = torch.tensor(places)
+        updates = torch.randn(*index.shape[1:], *size[len(index) :])
+        given = var("i", *index.shape, dtype="int64"), var("u", *updates.shape)
+        function = compiled(relay.scatter_nd(relay.zeros(size, "float32"), *given, "add"))
+        (found,) = function.run({"i": index, "u": updates})
+        exact = torch.zeros(size).index_put(tuple(index), updates, accumulate=True)
+        torch.testing.assert_close(found, exact)
+        assert function.storages.nbytes == 0
+
+
 def test_building_the_same_again_is_remembered_and_what_cannot_be_is_said():
     first, again = (compiled(relay.tanh(var("x", 9))) for _ in range(2))
     assert first.library is again.library
