@@ -3,6 +3,7 @@
 from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def limits(command: ArgumentParser) -> None:
     add("--limit-memory", type=_ratio, default=0.0, metavar="M", help=about)
     about = f"fail a whole call that takes longer, by kind: {', '.join(KINDS)}; such as "
     about += "import=60,build=600"
-    add("--limit-calls", type=_by(calls_of), default={}, metavar="KIND=S,…", help=about)
+    add("--limit-calls", type=partial(_by, calls_of), default={}, metavar="KIND=S,…", help=about)
 
 
 def one_pass(command: ArgumentParser) -> None:
@@ -188,9 +189,10 @@ def strategy(command: ArgumentParser) -> None:
     about = "how to choose the values that the forward saves"
     add("--strategy", choices=list(STRATEGIES), default=DEFAULT, help=about)
     about = "for the strategies frontier, budget and peak: a fraction of keep_all's bytes (0.5, "
-    add("--budget", type=_by(parse_budget), metavar="B", help=about + "50%%) or bytes (4MiB)")
+    budget = partial(_by, parse_budget)
+    add("--budget", type=budget, metavar="B", help=about + "50%%) or bytes (4MiB)")
     about = "stay below this peak of a whole step: as --strategy peak --budget B"
-    add("--peak", action=_Peak, type=_by(parse_budget), metavar="B", help=about)
+    add("--peak", action=_Peak, type=budget, metavar="B", help=about)
     command.set_defaults(save=[], recompute=[], offload=False, per_use=False)
 
 
@@ -338,16 +340,12 @@ def output(command: ArgumentParser) -> None:
     command.add_argument("-o", dest="output", type=Path, metavar="FILE", help=about)
 
 
-def _by(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A type for argparse that shows a ValueError's message."""
-
-    def typed(text: str) -> Any:
-        try:
-            return read(text)
-        except ValueError as wrong:
-            raise ArgumentTypeError(str(wrong)) from wrong
-
-    return typed
+def _by(read: Callable[[str], Any], text: str) -> Any:
+    """An argument of a command, read for argparse, which shows a ValueError's message."""
+    try:
+        return read(text)
+    except ValueError as wrong:
+        raise ArgumentTypeError(str(wrong)) from wrong
 
 
 def _kinds(text: str) -> tuple[str, ...]:

@@ -119,12 +119,9 @@ def _edges(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return ties[: shape.numel()].reshape(shape)
 
 
-def _from(least: float, most: float) -> _Drawn:
-    def drawn(shape: torch.Size, generator: torch.Generator) -> Tensor:
-        size = least + (most - least) * torch.rand(shape, generator=generator)
-        return size * (2 * torch.randint(2, shape, generator=generator) - 1)
-
-    return drawn
+def _from(least: float, most: float, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    size = least + (most - least) * torch.rand(shape, generator=generator)
+    return size * (2 * torch.randint(2, shape, generator=generator) - 1)
 
 
 def _nonfinite(shape: torch.Size, generator: torch.Generator) -> Tensor:
@@ -139,6 +136,6 @@ def _nonfinite(shape: torch.Size, generator: torch.Generator) -> Tensor:
 
 _WAYS: tuple[_Drawn, ...] = (
     *(_normal, partial(_normal, scale=1e4), partial(_normal, scale=1e-30), _cancelling, _edges),
-    *(_from(88.0, 89.0), _from(0.5e38, 1.5e38), _nonfinite),
+    *(partial(_from, 88.0, 89.0), partial(_from, 0.5e38, 1.5e38), _nonfinite),
 )
 _DRAWN = dict(zip(INPUTS[1:], _WAYS, strict=True))

@@ -5,6 +5,7 @@ Each function takes its operator's arguments.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,8 @@ def _taken(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, T
     return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
 
 
-def _extreme(best: Any) -> Callable[..., Any]:
-    def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-        return _taken(x, best(x, dim, True), dim, keepdim)
-
-    return run
+def _extreme(best: Any, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _taken(x, best(x, dim, True), dim, keepdim)
 
 
 def _scan(step: Callable[..., tuple[Tensor, ...]], dim: int, *lanes: Tensor) -> tuple[Tensor, ...]:
@@ -109,23 +107,19 @@ def _topk(
     return values.narrow(dim, 0, k), index.narrow(dim, 0, k)
 
 
-def _median(skip: bool) -> Callable[..., Any]:
+def _median(skip: bool, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The median along an axis, without NaN if `skip`; otherwise one NaN makes it NaN."""
-
-    def run(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-        if not x.dim():
-            return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-        size, last = x.shape[dim], torch.full_like(x, math.inf) if x.is_floating_point() else x
-        lost = x.isnan() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
-        order = _aten.sort.default(torch.where(lost, last, x), dim, False)[1]
-        count = size - lost.sum(dim, keepdim=True)
-        half = (count - 1).clamp(min=0) // 2 if skip else torch.full_like(count, (size - 1) // 2)
-        index = order.gather(dim, half)
-        first = _aten.argmax.default(lost.to(torch.int32), dim, True)
-        wrong = (count == 0) if skip else (count < size)
-        return _taken(x, torch.where(wrong, first, index), dim, keepdim)
-
-    return run
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    size, last = x.shape[dim], torch.full_like(x, math.inf) if x.is_floating_point() else x
+    lost = x.isnan() if x.is_floating_point() else torch.zeros_like(x, dtype=torch.bool)
+    order = _aten.sort.default(torch.where(lost, last, x), dim, False)[1]
+    count = size - lost.sum(dim, keepdim=True)
+    half = (count - 1).clamp(min=0) // 2 if skip else torch.full_like(count, (size - 1) // 2)
+    index = order.gather(dim, half)
+    first = _aten.argmax.default(lost.to(torch.int32), dim, True)
+    wrong = (count == 0) if skip else (count < size)
+    return _taken(x, torch.where(wrong, first, index), dim, keepdim)
 
 
 def _index_reduce(
@@ -205,24 +199,27 @@ def _largest(x: Tensor, size: list[int], sides: list[np.ndarray]) -> tuple[Tenso
     return taken.gather(-1, index).reshape(result), where.reshape(result)
 
 
-def _max_pool(op: Any) -> Callable[..., Any]:
-    def run(
-        x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *rest: Any
-    ) -> tuple[Tensor, Tensor]:
-        rank = 3 if "3d" in op._schema.name else 2
-        with _disable_current_modes():
-            blank = torch.empty(x.shape, device="meta")
-            made = op(blank, kernel, stride, padding, dilation, *rest)[0].shape[-rank:]
-        given = (kernel, stride or kernel, padding, dilation)
-        ways = [list(g) if isinstance(g, list | tuple) else [g] for g in given]
-        ways = [w * (rank if len(w) == 1 else 1) for w in ways]
-        sides = [
-            np.arange(n)[:, None] * s - p + np.arange(k) * d
-            for n, k, s, p, d in zip(made, *ways, strict=True)
-        ]
-        return _largest(x, list(x.shape[-rank:]), sides)
-
-    return run
+def _max_pool(
+    op: Any,
+    x: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    *rest: Any,
+) -> tuple[Tensor, Tensor]:
+    rank = 3 if "3d" in op._schema.name else 2
+    with _disable_current_modes():
+        blank = torch.empty(x.shape, device="meta")
+        made = op(blank, kernel, stride, padding, dilation, *rest)[0].shape[-rank:]
+    given = (kernel, stride or kernel, padding, dilation)
+    ways = [list(g) if isinstance(g, list | tuple) else [g] for g in given]
+    ways = [w * (rank if len(w) == 1 else 1) for w in ways]
+    sides = [
+        np.arange(n)[:, None] * s - p + np.arange(k) * d
+        for n, k, s, p, d in zip(made, *ways, strict=True)
+    ]
+    return _largest(x, list(x.shape[-rank:]), sides)
 
 
 def _adaptive_max_pool(x: Tensor, places: list[int]) -> tuple[Tensor, Tensor]:
@@ -405,16 +402,16 @@ ALONG: dict[str, Callable[..., Any]] = {
     "kthvalue.default": _kthvalue,
     "logcumsumexp.default": _logcumsumexp,
     "masked_scatter.default": _masked_scatter,
-    "max.dim": _extreme(_aten.argmax.default),
-    "max_pool2d_with_indices.default": _max_pool(_aten.max_pool2d_with_indices.default),
-    "max_pool3d_with_indices.default": _max_pool(_aten.max_pool3d_with_indices.default),
+    "max.dim": partial(_extreme, _aten.argmax.default),
+    "max_pool2d_with_indices.default": partial(_max_pool, _aten.max_pool2d_with_indices.default),
+    "max_pool3d_with_indices.default": partial(_max_pool, _aten.max_pool3d_with_indices.default),
     "max_unpool2d.default": _max_unpool,
     "max_unpool3d.default": _max_unpool,
-    "median.default": lambda x: _median(False)(x.reshape(-1), 0)[0],
-    "median.dim": _median(False),
-    "min.dim": _extreme(_aten.argmin.default),
-    "nanmedian.default": lambda x: _median(True)(x.reshape(-1), 0)[0],
-    "nanmedian.dim": _median(True),
+    "median.default": lambda x: _median(False, x.reshape(-1), 0)[0],
+    "median.dim": partial(_median, False),
+    "min.dim": partial(_extreme, _aten.argmin.default),
+    "nanmedian.default": lambda x: _median(True, x.reshape(-1), 0)[0],
+    "nanmedian.dim": partial(_median, True),
     "round.decimals": _round,
     "searchsorted.Scalar": _searchsorted,
     "searchsorted.Tensor": _searchsorted,

@@ -106,12 +106,9 @@ def _copysign_scalar(x: Tensor, sign: float) -> Tensor:
     return -size if math.copysign(1, sign) < 0 else size
 
 
-def _but_nan(takes: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    def run(x: Tensor, y: Tensor) -> Tensor:
-        taken = takes(x, y)
-        return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
-
-    return run
+def _but_nan(takes: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    taken = takes(x, y)
+    return torch.where(taken | y.isnan() if y.is_floating_point() else taken, x, y)
 
 
 def _hypot(x: Tensor, y: Tensor) -> Tensor:
@@ -476,29 +473,25 @@ def _softmax_gradient(grad: Tensor, output: Tensor, dim: int, dtype: torch.dtype
     return ((grad - (grad * output).sum(dim, True)) * output).to(dtype)
 
 
-def times_log(log: Callable[[Tensor], Tensor], edge: float) -> Callable[..., Tensor]:
+def times_log(log: Callable[[Tensor], Tensor], edge: float, x: Any, y: Any) -> Tensor:
     """xlogy or xlog1py, with PyTorch's gradients at the edge, where the logarithm is minus
     infinity, beyond it, and for NaN. The value has the second argument's gradient; the first's is
     the slope of a difference that is zero. An infinite or NaN slope is made of quotients, which
     leave a zero gradient zero."""
-
-    def run(x: Any, y: Any) -> Tensor:
-        given = (v if isinstance(v, Tensor) else torch.full([], v) for v in (x, y))
-        x, y = torch.broadcast_tensors(*_both(*given))  # gradients are added up in the end
-        factor, at = x.detach(), y.detach()
-        of, dtype = torch.finfo(at.dtype), str(at.dtype).removeprefix("torch.")
-        bounds = (np.full([1] * at.dim(), v, dtype) for v in (of.max, of.tiny))
-        most, least = map(traced_constant, bounds)
-        nothing, far = factor == 0, (at <= edge) | at.isinf()
-        slope = torch.where(far, torch.where(at == edge, -most, most), log(at))
-        none = torch.where(at < edge, math.inf, 1.0)  # infinity by which makes NaN
-        tiny = torch.where(far, least, 1.0)  # of two factors, a compiler would make their square
-        moved = x - torch.where(factor.isfinite(), factor, 0.0)
-        moved = torch.where(nothing & (at <= edge), 0.0, moved)
-        value = torch.where(nothing & far, 0.0, factor * log(y))
-        return value + moved * slope / none / tiny / tiny
-
-    return run
+    given = (v if isinstance(v, Tensor) else torch.full([], v) for v in (x, y))
+    x, y = torch.broadcast_tensors(*_both(*given))  # gradients are added up in the end
+    factor, at = x.detach(), y.detach()
+    of, dtype = torch.finfo(at.dtype), str(at.dtype).removeprefix("torch.")
+    bounds = (np.full([1] * at.dim(), v, dtype) for v in (of.max, of.tiny))
+    most, least = map(traced_constant, bounds)
+    nothing, far = factor == 0, (at <= edge) | at.isinf()
+    slope = torch.where(far, torch.where(at == edge, -most, most), log(at))
+    none = torch.where(at < edge, math.inf, 1.0)  # infinity by which makes NaN
+    tiny = torch.where(far, least, 1.0)  # of two factors, a compiler would make their square
+    moved = x - torch.where(factor.isfinite(), factor, 0.0)
+    moved = torch.where(nothing & (at <= edge), 0.0, moved)
+    value = torch.where(nothing & far, 0.0, factor * log(y))
+    return value + moved * slope / none / tiny / tiny
 
 
 def _safe_softmax(x: Tensor, dim: int, dtype: Dtype = None) -> Tensor:
@@ -653,8 +646,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "erfc": _erfc,
     "exp2": lambda x: torch.pow(2.0, _floating(x)),
     "expm1": _expm1,
-    "fmax": _but_nan(torch.ge),
-    "fmin": _but_nan(torch.le),
+    "fmax": partial(_but_nan, torch.ge),
+    "fmin": partial(_but_nan, torch.le),
     "histc": _histogram,
     "huber_loss": _huber,
     "hypot": _hypot,

@@ -152,14 +152,10 @@ def _floats(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
-def _scaled(sign: int) -> Callable[[Arguments], Form | None]:
+def _scaled(sign: int, given: Arguments) -> Form | None:
     """A sum or difference with `alpha`, which TVM ignores."""
-
-    def form(given: Arguments) -> Form | None:
-        times = sign * given.get("alpha", 1)
-        return None if times == sign else lambda x, y, *_, **__: x + y * times
-
-    return form
+    times = sign * given.get("alpha", 1)
+    return None if times == sign else lambda x, y, *_, **__: x + y * times
 
 
 def _product(given: Arguments) -> Form | None:
@@ -367,12 +363,12 @@ _BY_OPTIONS: dict[str, Callable[[Any, Arguments], Form | None]] = {
     **dict.fromkeys(("std", "var"), _spread),
 }
 _IN_TRAINING: dict[str, Form] = {
-    "xlogy": times_log(torch.log, 0.0),
-    "special_xlog1py": times_log(torch.log1p, -1.0),
+    "xlogy": partial(times_log, torch.log, 0.0),
+    "special_xlog1py": partial(times_log, torch.log1p, -1.0),
 }
 
 _FORMS: dict[str, Callable[[Arguments], Form | None]] = {
-    "add": _scaled(1),
+    "add": partial(_scaled, 1),
     "arange": _arange,
     "avg_pool3d": lambda given: None if given["divisor_override"] is None else avg_pool3d,
     "cat": lambda given: (lambda parts, *_: parts[0]) if len(given["tensors"]) == 1 else None,
@@ -387,7 +383,7 @@ _FORMS: dict[str, Callable[[Arguments], Form | None]] = {
     "pow": _power,
     "scaled_dot_product_attention": lambda given: fused_attention,
     "scatter_reduce": _reduction,
-    "sub": _scaled(-1),
+    "sub": partial(_scaled, -1),
     "topk": lambda given: None if given["sorted"] else lambda *args: _aten.topk.default(*args[:4]),
 }
 """By an operator's name."""

@@ -1,7 +1,7 @@
 """Sampling images at a grid's places, composed of operators that every frontend knows."""
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
@@ -103,65 +103,59 @@ def _cubic(extent: int, wanted: int, aligned: bool, factor: float | None, kind: 
     return places.clip(0, extent - 1), torch.stack(shares, 1).numpy()
 
 
-def _smoothed(op: Any) -> Callable[..., Taps]:
+def _smoothed(
+    op: Any, extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any
+) -> Taps:
     """Shares are the operator's result for a unit matrix. Where others have more taps, the last is
     repeated, with its share divided.
     """
-
-    def taps(extent: int, wanted: int, aligned: bool, factor: float | None, kind: Any) -> Taps:
-        unit = torch.from_numpy(np.eye(extent, dtype=kind))[None, None]
-        share = op(unit, [wanted, extent], aligned, factor, None)[0, 0].numpy()
-        first = (share != 0).argmax(1)[:, None]
-        last = extent - 1 - (share[:, ::-1] != 0).argmax(1)[:, None]
-        places = np.minimum(first + np.arange((last - first).max() + 1), last)
-        alike = (places[:, :, None] == places[:, None]).sum(2)
-        return places, np.take_along_axis(share, places, 1) / alike
-
-    return taps
+    unit = torch.from_numpy(np.eye(extent, dtype=kind))[None, None]
+    share = op(unit, [wanted, extent], aligned, factor, None)[0, 0].numpy()
+    first = (share != 0).argmax(1)[:, None]
+    last = extent - 1 - (share[:, ::-1] != 0).argmax(1)[:, None]
+    places = np.minimum(first + np.arange((last - first).max() + 1), last)
+    alike = (places[:, :, None] == places[:, None]).sum(2)
+    return places, np.take_along_axis(share, places, 1) / alike
 
 
-def _resized(taps: Callable[..., Taps]) -> Callable[..., Any]:
+def _resized(
+    taps: Callable[..., Taps], x: Tensor, size: list[int], aligned: bool, *factors: float | None
+) -> Tensor:
     """Resizing as a weighted sum of elements along each axis in turn."""
-
-    def run(x: Tensor, size: list[int], aligned: bool, *factors: float | None) -> Tensor:
-        if not x.is_floating_point():
-            return NotImplemented
-        kind = np.float64 if x.dtype == torch.float64 else np.float32
-        given = (*factors, *[None] * len(size))
-        for place in reversed(range(len(size))):
-            axis = x.dim() - len(size) + place
-            with _disable_current_modes():
-                places, shares = taps(x.shape[axis], size[place], aligned, given[place], kind)
-            along = [-1] + [1] * (x.dim() - axis - 1)
-            parts = [
-                x.index_select(axis, traced_constant(at))
-                * traced_constant(share.astype(kind)).to(x.dtype).reshape(along)
-                for at, share in zip(places.T, shares.T, strict=True)
-            ]
-            x = reduce(torch.add, parts)
-        return x
-
-    return run
+    if not x.is_floating_point():
+        return NotImplemented
+    kind = np.float64 if x.dtype == torch.float64 else np.float32
+    given = (*factors, *[None] * len(size))
+    for place in reversed(range(len(size))):
+        axis = x.dim() - len(size) + place
+        with _disable_current_modes():
+            places, shares = taps(x.shape[axis], size[place], aligned, given[place], kind)
+        along = [-1] + [1] * (x.dim() - axis - 1)
+        parts = [
+            x.index_select(axis, traced_constant(at))
+            * traced_constant(share.astype(kind)).to(x.dtype).reshape(along)
+            for at, share in zip(places.T, shares.T, strict=True)
+        ]
+        x = reduce(torch.add, parts)
+    return x
 
 
-def _by_factors(run: Callable[..., Any]) -> Callable[..., Any]:
+def _by_factors(
+    run: Callable[..., Any], x: Tensor, size: list[int] | None, aligned: bool, factors: Any = None
+) -> Tensor:
     """The form of the same operator that takes sizes or factors."""
-
-    def vec(x: Tensor, size: list[int] | None, aligned: bool, factors: Any = None) -> Tensor:
-        given = factors or []
-        size = size or [int(n * f) for n, f in zip(x.shape[2:], given, strict=True)]
-        return run(x, size, aligned, *given)
-
-    return vec
+    given = factors or []
+    size = size or [int(n * f) for n, f in zip(x.shape[2:], given, strict=True)]
+    return run(x, size, aligned, *given)
 
 
 def _resizing() -> dict[str, Callable[..., Any]]:
-    linear, aten = _resized(_linear), torch.ops.aten
-    by = {f"upsample_{n}": linear for n in ("linear1d", "bilinear2d", "trilinear3d")}
-    by["upsample_bicubic2d"] = _resized(_cubic)
+    names, aten = ("linear1d", "bilinear2d", "trilinear3d"), torch.ops.aten
+    by: dict[str, Callable[..., Any]] = {"upsample_bicubic2d": partial(_resized, _cubic)}
+    by |= {f"upsample_{n}": partial(_resized, _linear) for n in names}
     for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
-        by[name] = _resized(_smoothed(getattr(aten, name).default))
-    return by | {f"{name}.vec": _by_factors(run) for name, run in by.items()}
+        by[name] = partial(_resized, partial(_smoothed, getattr(aten, name).default))
+    return by | {f"{name}.vec": partial(_by_factors, run) for name, run in by.items()}
 
 
 RESIZED = _resizing()

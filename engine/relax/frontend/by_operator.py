@@ -7,6 +7,7 @@ surely equal, its module has no such judge.
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,11 @@ def _floating(name: str) -> _Operator:
     return run
 
 
-def _reduced(function: Callable[[torch.Tensor, list[int], bool], torch.Tensor]) -> _Operator:
-    def run(given: _Values, attrs: Any) -> Any:
-        x, axes = given[0], _ints(attrs.axis)
-        return function(x, list(range(x.ndim)) if axes is None else axes, bool(attrs.keepdims))
-
-    return run
+def _reduced(
+    function: Callable[[torch.Tensor, list[int], bool], torch.Tensor], given: _Values, attrs: Any
+) -> Any:
+    x, axes = given[0], _ints(attrs.axis)
+    return function(x, list(range(x.ndim)) if axes is None else axes, bool(attrs.keepdims))
 
 
 def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
@@ -68,12 +68,9 @@ def _product(x: torch.Tensor, axes: list[int], keep: bool) -> torch.Tensor:
     return x
 
 
-def _extreme(function: Callable[..., Any]) -> _Operator:
-    def run(given: _Values, attrs: Any) -> Any:
-        axis = attrs.axis
-        return function(given[0], None if axis is None else int(axis), bool(attrs.keepdims))
-
-    return run
+def _extreme(function: Callable[..., Any], given: _Values, attrs: Any) -> Any:
+    axis = attrs.axis
+    return function(given[0], None if axis is None else int(axis), bool(attrs.keepdims))
 
 
 def _matmul(given: _Values, attrs: Any) -> Any:
@@ -117,17 +114,16 @@ def _take(given: _Values, attrs: Any) -> Any:
     return found.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-def _convolution(function: Callable[..., torch.Tensor], layouts: tuple[str, str]) -> _Operator:
-    def run(given: _Values, attrs: Any) -> Any:
-        if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
-            raise NotImplementedError("convolution in this layout")
-        # Of each axis, the last first.
-        sides = np.reshape(_ints(attrs.padding) or [], (2, -1)).T[::-1]
-        x = F.pad(given[0], sides.flatten().tolist())
-        steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
-        return function(x, given[1], None, *steps)
-
-    return run
+def _convolution(
+    function: Callable[..., torch.Tensor], layouts: tuple[str, str], given: _Values, attrs: Any
+) -> Any:
+    if (str(attrs.data_layout), str(attrs.kernel_layout)) != layouts:
+        raise NotImplementedError("convolution in this layout")
+    # Of each axis, the last first.
+    sides = np.reshape(_ints(attrs.padding) or [], (2, -1)).T[::-1]
+    x = F.pad(given[0], sides.flatten().tolist())
+    steps = _ints(attrs.strides), 0, _ints(attrs.dilation), int(attrs.groups)
+    return function(x, given[1], None, *steps)
 
 
 def _pool(given: _Values, attrs: Any, value: float) -> tuple[torch.Tensor, list[int], list[int]]:
@@ -200,13 +196,10 @@ def _full(given: _Values, attrs: Any) -> Any:
     return value.to(_dtype(attrs.dtype) or value.dtype).expand(list(shape)).clone()
 
 
-def _scan(function: Callable[..., torch.Tensor]) -> _Operator:
-    def run(given: _Values, attrs: Any) -> Any:
-        if bool(attrs.exclusive) or attrs.axis is None:
-            raise NotImplementedError("a scan of this kind")
-        return function(given[0], int(attrs.axis), dtype=_dtype(attrs.dtype) or given[0].dtype)
-
-    return run
+def _scan(function: Callable[..., torch.Tensor], given: _Values, attrs: Any) -> Any:
+    if bool(attrs.exclusive) or attrs.axis is None:
+        raise NotImplementedError("a scan of this kind")
+    return function(given[0], int(attrs.axis), dtype=_dtype(attrs.dtype) or given[0].dtype)
 
 
 def _squeeze(given: _Values, attrs: Any) -> Any:
@@ -236,17 +229,19 @@ def _table() -> dict[str, _Operator]:
     table = {n: _plain(t or n) for n, _, t in (s.partition("=") for s in same.split())}
     table |= {n: _floating(t) for n, t in (("divide", "div"), ("power", "pow"))}
     table |= {
-        "sum": _reduced(lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
-        "prod": _reduced(_product),
-        "mean": _reduced(torch.mean),
-        "max": _reduced(torch.amax),
-        "min": _reduced(torch.amin),
-        "variance": _reduced(lambda x, axes, keep: x.var(axes, keepdim=keep, correction=0)),
-        "std": _reduced(lambda x, axes, keep: x.std(axes, keepdim=keep, correction=0)),
-        "argmax": _extreme(torch.argmax),
-        "argmin": _extreme(torch.argmin),
-        "cumsum": _scan(torch.cumsum),
-        "cumprod": _scan(torch.cumprod),
+        "sum": partial(_reduced, lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
+        "prod": partial(_reduced, _product),
+        "mean": partial(_reduced, torch.mean),
+        "max": partial(_reduced, torch.amax),
+        "min": partial(_reduced, torch.amin),
+        "variance": partial(
+            _reduced, lambda x, axes, keep: x.var(axes, keepdim=keep, correction=0)
+        ),
+        "std": partial(_reduced, lambda x, axes, keep: x.std(axes, keepdim=keep, correction=0)),
+        "argmax": partial(_extreme, torch.argmax),
+        "argmin": partial(_extreme, torch.argmin),
+        "cumsum": partial(_scan, torch.cumsum),
+        "cumprod": partial(_scan, torch.cumprod),
         "matmul": _matmul,
         "reshape": lambda g, a: g[0].reshape(list(g[1])),
         "broadcast_to": lambda g, a: g[0].broadcast_to(list(g[1])),
@@ -283,8 +278,8 @@ def _table() -> dict[str, _Operator]:
         "nn.leakyrelu": lambda g, a: F.leaky_relu(g[0], float(a.alpha)),
         "nn.softmax": lambda g, a: torch.softmax(g[0], int(a.axis)),
         "nn.log_softmax": lambda g, a: torch.log_softmax(g[0], int(a.axis)),
-        "nn.conv1d": _convolution(F.conv1d, ("NCW", "OIW")),
-        "nn.conv2d": _convolution(F.conv2d, ("NCHW", "OIHW")),
+        "nn.conv1d": partial(_convolution, F.conv1d, ("NCW", "OIW")),
+        "nn.conv2d": partial(_convolution, F.conv2d, ("NCHW", "OIHW")),
         "nn.max_pool2d": _max_pool,
         "nn.avg_pool2d": _avg_pool,
         "nn.adaptive_avg_pool2d": _adaptive_pool,

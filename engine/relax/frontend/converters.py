@@ -7,6 +7,7 @@ reads, and results with another shape or dtype than PyTorch's, are refused by na
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -149,32 +150,33 @@ class Converter(ExportedProgramImporter):
         matmul = self._binary_op(relax.op.matmul, operator.matmul)
         instead: dict[Convert, str] = {
             self.divide: "div.Tensor_mode",
-            self.extreme(self.op.max): "amax.default",
-            self.extreme(self.op.min): "amin.default",
+            partial(self.extreme, self.op.max): "amax.default",
+            partial(self.extreme, self.op.min): "amin.default",
             self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
             "clamp_max.default clamp_max.Tensor",
             self.nearest: "upsample_nearest2d.vec",
             self.power: "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor",
             self.detached: "detach.default",
-            self.filled(1): "fill.Scalar",
+            partial(self.filled, 1): "fill.Scalar",
             self.same: "clone.default contiguous.default",
             self.scattered: "scatter_add.default scatter_reduce.two",
             self.sort: "sort.default",
             self.select: "select.int",
-            self.softmax(self.op.nn.log_softmax): "_log_softmax.default",
+            partial(self.softmax, self.op.nn.log_softmax): "_log_softmax.default",
             self.to: "to.device to.dtype to.dtype_layout to.other to.prim_Device _to_copy.default",
             matmul: "bmm.default matmul.default mm.default",
         }
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
-        mended: dict[Callable[[Convert], Convert], str] = {
+        mended: dict[Callable[[Convert, Node], Any], str] = {
             self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.counted: "index.Tensor index_put.default",
             self.expanded: "expand.default",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
         }
-        ours |= {n: mend(theirs[n]) for mend, names in mended.items() for n in names.split()}
+        for mend, names in mended.items():
+            ours |= {n: partial(mend, theirs[n]) for n in names.split()}
         for names, value in _FILLED.items():
-            ours |= {f"{n}.default": self.filled(value) for n in names.split()}
+            ours |= {f"{n}.default": partial(self.filled, value) for n in names.split()}
         drawing = (*unlike.RANDOM, "native_dropout")
         ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
         ours |= dict.fromkeys(draws.NAMES.split(), self.draw)
@@ -405,15 +407,12 @@ class Converter(ExportedProgramImporter):
         data, axis, index = self.retrieve_args(node)
         return self.op.take(data, relax.const(index % shape(data)[axis], "int64"), axis)
 
-    def wide_index(self, theirs: Convert) -> Convert:
+    def wide_index(self, theirs: Convert, node: Node) -> Any:
         """Indices along an axis, of any integer dtype; TVM's must be int64."""
-
-        def given(node: Node) -> dict[Node, Any]:
-            index: Any = node.args[2]
-            size = shape(self.env[node.args[0]])[node.args[1]]  # type: ignore[index]
-            return {index: self.from_front(self.cast(self.env[index], torch.int64), size)}
-
-        return self.on_others(theirs, given)
+        index: Any = node.args[2]
+        size = shape(self.env[node.args[0]])[node.args[1]]  # type: ignore[index]
+        wide = self.from_front(self.cast(self.env[index], torch.int64), size)
+        return self.with_others(theirs, {index: wide}, node)
 
     def scattered(self, node: Node) -> Any:
         """Elements combined at places along an axis."""
@@ -440,15 +439,12 @@ class Converter(ExportedProgramImporter):
         order = op.gather_elements(first, op.argsort(moved, axis, down, dtype="int64"), axis)
         return [op.gather_elements(data, order, axis), order]
 
-    def counted(self, theirs: Convert) -> Convert:
+    def counted(self, theirs: Convert, node: Node) -> Any:
         """TVM's converter, given indices that count from the front."""
-
-        def given(node: Node) -> dict[Node, Any]:
-            source, indices = node.args[:2]
-            places = zip(shape(self.env[source]), indices, strict=False)  # type: ignore[arg-type]
-            return {n: self.from_front(self.env[n], size) for size, n in places if n is not None}
-
-        return self.on_others(theirs, given)
+        source, indices = node.args[:2]
+        places = zip(shape(self.env[source]), indices, strict=False)  # type: ignore[arg-type]
+        given = {n: self.from_front(self.env[n], size) for size, n in places if n is not None}
+        return self.with_others(theirs, given, node)
 
     def from_front(self, index: Any, size: int) -> Any:
         """Indices along an axis; those that count from its end then count from its front."""
@@ -460,14 +456,10 @@ class Converter(ExportedProgramImporter):
         below = self.op.less(index, self.number(0, index))
         return self.op.where(below, self.op.add(index, self.number(size, index)), index)
 
-    def softmax(self, op: Callable[..., Any]) -> Convert:
+    def softmax(self, op: Callable[..., Any], node: Node) -> Any:
         """Softmaxes as autograd records them, which may also cast their input first."""
-
-        def convert(node: Node) -> Any:
-            data, axis, _ = self.retrieve_args(node)
-            return op(self.cast(data, node.meta["val"].dtype), axis)
-
-        return convert
+        data, axis, _ = self.retrieve_args(node)
+        return op(self.cast(data, node.meta["val"].dtype), axis)
 
     def nearest(self, node: Node) -> Any:
         """Copies of whole pixels, exact in every dtype; TVM rounds places differently."""
@@ -490,24 +482,16 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
         return self._pow(node)
 
-    def values_alone(self, theirs: Convert) -> Convert:
+    def values_alone(self, theirs: Convert, node: Node) -> Any:
         """Max pools without their indices, for which TVM's returns zeros."""
+        if any(item.args[1] == 1 and item.users for item in node.users):
+            self.refuse(node, "The indices of a max pool cannot be imported.")
+        return theirs(node)
 
-        def convert(node: Node) -> Any:
-            if any(item.args[1] == 1 and item.users for item in node.users):
-                self.refuse(node, "The indices of a max pool cannot be imported.")
-            return theirs(node)
-
-        return convert
-
-    def extreme(self, op: Callable[..., Any]) -> Convert:
+    def extreme(self, op: Callable[..., Any], node: Node) -> Any:
         """The largest or smallest along axes, or along all if none is named; TVM's has neither."""
-
-        def convert(node: Node) -> Any:
-            data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
-            return op(data, list(axes) or None, keepdims=bool(keep))
-
-        return convert
+        data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
+        return op(data, list(axes) or None, keepdims=bool(keep))
 
     def clamp(self, node: Node) -> Any:
         """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity.
@@ -535,38 +519,30 @@ class Converter(ExportedProgramImporter):
 
     # Dtypes.
 
-    def filled(self, value: int | float) -> Convert:
+    def filled(self, value: int | float, node: Node) -> Any:
         """Tensors filled with one number; TVM's have other dtypes than PyTorch's. `value` is the
         number, or as an int, the place of the argument that has it."""
-
-        def convert(node: Node) -> Any:
-            kind = node.meta["val"]
-            number: Any = node.args[value] if isinstance(value, int) else value
-            dtype = self._convert_data_type(kind.dtype)
-            filling = relax.const(number, dtype)
-            if not kind.shape:
-                return filling
-            if not math.isfinite(number):  # TVM has no kernel that fills with infinity
-                return self.op.broadcast_to(filling, list(kind.shape))
-            return self.op.full(list(kind.shape), filling, dtype)
-
-        return convert
+        kind = node.meta["val"]
+        number: Any = node.args[value] if isinstance(value, int) else value
+        dtype = self._convert_data_type(kind.dtype)
+        filling = relax.const(number, dtype)
+        if not kind.shape:
+            return filling
+        if not math.isfinite(number):  # TVM has no kernel that fills with infinity
+            return self.op.broadcast_to(filling, list(kind.shape))
+        return self.op.full(list(kind.shape), filling, dtype)
 
     def to(self, node: Node) -> Any:
         """TVM's omits some casts, and adds others that change nothing."""
         data, *_ = self.retrieve_args(node)
         return self.cast(data, node.meta["val"].dtype)
 
-    def expanded(self, theirs: Convert) -> Convert:
+    def expanded(self, theirs: Convert, node: Node) -> Any:
         """TVM's, which copies what has the shape already."""
-
-        def convert(node: Node) -> Any:
-            data, *_ = node.args
-            assert isinstance(data, Node)
-            same = data.meta["val"].shape == node.meta["val"].shape
-            return self.env[data] if same else theirs(node)
-
-        return convert
+        data, *_ = node.args
+        assert isinstance(data, Node)
+        same = data.meta["val"].shape == node.meta["val"].shape
+        return self.env[data] if same else theirs(node)
 
     def cast(self, data: Any, dtype: torch.dtype) -> Any:
         wanted = self._convert_data_type(dtype)
@@ -576,12 +552,8 @@ class Converter(ExportedProgramImporter):
             return relax.const(data.value.numpy().item(), wanted)
         return self.op.astype(data, wanted)
 
-    def on_others(self, theirs: Convert, given: Callable[[Node], dict[Node, Any]]) -> Convert:
-        """TVM's converter, with other values for some nodes."""
-
-        return lambda node: self.with_others(theirs, given(node), node)
-
     def with_others(self, convert: Convert, instead: dict[Node, Any], node: Any) -> Any:
+        """What a converter returns with other values for some nodes."""
         before = {n: self.env[n] for n in instead}
         self.env.update(instead)
         try:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -114,16 +115,13 @@ def _axes(c: _RelayCall) -> list[int]:
     return [a for a in range(rank) if a not in named] if c.number("exclude", False) else named
 
 
-def _arg(name: str) -> _Made:
-    def made(c: _RelayCall) -> Any:
-        axes, keep = _axes(c), c.number("keepdims", False)
-        c.need(not c.number("select_last_index", False), "of the last index")
-        c.need(len(axes) in (1, len(c.of(0))), "over some axes")
-        c.need(len(axes) == 1 or not keep, "over all axes with keepdims")
-        data, axis = (c.args[0], *axes) if len(axes) == 1 else (op.reshape(c.args[0], [-1]), 0)
-        return op.astype(getattr(op, name)(data, axis, keep), c.kinds[0].dtype)
-
-    return made
+def _arg(name: str, c: _RelayCall) -> Any:
+    axes, keep = _axes(c), c.number("keepdims", False)
+    c.need(not c.number("select_last_index", False), "of the last index")
+    c.need(len(axes) in (1, len(c.of(0))), "over some axes")
+    c.need(len(axes) == 1 or not keep, "over all axes with keepdims")
+    data, axis = (c.args[0], *axes) if len(axes) == 1 else (op.reshape(c.args[0], [-1]), 0)
+    return op.astype(getattr(op, name)(data, axis, keep), c.kinds[0].dtype)
 
 
 def _conv_weight(c: _RelayCall) -> Any:
@@ -148,16 +146,12 @@ def _turned(value: Any) -> Any:
     return op.permute_dims(value, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _matmul(a: int, b: int) -> _Made:
+def _matmul(a: int, b: int, c: _RelayCall) -> Any:
     """A matrix product; `a` and `b` say whether to transpose each if the attributes do not."""
-
-    def made(c: _RelayCall) -> Any:
-        left, right = c.args
-        left = _turned(left) if c.number("transpose_a", a) else left
-        right = _turned(right) if c.number("transpose_b", b) else right
-        return op.matmul(left, right, c.text("out_dtype") or None)
-
-    return made
+    left, right = c.args
+    left = _turned(left) if c.number("transpose_a", a) else left
+    right = _turned(right) if c.number("transpose_b", b) else right
+    return op.matmul(left, right, c.text("out_dtype") or None)
 
 
 def _bias(c: _RelayCall) -> Any:
@@ -293,8 +287,8 @@ _OPERATORS: dict[str, _Made] = {
         for n in (f"nn.avg_pool{d}d" for d in (1, 2, 3))
     },
     "arange": _arange,
-    "argmax": _arg("argmax"),
-    "argmin": _arg("argmin"),
+    "argmax": partial(_arg, "argmax"),
+    "argmin": partial(_arg, "argmin"),
     "broadcast_to": lambda c: op.broadcast_to(c.args[0], c.shape),
     "broadcast_to_like": lambda c: op.broadcast_to(c.args[0], c.shape),
     "cast": lambda c: op.astype(c.args[0], c.kinds[0].dtype),
@@ -314,10 +308,10 @@ _OPERATORS: dict[str, _Made] = {
     "image.resize2d": _resize,
     "nn.adaptive_avg_pool2d": _adaptive,
     "nn.batch_flatten": lambda c: op.reshape(c.args[0], c.shape),
-    "nn.batch_matmul": _matmul(0, 1),
+    "nn.batch_matmul": partial(_matmul, 0, 1),
     "nn.batch_norm": _called("nn.batch_norm", axis=1, training=False, **_NORM),
     "nn.bias_add": _bias,
-    "nn.dense": _matmul(0, 1),
+    "nn.dense": partial(_matmul, 0, 1),
     "nn.dropout": lambda c: relax.Tuple([c.args[0], op.ones_like(c.args[0])]),
     "nn.global_avg_pool2d": _adaptive,
     "nn.global_max_pool2d": _global_max,
@@ -327,7 +321,7 @@ _OPERATORS: dict[str, _Made] = {
     ),
     "nn.leaky_relu": lambda c: op.nn.leakyrelu(c.args[0], c.number("alpha", 0.25)),
     "nn.log_softmax": _called("nn.log_softmax", axis=-1),
-    "nn.matmul": _matmul(0, 0),
+    "nn.matmul": partial(_matmul, 0, 0),
     "nn.pad": _pad,
     "nn.prelu": _called("nn.prelu", axis=1),
     "nn.relu": _called("nn.relu"),

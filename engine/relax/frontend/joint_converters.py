@@ -5,6 +5,7 @@ replaces it: TVM's own or ours (`passes.relax.training.operator_gradients`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,12 +35,12 @@ class JointConverter(Converter):
         """The map for forwards, with what joint graphs also need."""
         ours: dict[str, Convert] = {f"{n}.default": getattr(self, n) for n in _BY_NAME.split()}
         ours |= {
-            "_softmax.default": self.softmax(self.op.nn.softmax),
+            "_softmax.default": partial(self.softmax, self.op.nn.softmax),
             "alias.default": self.same,
             "detach.default": self.same,
             "pow.Tensor_Scalar": self.power,
             "prod.dim_int": self.product,
-            "scalar_tensor.default": self.filled(0),
+            "scalar_tensor.default": partial(self.filled, 0),
             "squeeze.dims": self.squeeze,
         }
         return {**super().create_convert_map(), **ours}

@@ -8,6 +8,7 @@ import contextlib
 import io
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import tvm
@@ -40,12 +41,9 @@ def known_operators() -> frozenset[str]:
     return everything() - frozenset(_LEFT_OUT.split())
 
 
-def _padded(mode: str) -> Any:
-    def pad(data: Any, before: Any, after: Any, value: float = 0.0) -> Any:
-        width = [int(w) for pair in zip(before, after, strict=True) for w in pair]
-        return relax.op.nn.pad(data, width, mode, float(value))
-
-    return pad
+def _padded(mode: str, data: Any, before: Any, after: Any, value: float = 0.0) -> Any:
+    width = [int(w) for pair in zip(before, after, strict=True) for w in pair]
+    return relax.op.nn.pad(data, width, mode, float(value))
 
 
 _OPERATORS: dict[Any, Any] = {
@@ -54,10 +52,10 @@ _OPERATORS: dict[Any, Any] = {
     topi.flip: relax.op.flip,
     topi.tile: relax.op.tile,
     topi.einsum: lambda equation, *inputs: relax.op.einsum(list(inputs), equation),
-    topi.nn.pad: _padded("constant"),
-    topi.nn.mirror_pad: lambda data, before, after, _: _padded("reflect")(data, before, after),
-    topi.nn.replicate_pad: _padded("replicate"),
-    topi.nn.circular_pad: _padded("circular"),
+    topi.nn.pad: partial(_padded, "constant"),
+    topi.nn.mirror_pad: lambda data, before, after, _: _padded("reflect", data, before, after),
+    topi.nn.replicate_pad: partial(_padded, "replicate"),
+    topi.nn.circular_pad: partial(_padded, "circular"),
 }
 """Relax operators for what TVM's importer writes as loops, which no pass and no gradient knows."""
 

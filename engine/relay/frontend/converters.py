@@ -53,23 +53,26 @@ class Converter(core_operators.CoreOperators, TypedConverter):
     def create_convert_map(self) -> None:
         """TVM's map with ours; methods here that are named like TVM's override them already."""
         super().create_convert_map()
-        theirs, ours = super(), {f"{n}_like": self.like(n) for n in ("full", "ones", "zeros")}
-        ours |= {n: self.recurrent(getattr(theirs, n)) for n in ("gru", "lstm")}
-        ours |= {n: self.wrapped(getattr(theirs, n)) for n in ("index", "index_put")}
+        theirs = super()
+        ours: dict[str, Convert] = {"div": self.divide, "round": self.round, "pow": self.power}
+        ours |= {f"{n}_like": partial(self.like, n) for n in ("full", "ones", "zeros")}
+        ours |= {n: partial(self.recurrent, getattr(theirs, n)) for n in ("gru", "lstm")}
+        ours |= {n: partial(self.wrapped, getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
-        ours |= {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= dict.fromkeys(("to", "_to_copy", "type_as"), self.to)
         for n in ("and", "or", "xor"):
-            ours |= dict.fromkeys((f"bitwise_{n}", f"__{n}__", f"__i{n}__"), self.of_bits(n))
+            convert = partial(self.of_bits, n)
+            ours |= dict.fromkeys((f"bitwise_{n}", f"__{n}__", f"__i{n}__"), convert)
         for n in ("left", "right"):
-            ours |= dict.fromkeys((f"bitwise_{n}_shift", f"__{n[0]}shift__"), self.shift(n))
+            convert = partial(self.shift, n)
+            ours |= dict.fromkeys((f"bitwise_{n}_shift", f"__{n[0]}shift__"), convert)
         ours |= {"detach": self.detached}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         bases = {n.partition(".")[0] for n in draws.NAMES.split()}
         self.convert_map.update({f"aten::{name}": self.draw for name in bases | {"normal"}})
-        self.convert_map.update({f"aten::am{n}": self.extreme(n) for n in ("ax", "in")})
-        self.convert_map = {k: self.typed(c) for k, c in self.convert_map.items()}
+        self.convert_map.update({f"aten::am{n}": partial(self.extreme, n) for n in ("ax", "in")})
+        self.convert_map = {k: partial(self.typed, c) for k, c in self.convert_map.items()}
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"."""
@@ -149,15 +152,11 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         self.masks.append(draws.numbered(drawn, self.masks))
         return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
 
-    def recurrent(self, theirs: Convert) -> Convert:
+    def recurrent(self, theirs: Convert, inputs: Any, input_types: Any) -> Any:
         """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            if len(inputs) != 9:
-                self.refuse("Packed sequences have no counterpart in Relay.", "Pad them instead.")
-            return theirs([*inputs[:-4], 0.0, *inputs[-3:]], input_types)
-
-        return convert
+        if len(inputs) != 9:
+            self.refuse("Packed sequences have no counterpart in Relay.", "Pad them instead.")
+        return theirs([*inputs[:-4], 0.0, *inputs[-3:]], input_types)
 
     def detached(self, inputs: Any, input_types: Any) -> Any:
         """TVM's lets the gradient pass."""
@@ -295,38 +294,30 @@ class Converter(core_operators.CoreOperators, TypedConverter):
             self.refuse(message, "Convert the base to float.")
         return reduce(relay.multiply, [base] * exponent)
 
-    def of_bits(self, name: str) -> Convert:
+    def of_bits(self, name: str, inputs: Any, input_types: Any) -> Any:
         """TVM's takes operands of one dtype only, and treats `&` as logical."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            operands = self.promoted(inputs)
-            kind = "logical" if self.infer_type(operands[0]).dtype == "bool" else "bitwise"
-            return getattr(relay, f"{kind}_{name}")(*operands)
-
-        return convert
+        operands = self.promoted(inputs)
+        kind = "logical" if self.infer_type(operands[0]).dtype == "bool" else "bitwise"
+        return getattr(relay, f"{kind}_{name}")(*operands)
 
     def bitwise_not(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves 32 bits."""
         is_bool = self.infer_type(inputs[0]).dtype == "bool"
         return (relay.logical_not if is_bool else relay.bitwise_not)(inputs[0])
 
-    def shift(self, name: str) -> Convert:
+    def shift(self, name: str, inputs: Any, input_types: Any) -> Any:
         """TVM's is undefined for negative shifts, and for shifts by all bits or more."""
         op = getattr(relay, f"{name}_shift")
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data, by = self.promoted(inputs)
-            dtype = self.infer_type(data).dtype
-            last = np.iinfo(dtype).bits - 1
-            if isinstance(inputs[1], int) and 0 <= inputs[1] <= last:
-                return op(data, by)
-            zero, most = self.number(0, data), self.number(last, data)
-            within = relay.logical_and(by >= zero, by <= most)
-            made = op(data, relay.where(within, by, most))
-            signs = name == "right" and not dtype.startswith("u")
-            return made if signs else relay.where(within, made, zero)
-
-        return convert
+        data, by = self.promoted(inputs)
+        dtype = self.infer_type(data).dtype
+        last = np.iinfo(dtype).bits - 1
+        if isinstance(inputs[1], int) and 0 <= inputs[1] <= last:
+            return op(data, by)
+        zero, most = self.number(0, data), self.number(last, data)
+        within = relay.logical_and(by >= zero, by <= most)
+        made = op(data, relay.where(within, by, most))
+        signs = name == "right" and not dtype.startswith("u")
+        return made if signs else relay.where(within, made, zero)
 
     def promoted(self, inputs: Any) -> list[Any]:
         """Two operands, each in the dtype of the result."""
@@ -351,14 +342,10 @@ class Converter(core_operators.CoreOperators, TypedConverter):
 
     # Reductions.
 
-    def extreme(self, name: str) -> Convert:
+    def extreme(self, name: str, inputs: Any, input_types: Any) -> Any:
         """amax and amin; TVM's take an empty list of axes for none."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data, axes, keep = (*inputs, [], False)[:3]
-            return getattr(relay, f"m{name}")(data, axes or None, keep)
-
-        return convert
+        data, axes, keep = (*inputs, [], False)[:3]
+        return getattr(relay, f"m{name}")(data, axes or None, keep)
 
     def sort(self, inputs: Any, input_types: Any) -> Any:
         """TVM's takes the flag `stable`, which comes before the axis, for the axis."""
@@ -387,28 +374,20 @@ class Converter(core_operators.CoreOperators, TypedConverter):
             return np.dtype(dtype).type(data).item()
         return data if self.infer_type(data).dtype == dtype else relay.cast(data, dtype)
 
-    def like(self, name: str) -> Convert:
+    def like(self, name: str, inputs: Any, input_types: Any) -> Any:
         """zeros_like and its kin; without a dtype, TVM's take float32, not the input's."""
+        data, own = inputs[0], self.infer_type(inputs[0]).dtype
+        value, code = inputs[1:3] if name == "full" else (int(name == "ones"), inputs[1])
+        dtype = own if code is None else tvm_frontend._convert_dtype_value(code)
+        return relay.full(relay.const(value, dtype), list(self.infer_shape(data)), dtype)
 
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data, own = inputs[0], self.infer_type(inputs[0]).dtype
-            value, code = inputs[1:3] if name == "full" else (int(name == "ones"), inputs[1])
-            dtype = own if code is None else tvm_frontend._convert_dtype_value(code)
-            return relay.full(relay.const(value, dtype), list(self.infer_shape(data)), dtype)
-
-        return convert
-
-    def wrapped(self, theirs: Convert) -> Convert:
+    def wrapped(self, theirs: Convert, inputs: Any, input_types: Any) -> Any:
         """Negative indices count from the end; TVM's reads and writes outside the data there."""
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            lengths = [int(d) for d in self.infer_shape(inputs[0])]
-            indices = [
-                v if v is None else self._wrapped(v, lengths[i]) for i, v in enumerate(inputs[1])
-            ]
-            return theirs([inputs[0], indices, *inputs[2:]], input_types)
-
-        return convert
+        lengths = [int(d) for d in self.infer_shape(inputs[0])]
+        indices = [
+            v if v is None else self._wrapped(v, lengths[i]) for i, v in enumerate(inputs[1])
+        ]
+        return theirs([inputs[0], indices, *inputs[2:]], input_types)
 
     def _wrapped(self, index: Any, length: int) -> Any:
         dtype = self.infer_type(index).dtype

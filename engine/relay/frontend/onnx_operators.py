@@ -4,6 +4,7 @@ Each is called as `made(inputs, attributes)`: inputs are Relay expressions, None
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,22 +26,18 @@ def _given(inputs: Any, place: int) -> Any:
     return inputs[place] if place < len(inputs) else None
 
 
-def _reduced(reduce: Callable[..., Any]) -> _Made:
+def _reduced(reduce: Callable[..., Any], inputs: Any, attrs: Mapping[str, Any]) -> Any:
     """A reduction over axes of an attribute or the second input, else all; `reduce` takes the
     tensor, its axes, and whether they stay."""
-
-    def made(inputs: Any, attrs: Mapping[str, Any]) -> Any:
-        data, axes = inputs[0], attrs.get("axes")
-        if axes is None and _given(inputs, 1) is not None:
-            axes = _value(inputs[1]).reshape(-1).tolist()
-        if not axes:
-            axes = () if attrs.get("noop_with_empty_axes") else range(len(infer_shape(data)))
-        axes, keep = [int(a) for a in axes], bool(attrs.get("keepdims", 1))
-        if axes:
-            return reduce(data, axes, keep)
-        return reduce(relay.expand_dims(data, 0), [0], False)  # of each element alone
-
-    return made
+    data, axes = inputs[0], attrs.get("axes")
+    if axes is None and _given(inputs, 1) is not None:
+        axes = _value(inputs[1]).reshape(-1).tolist()
+    if not axes:
+        axes = () if attrs.get("noop_with_empty_axes") else range(len(infer_shape(data)))
+    axes, keep = [int(a) for a in axes], bool(attrs.get("keepdims", 1))
+    if axes:
+        return reduce(data, axes, keep)
+    return reduce(relay.expand_dims(data, 0), [0], False)  # of each element alone
 
 
 def _shift(inputs: Any, attrs: Mapping[str, Any]) -> Any:
@@ -112,16 +109,16 @@ OPERATORS: dict[str, _Made] = {
     "Dropout": lambda inputs, attrs: inputs[0],
     "GridSample": _grid_sample,
     "Pad": _pad,
-    "ReduceL1": _reduced(lambda data, axes, keep: relay.sum(relay.abs(data), axes, keep)),
-    "ReduceL2": _reduced(lambda *given: relay.sqrt(_square_sum(*given))),
-    "ReduceLogSum": _reduced(lambda *given: relay.log(relay.sum(*given))),
-    "ReduceLogSumExp": _reduced(relay.logsumexp),
-    "ReduceMax": _reduced(relay.max),
-    "ReduceMean": _reduced(relay.mean),
-    "ReduceMin": _reduced(relay.min),
-    "ReduceProd": _reduced(relay.prod),
-    "ReduceSum": _reduced(relay.sum),
-    "ReduceSumSquare": _reduced(_square_sum),
+    "ReduceL1": partial(_reduced, lambda data, axes, keep: relay.sum(relay.abs(data), axes, keep)),
+    "ReduceL2": partial(_reduced, lambda *given: relay.sqrt(_square_sum(*given))),
+    "ReduceLogSum": partial(_reduced, lambda *given: relay.log(relay.sum(*given))),
+    "ReduceLogSumExp": partial(_reduced, relay.logsumexp),
+    "ReduceMax": partial(_reduced, relay.max),
+    "ReduceMean": partial(_reduced, relay.mean),
+    "ReduceMin": partial(_reduced, relay.min),
+    "ReduceProd": partial(_reduced, relay.prod),
+    "ReduceSum": partial(_reduced, relay.sum),
+    "ReduceSumSquare": partial(_reduced, _square_sum),
     "Split": _split,
     "Trilu": _triangle,
 }

@@ -31,27 +31,23 @@ class TypedConverter(tvm_frontend.PyTorchOpConverter):
         source: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
         raise EngineError("operator", message, source.meta["origin"].where, hint)
 
-    def typed(self, convert: Any) -> Any:
+    def typed(self, convert: Any, inputs: Any, input_types: Any) -> Any:
         """An operator that casts its operands first where PyTorch does.
 
         Unlike TVM, PyTorch computes a floating result of integers in the result's dtype, and an
         integer result of bools likewise.
         """
-
-        def converted(inputs: Any, input_types: Any) -> Any:
-            value: Any = self.node.meta["val"]
-            first = value[0] if isinstance(value, list | tuple) else value
-            name, wanted = _base(self.node), str(first.dtype).removeprefix("torch.")
-            tensors = [i for i, v in enumerate(inputs) if isinstance(v, relay.Expr)]
-            kinds = {i: getattr(self.infer_type(inputs[i]), "dtype", "") for i in tensors}
-            dtype = self._operand_dtype(name, wanted, kinds)
-            inputs, input_types = list(inputs), list(input_types)
-            for i in tensors if dtype else ():
-                if kinds[i] != dtype and (kinds[i] == "bool" or "float" in dtype):
-                    inputs[i], input_types[i] = relay.cast(inputs[i], dtype), dtype
-            return convert(inputs, input_types)
-
-        return converted
+        value: Any = self.node.meta["val"]
+        first = value[0] if isinstance(value, list | tuple) else value
+        name, wanted = _base(self.node), str(first.dtype).removeprefix("torch.")
+        tensors = [i for i, v in enumerate(inputs) if isinstance(v, relay.Expr)]
+        kinds = {i: getattr(self.infer_type(inputs[i]), "dtype", "") for i in tensors}
+        dtype = self._operand_dtype(name, wanted, kinds)
+        inputs, input_types = list(inputs), list(input_types)
+        for i in tensors if dtype else ():
+            if kinds[i] != dtype and (kinds[i] == "bool" or "float" in dtype):
+                inputs[i], input_types[i] = relay.cast(inputs[i], dtype), dtype
+        return convert(inputs, input_types)
 
     def _operand_dtype(self, name: str, wanted: str, kinds: dict[int, str]) -> str:
         """The dtype that operands of others are cast to; "" if they stay."""

@@ -41,21 +41,19 @@ def register() -> None:
     theirs.batch_matmul_blas_common = _batch_matmul_compute  # type: ignore[attr-defined]
     for name in ("matmul", "dense", "batch_matmul"):
         for module, kind, keys in ((strategy.x86, "cpu", "cpu"), (strategy.cuda, "cuda", _GPU)):
-            chosen = _of_floats(getattr(module, f"{name}_strategy_{kind}"))
+            chosen = functools.partial(_of_floats, getattr(module, f"{name}_strategy_{kind}"))
             getattr(strategy.generic, f"{name}_strategy").register(keys, chosen, True)
 
 
-def _of_floats(theirs: Callable[..., Any]) -> Callable[..., Any]:
+def _of_floats(
+    theirs: Callable[..., Any], attrs: Any, inputs: Any, out_type: Any, target: Any
+) -> Any:
     """TVM's schedules, with the library only for products that it has: TVM would hand it any type
     (float16, integers) in a batch_matmul, and quantized ones in the others."""
-
-    def chosen(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
-        kinds = {str(t.dtype) for t in (*inputs, out_type)}
-        if target.libs and not (len(kinds) == 1 and kinds <= FLOATS.keys()):
-            target = tvm.target.Target({k: v for k, v in target.export().items() if k != "libs"})
-        return theirs(attrs, inputs, out_type, target)
-
-    return chosen
+    kinds = {str(t.dtype) for t in (*inputs, out_type)}
+    if target.libs and not (len(kinds) == 1 and kinds <= FLOATS.keys()):
+        target = tvm.target.Target({k: v for k, v in target.export().items() if k != "libs"})
+    return theirs(attrs, inputs, out_type, target)
 
 
 def _matmul_stage(

@@ -5,6 +5,7 @@ program's operators in a layer that calls the active `Recorder`, if any.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -158,17 +159,14 @@ def _power(call: Any, grad: Any) -> list[Any]:
     return [by_base, relay.collapse_sum_like(by_exponent, y)]
 
 
-def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
-    def gradient(call: Any, grad: Any) -> list[Any]:
-        # As PyTorch: ties are shared evenly between both sides, and NaN passes to both.
-        x, y = call.args
-        half = grad * relay.const(0.5, x.checked_type.dtype)
-        tie, zero = relay.equal(x, y), relay.zeros_like(grad)
-        by_x = relay.where(tie, half, relay.where(other(x, y), zero, grad))
-        by_y = relay.where(tie, half, relay.where(other(y, x), zero, grad))
-        return [relay.collapse_sum_like(by_x, x), relay.collapse_sum_like(by_y, y)]
-
-    return gradient
+def _extremum(other: Callable[[Any, Any], Any], call: Any, grad: Any) -> list[Any]:
+    # As PyTorch: ties are shared evenly between both sides, and NaN passes to both.
+    x, y = call.args
+    half = grad * relay.const(0.5, x.checked_type.dtype)
+    tie, zero = relay.equal(x, y), relay.zeros_like(grad)
+    by_x = relay.where(tie, half, relay.where(other(x, y), zero, grad))
+    by_y = relay.where(tie, half, relay.where(other(y, x), zero, grad))
+    return [relay.collapse_sum_like(by_x, x), relay.collapse_sum_like(by_y, y)]
 
 
 def _pad(call: Any, grad: Any) -> list[Any]:
@@ -287,13 +285,10 @@ def _cast(call: Any, grad: Any) -> list[Any]:
     return [relay.cast(grad, kinds[1]) if floating else relay.zeros_like(call.args[0])]
 
 
-def _remainder(rounded: Callable[[Any], Any]) -> Gradient:
-    def gradient(call: Any, grad: Any) -> list[Any]:
-        x, y = call.args
-        by_y = relay.negative(grad * rounded(relay.divide(x, y)))
-        return [relay.collapse_sum_like(grad, x), relay.collapse_sum_like(by_y, y)]
-
-    return gradient
+def _remainder(rounded: Callable[[Any], Any], call: Any, grad: Any) -> list[Any]:
+    x, y = call.args
+    by_y = relay.negative(grad * rounded(relay.divide(x, y)))
+    return [relay.collapse_sum_like(grad, x), relay.collapse_sum_like(by_y, y)]
 
 
 def _flat(call: Any, grad: Any) -> list[Any]:
@@ -390,8 +385,8 @@ _OWN: dict[str, Gradient] = {
     # TVM's is 0 at minus infinity instead of NaN.
     "sqrt": lambda call, grad: [grad * relay.const(0.5, call.checked_type.dtype) / call],
     "power": _power,
-    "maximum": _extremum(relay.less),
-    "minimum": _extremum(relay.greater),
+    "maximum": partial(_extremum, relay.less),
+    "minimum": partial(_extremum, relay.greater),
     "nn.pad": _pad,
     "strided_slice": _strided_slice,
     "nn.leaky_relu": _leaky_relu,
@@ -409,8 +404,8 @@ _OWN: dict[str, Gradient] = {
     "nn.relu": _relu,
     "clip": _clip,
     "abs": lambda call, grad: [relay.multiply(grad, relay.sign(call.args[0]))],
-    "floor_mod": _remainder(relay.floor),
-    "trunc_mod": _remainder(relay.trunc),
+    "floor_mod": partial(_remainder, relay.floor),
+    "trunc_mod": partial(_remainder, relay.trunc),
     "nn.max_pool2d": _max_pool2d,
 }
 
