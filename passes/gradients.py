@@ -153,11 +153,7 @@ class Active(Generic[T]):
         finally:
             self.current = None
 
-    def layer(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
+    def layer(self, gradient: Callable[..., Any], *given: Any) -> Any:
         """A gradient as TVM calls it, which the current value, if any, takes with its `use`."""
-
-        def layer(*given: Any) -> Any:
-            recorder: Any = self.current
-            return recorder.use(gradient, *given) if recorder else gradient(*given)
-
-        return layer
+        recorder: Any = self.current
+        return recorder.use(gradient, *given) if recorder else gradient(*given)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def _hooked(tvm: Any, events: Events, before: Callable[[], None] = lambda: None)
     names = [str(n) for n in _registry(tvm).list_global_func_names()]
     generators = {n: tvm.get_global_func(n) for n in names if n.startswith("target.build.")}
     for name, generate in generators.items():
-        _register(tvm, name, _generating(events, name, generate))
+        _register(tvm, name, partial(_generated, events, name, generate))
     try:
         yield
     finally:
@@ -145,19 +146,16 @@ def _register(tvm: Any, name: str, function: Any) -> None:
     register(name, function, override=True)
 
 
-def _generating(events: Events, name: str, generate: Callable[..., Any]) -> Callable[..., Any]:
-    def generated(*args: Any) -> Any:
-        depth = events.depth
-        events.began(args[0], name, kind="codegen")
-        try:
-            made = generate(*args)
-        except BaseException as error:
-            events.failed(depth, error)
-            raise
-        events.ended(None, _code(made) if events.contents.texts else [])
-        return made
-
-    return generated
+def _generated(events: Events, name: str, generate: Callable[..., Any], *args: Any) -> Any:
+    depth = events.depth
+    events.began(args[0], name, kind="codegen")
+    try:
+        made = generate(*args)
+    except BaseException as error:
+        events.failed(depth, error)
+        raise
+    events.ended(None, _code(made) if events.contents.texts else [])
+    return made
 
 
 def _code(made: Any) -> list[list[str]]:

@@ -37,9 +37,9 @@ LINES = {
     "bench": 3604,
     "commands": 3313,
     "core": 1398,
-    "engine": 41733,
-    "passes": 11847,
-    "recorder": 1456,
+    "engine": 41717,
+    "passes": 11838,
+    "recorder": 1454,
     "samples": 545,
     "viz": 24304,
 }

@@ -44,15 +44,10 @@ def _dtype(value: Any) -> Any:
     return None if value is None or str(value) in ("", "void") else getattr(torch, str(value))
 
 
-def _floating(name: str) -> _Operator:
-    function = getattr(torch, name)
-
-    def run(given: _Values, attrs: Any) -> Any:
-        if not given[0].is_floating_point():
-            raise NotImplementedError(f"{name} of integers")
-        return function(*given)
-
-    return run
+def _floating(name: str, given: _Values, attrs: Any) -> Any:
+    if not given[0].is_floating_point():
+        raise NotImplementedError(f"{name} of integers")
+    return getattr(torch, name)(*given)
 
 
 def _reduced(
@@ -227,8 +222,9 @@ def _table() -> dict[str, _Operator]:
     same += " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not"
     same += " equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge"
     table = {n: _plain(t or n) for n, _, t in (s.partition("=") for s in same.split())}
-    table |= {n: _floating(t) for n, t in (("divide", "div"), ("power", "pow"))}
-    table |= {
+    return table | {
+        "divide": partial(_floating, "div"),
+        "power": partial(_floating, "pow"),
         "sum": partial(_reduced, lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
         "prod": partial(_reduced, _product),
         "mean": partial(_reduced, torch.mean),
@@ -287,7 +283,6 @@ def _table() -> dict[str, _Operator]:
         "nn.batch_norm": _batch_norm,
         "nn.pad": _pad,
     }
-    return table
 
 
 _OPERATORS = _table()
@@ -440,9 +435,7 @@ class ByOperator:
         return self._value(body.body, known, sizes)
 
     def _value(self, expr: Any, known: dict[int, Any], sizes: dict[str, int]) -> Any:
-        def inner(one: Any) -> Any:
-            return self._value(one, known, sizes)
-
+        inner = partial(self._value, known=known, sizes=sizes)
         if isinstance(expr, tvm.ir.Var):
             return known[expr.__chandle__()]
         if isinstance(expr, tvm.ir.GenericConst):

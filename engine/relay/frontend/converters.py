@@ -56,6 +56,7 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         theirs = super()
         ours: dict[str, Convert] = {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= {f"{n}_like": partial(self.like, n) for n in ("full", "ones", "zeros")}
+        ours |= {f"avg_pool{n}d": partial(self.avg_pool, n) for n in (1, 2, 3)}
         ours |= {n: partial(self.recurrent, getattr(theirs, n)) for n in ("gru", "lstm")}
         ours |= {n: partial(self.wrapped, getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
@@ -437,32 +438,28 @@ class Converter(core_operators.CoreOperators, TypedConverter):
 
     maxpool_1d = maxpool_2d = maxpool_3d = max_pool
 
-    def make_avg_pool(self, dimensions: int) -> Convert:
+    def avg_pool(self, dimensions: int, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `divisor_override`, and counts otherwise where sizes are rounded up."""
         op = getattr(relay.nn, f"avg_pool{dimensions}d")
-
-        def convert(inputs: Any, input_types: Any) -> Any:
-            data, ceil, count = inputs[0], bool(inputs[4]), bool(inputs[5])
-            divisor = inputs[6] if len(inputs) > 6 else None
-            kernel, strides, padding, beyond = self.windows(inputs, [1] * dimensions, ceil)
-            single = len(self.infer_shape(data)) == dimensions + 1
-            data = relay.expand_dims(data, 0) if single else data
-            if beyond and count and divisor is None:
-                before = padding[:dimensions]
-                around = [(p, p) for p in before]
-                data = relay.nn.pad(data, [(0, 0), (0, 0), *around]) if any(before) else data
-                rest = zip(padding[dimensions:], before, strict=True)
-                padding, count = [0] * dimensions + [end - p for end, p in rest], False
-            if divisor is not None and "float" not in self.infer_type(data).dtype:
-                message = "Average pooling of integers takes no divisor_override."
-                self.refuse(message, "Convert the input to float.")
-            options = {"count_include_pad": count or divisor is not None}
-            made = op(data, kernel, strides, [1] * dimensions, padding, **options)
-            if divisor is not None:
-                made = made * self.number(math.prod(kernel) / divisor, made)
-            return relay.squeeze(made, [0]) if single else made
-
-        return convert
+        data, ceil, count = inputs[0], bool(inputs[4]), bool(inputs[5])
+        divisor = inputs[6] if len(inputs) > 6 else None
+        kernel, strides, padding, beyond = self.windows(inputs, [1] * dimensions, ceil)
+        single = len(self.infer_shape(data)) == dimensions + 1
+        data = relay.expand_dims(data, 0) if single else data
+        if beyond and count and divisor is None:
+            before = padding[:dimensions]
+            around = [(p, p) for p in before]
+            data = relay.nn.pad(data, [(0, 0), (0, 0), *around]) if any(before) else data
+            rest = zip(padding[dimensions:], before, strict=True)
+            padding, count = [0] * dimensions + [end - p for end, p in rest], False
+        if divisor is not None and "float" not in self.infer_type(data).dtype:
+            message = "Average pooling of integers takes no divisor_override."
+            self.refuse(message, "Convert the input to float.")
+        options = {"count_include_pad": count or divisor is not None}
+        made = op(data, kernel, strides, [1] * dimensions, padding, **options)
+        if divisor is not None:
+            made = made * self.number(math.prod(kernel) / divisor, made)
+        return relay.squeeze(made, [0]) if single else made
 
     def grid_sampler(self, inputs: Any, input_types: Any) -> Any:
         """With some padding modes, TVM's reads another element where a coordinate is NaN."""

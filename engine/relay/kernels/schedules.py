@@ -67,10 +67,7 @@ def _places(body: Any) -> Any:
     return nan_kept.places(tir, _DIALECT.walk, tvm.ir.structural_equal, body)
 
 
-def _narrowed(body: Any) -> Any:
-    return functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=("bfloat16", "float16"))
-
-
+_narrowed = functools.partial(nan_kept.narrowed, tir, _intrinsic, dtypes=("bfloat16", "float16"))
 _NUMBERS = {"float32", "int32", "float64", "int64"}
 _IMMEDIATE = (tir.FloatImm, tir.IntImm)
 
@@ -98,28 +95,25 @@ _SHORT = 1024
 """Threads do not pay for so few steps; TVM's scatter_nd starts them anew for each index."""
 
 
-def _one_thread(body: Any) -> Any:
-    def serial(loop: Any) -> Any:
-        count = loop.extent.value if isinstance(loop.extent, tir.IntImm) else _SHORT
-        if int(loop.kind) != tir.ForKind.PARALLEL or count >= _SHORT:
-            return loop
-        inside: list[Any] = []
-        _DIALECT.walk(loop.body, lambda node: inside.append(isinstance(node, tir.For)))
-        rest = tir.ForKind.SERIAL, loop.body, None, loop.annotations
-        return loop if any(inside) else tir.For(loop.loop_var, loop.min, loop.extent, *rest)
-
-    return serial
+def _one_thread(loop: Any) -> Any:
+    count = loop.extent.value if isinstance(loop.extent, tir.IntImm) else _SHORT
+    if int(loop.kind) != tir.ForKind.PARALLEL or count >= _SHORT:
+        return loop
+    inside: list[Any] = []
+    _DIALECT.walk(loop.body, lambda node: inside.append(isinstance(node, tir.For)))
+    rest = tir.ForKind.SERIAL, loop.body, None, loop.annotations
+    return loop if any(inside) else tir.For(loop.loop_var, loop.min, loop.extent, *rest)
 
 
 LOWERED = [
     (0, _under_way),
     (0, _transformed("nan_places", ("Select", "Sub", "Call"), _places)),
-    (0, _transformed("narrowed", ("Cast",), _narrowed)),
+    (0, _transformed("narrowed", ("Cast",), lambda body: _narrowed)),
     (0, _nan_kept(*nan_kept.NEGATED)),
     (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
     (3, bits_of_numbers),
-    (3, _transformed("one_thread", ("For",), _one_thread)),
+    (3, _transformed("one_thread", ("For",), lambda body: _one_thread)),
 ]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,

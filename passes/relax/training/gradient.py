@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import tvm
@@ -211,7 +211,6 @@ def keep_gradients(program: RelaxProgram, wanted: Collection[str]) -> RelaxProgr
 
 
 _LAYER = 11  # TVM's own are at 10
-_layered: set[str] = set()
 _without: set[str] = set()
 
 
@@ -240,13 +239,11 @@ def _check(bound: Sequence[Binding], root: Any, wanted: Sequence[Any], origins: 
             raise gradients.unknown("relax", name, origin.named(name))
 
 
+@cache
 def _complete(name: str) -> None:
-    if name in _layered:
-        return
     full = f"relax.{name}"
     gradient = OWN.get(name) or tvm.ir.Op.get(full).get_attr("FPrimalGradient")
     if gradient is None:
         _without.add(name)
-    layer = RECORDING.layer(gradient or (lambda variable, call, grad, builder: none(call)))
-    relax.op.register_gradient(full, layer, level=_LAYER)
-    _layered.add(name)
+    gradient = gradient or (lambda variable, call, grad, builder: none(call))
+    relax.op.register_gradient(full, partial(RECORDING.layer, gradient), level=_LAYER)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,15 +114,11 @@ def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.grad.no_grad(condition), fitted(by_x, x, builder), fitted(by_y, y, builder)]
 
 
-def _extremum(other: Callable[[Any, Any], Any]) -> Gradient:
+def _extremum(other: Callable[[Any, Any], Any], x: Any, y: Any, grad: Any) -> list[Any]:
     """As PyTorch's: ties are shared evenly between both sides, and NaN passes to both."""
-
-    def by_both(x: Any, y: Any, grad: Any) -> list[Any]:
-        tie, half, zero = op.equal(x, y), op.multiply(grad, number(0.5, grad)), number(0.0, grad)
-        pairs = ((x, y), (y, x))
-        return [op.where(tie, half, op.where(other(*pair), zero, grad)) for pair in pairs]
-
-    return _of_two(by_both)
+    tie, half, zero = op.equal(x, y), op.multiply(grad, number(0.5, grad)), number(0.0, grad)
+    pairs = ((x, y), (y, x))
+    return [op.where(tie, half, op.where(other(*pair), zero, grad)) for pair in pairs]
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -535,8 +532,8 @@ OWN: dict[str, Gradient] = {
     "asinh": _by_slope(lambda x, y, n: op.rsqrt(x * x + n(1.0))),
     "acosh": _by_slope(lambda x, y, n: op.rsqrt(x * x - n(1.0))),
     "atanh": _by_slope(lambda x, y, n: n(1.0) / (n(1.0) - x * x)),
-    "maximum": _extremum(op.less),
-    "minimum": _extremum(op.greater),
+    "maximum": _of_two(partial(_extremum, op.less)),
+    "minimum": _of_two(partial(_extremum, op.greater)),
     "max": _extremum_along,
     "min": _extremum_along,
     "strided_slice": _strided_slice,

@@ -461,7 +461,8 @@ def prepare(calls: Sequence[Any], where: Callable[[Any], str]) -> None:
             gradient = call.op.get_attr("FPrimalGradient")
             if gradient is None:
                 _without.add(name)
-            relay.op.register_gradient(name, RECORDING.layer(gradient or _flat), level=_LAYER)
+            layer = partial(RECORDING.layer, gradient or _flat)
+            relay.op.register_gradient(name, layer, level=_LAYER)
             _layered.add(name)
         if not name or (name in _without and _is_floating(call)):
             raise gradients.unknown("relay", name, where(call))
