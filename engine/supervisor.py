@@ -33,7 +33,7 @@ class Job:
     """One request to an engine. Safe to use from any thread.
 
     It does not keep its client alive: it fails with kind "cancelled" when that is closed or
-    collected.
+    collected. `progress` is how much is done (0 to 1), and what is being done.
     """
 
     def __init__(self, supervisor: "Supervisor", number: int, method: str, payload: bytes) -> None:
@@ -41,34 +41,25 @@ class Job:
         self._supervisor, self._number, self._payload = supervisor, number, payload
         self.wants = Wants()  # of the process that serves it
         self._changed = threading.Condition()
-        self._progress = (0.0, "waiting")
+        self.progress = (0.0, "waiting")
         self._version = 0
-        self._done = False
+        self.done = False
         self._value: Any = None
         self._error: EngineError | None = None
         self._begun = time.monotonic()
         self._ended = 0.0
 
     @property
-    def done(self) -> bool:
-        return self._done
-
-    @property
-    def progress(self) -> tuple[float, str]:
-        """How much is done (0 to 1), and what is being done."""
-        return self._progress
-
-    @property
     def seconds(self) -> float:
         """Seconds since it was submitted, up to its end if it is done; waiting counts."""
-        return (self._ended if self._done else time.monotonic()) - self._begun
+        return (self._ended if self.done else time.monotonic()) - self._begun
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the result. Raises EngineError where the request failed or was cancelled, or the
         engine's process died, and TimeoutError after `timeout` seconds; the request then goes
         on."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._done, timeout):
+            if not self._changed.wait_for(lambda: self.done, timeout):
                 raise TimeoutError(f"{self.method} is not done after {timeout} s")
         if self._error is not None:
             # A copy, because each raise adds to an exception's traceback.
@@ -84,9 +75,9 @@ class Job:
         seen = 0
         while True:
             with self._changed:
-                while not self._done and self._version == seen:
+                while not self.done and self._version == seen:
                     self._changed.wait()
-                version, progress = self._version, self._progress
+                version, progress = self._version, self.progress
             if version == seen:
                 return
             seen = version
@@ -94,19 +85,19 @@ class Job:
 
     def _report(self, fraction: float, text: str) -> None:
         with self._changed:
-            self._progress = (fraction, text)
+            self.progress = (fraction, text)
             self._version += 1
             self._changed.notify_all()
 
     def _finish(self, value: Any = None, error: EngineError | None = None) -> bool:
         """Settle it, unless it is settled already. Returns whether this call did."""
         with self._changed:
-            if self._done:
+            if self.done:
                 return False
             self._value, self._error = value, error
             self._payload = b""
             self._ended = time.monotonic()
-            self._done = True
+            self.done = True
             self._changed.notify_all()
         return True
 

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3604,
     "commands": 3313,
     "core": 1398,
-    "engine": 41717,
+    "engine": 41708,
     "passes": 11838,
     "recorder": 1454,
     "samples": 545,
