@@ -59,7 +59,10 @@ class Writer:
         """Write an event."""
         with self._lock:
             if self._file is None:
-                self._claim()
+                try:
+                    self._open(self.path, os.O_EXCL)
+                except FileExistsError:
+                    self._open(sibling(self.path, os.getpid()), os.O_TRUNC)
             self._write(fields)
 
     def content(self, kind: str, name: str, about: Callable[[], dict[str, Any]]) -> None:
@@ -85,12 +88,6 @@ class Writer:
         """Write nothing after this."""
         if self._file is not None:
             os.close(self._file)
-
-    def _claim(self) -> None:
-        try:
-            self._open(self.path, os.O_EXCL)
-        except FileExistsError:
-            self._open(sibling(self.path, os.getpid()), os.O_TRUNC)
 
     def _open(self, path: Path, flags: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | flags, 0o644)

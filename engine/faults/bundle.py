@@ -20,8 +20,7 @@ def sources(modules: Iterable[str], files: Iterable[Path] = ()) -> dict[str, byt
         todo += _imported(ast.parse(file.read_text(encoding="utf-8")))
     found: dict[str, bytes] = {}
     while todo:
-        name = todo.pop()
-        first, *parts = name.split(".")
+        first, *parts = todo.pop().split(".")
         if first != _PACKAGE:
             continue
         while parts and _file(parts) is None:  # a name inside the module before it

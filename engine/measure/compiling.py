@@ -36,8 +36,7 @@ def measure(
         if number >= _LEAST and time.perf_counter() - began > seconds:
             break
         progress(number / rounds, f"timing passes and build, round {number + 1}")
-        for _ in range(_YARDSTICKS):
-            yardstick.append(_timed(_same_work))
+        yardstick += (_timed(_same_work) for _ in range(_YARDSTICKS))
         for index, spent in _passes(start, passes):
             taken[index].append(spent)
         builds.append(_timed(build))

@@ -75,8 +75,11 @@ class Exported:
         with self._reading(), environment(_TENSORS_ONLY), _without_classes(archive):
             # torch.export.load would retry with another reader what this one refuses.
             self.program = load_pt2(str(path)).exported_programs["model"]
-        if grouped:
-            self._replace_library()
+        if grouped:  # by PyTorch's own operator, for which transformers' stands in an export
+            for node in self.program.graph.nodes:
+                if f"torch.ops.{node.target}" == exported.LIBRARY:
+                    node.target = torch.ops.aten._grouped_mm.default
+            self.program.graph_module.recompile()
         self._take_flat()
         self._take_inputs()
         self.sizes = self._sizes(exported.open_sizes(archive))
@@ -127,13 +130,6 @@ class Exported:
             message = f"{self.path.name} uses an operator of transformers, which is not installed."
             hint = "Install it: pip install transformers."
             raise EngineError("file", message, self.path.name, hint) from missing
-
-    def _replace_library(self) -> None:
-        """Replace transformers' operator by PyTorch's own, for which it stands in an export."""
-        for node in self.program.graph.nodes:
-            if f"torch.ops.{node.target}" == exported.LIBRARY:
-                node.target = torch.ops.aten._grouped_mm.default
-        self.program.graph_module.recompile()
 
     def _seen(self, name: str) -> tuple[int, int] | None:
         """The smallest and largest of the example's integers."""

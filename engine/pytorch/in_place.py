@@ -262,8 +262,7 @@ class _InPlaceRewriter:
             owner = self.arguments.get(root)
             if owner in self.buffers:
                 end = self.graph.return_node()
-                waits = self.constant(False, end)
-                given = [self.values[root], self.now[root], waits]
+                given = [self.values[root], self.now[root], self.constant(False, end)]
                 self.add("aten::copy_", given, None, end, self.first[root])
             elif owner is not None:
                 said.append(LEFT.format(name=owner, where=self.first[root].where))

@@ -73,7 +73,10 @@ def cheapest(given: CutProblem, price: float) -> Answer:
     if count == 0 or bound == 0.0:
         return Answer(forced | known.saved, known.again)
     scale = (_INFINITE - 1 - 4 * count) / bound
-    making, being = _vertices(given)
+    # The two vertices of each value; choices that are impossible are merged away.
+    making = 2 + 2 * np.arange(count)
+    making[np.isinf(given.redo)] = _SOURCE
+    being = np.where(np.isinf(given.save), making, 3 + 2 * np.arange(count))
     need = np.arange(count)[given.needed]
     tails = [being[given.sources], being[need], making, np.full(count, _SOURCE)]
     heads = [making[given.targets], np.full(len(need), _SINK), being, making]
@@ -95,15 +98,6 @@ def saving(given: CutProblem) -> Answer:
         there |= read
         fresh = read & ~again & np.isinf(given.save)
     return Answer(there & ~again, again)
-
-
-def _vertices(given: CutProblem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two vertices of each value; choices that are impossible are merged away."""
-    count = len(given.ids)
-    making = 2 + 2 * np.arange(count)
-    making[np.isinf(given.redo)] = _SOURCE
-    being = np.where(np.isinf(given.save), making, 3 + 2 * np.arange(count))
-    return making, being
 
 
 def _capacities(prices: NDArray[np.float64], scale: float) -> NDArray[np.int64]:

@@ -67,7 +67,8 @@ def groups(function: Any) -> list[Any]:
 def anchor(group: Any) -> Any | None:
     """The operator that a kernel is built around; None if it has none."""
     calls = (e for e in post_order(group.op) if isinstance(e, relay.Call))
-    return next((c for c in calls if _pattern(c) == _ANCHOR), None)
+    known = (c for c in calls if isinstance(c.op, tvm.ir.Op))
+    return next((c for c in known if c.op.get_attr("TOpPattern") == _ANCHOR), None)
 
 
 def operators(function: Any, options: BuildOptions) -> list[Operator]:
@@ -175,10 +176,6 @@ def _constants(group: Any, call: Any, fixed: set[int]) -> Iterator[str]:
         given = handed.get(argument.handle.value, argument)
         if given.handle.value in fixed or isinstance(given, relay.Constant):
             yield f"in{place}"
-
-
-def _pattern(call: Any) -> int | None:
-    return call.op.get_attr("TOpPattern") if isinstance(call.op, tvm.ir.Op) else None
 
 
 def matched(

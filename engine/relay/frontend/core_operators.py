@@ -68,10 +68,8 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
 
     def slice(self, inputs: Any, input_types: Any) -> Any:
         """TVM's makes a slice without an end dynamic."""
-        begin, end = (
-            given if v is None else v
-            for v, given in zip(inputs[2:4], (0, sys.maxsize), strict=True)
-        )
+        begin = 0 if inputs[2] is None else inputs[2]
+        end = sys.maxsize if inputs[3] is None else inputs[3]
         return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
 
     def scatter(self, inputs: Any, input_types: Any) -> Any:

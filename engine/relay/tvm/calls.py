@@ -29,7 +29,7 @@ def shorten() -> None:
     RETURN_SWITCH[ArgTypeCode.OBJECT_HANDLE] = _returned
     objects.ObjectBase.__del__ = _freed
     Object.__getattr__ = _field
-    tvm.ir.Array.__len__ = _length
+    tvm.ir.Array.__len__ = lambda array: _get_length(_byref(array.handle))
     tvm.ir.Array.__getitem__ = lambda array, i: getitem_helper(array, _element, len(array), i)
 
 
@@ -77,10 +77,6 @@ def _field(owner: Any, name: str) -> Any:
         return _get_field(_Two(owner.handle, _names[name][0]))
     except AttributeError:
         raise AttributeError(f"{type(owner)} has no attribute {name}") from None
-
-
-def _length(array: Any) -> Any:
-    return _get_length(_byref(array.handle))
 
 
 def _element(array: Any, i: int) -> Any:

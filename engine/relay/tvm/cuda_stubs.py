@@ -139,7 +139,9 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
         table.append(struct.pack("<IBBHQQ", places[s.name], *about))
     symtab = add(b"".join(table))
     strtab = add(strings)
-    hashes = add(_hash_table(len(symbols)))
+    # The System V hash table over the symbols 1, 2, …, all in one bucket: they are few.
+    count = len(symbols)
+    hashes = add(struct.pack(f"<{count + 4}I", 1, count + 1, 1, 0, *range(2, count + 1), 0))
     dynamic = [
         (_SONAME, places[soname]),
         (_HASH, hashes),
@@ -196,11 +198,6 @@ def _elf_hash(name: str) -> int:
         high = value & 0xF0000000
         value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
     return value
-
-
-def _hash_table(count: int) -> bytes:
-    """The System V hash table over the symbols 1, 2, …, all in one bucket: they are few."""
-    return struct.pack(f"<{count + 4}I", 1, count + 1, 1, 0, *range(2, count + 1), 0)
 
 
 def _version_definitions(names: list[str], places: dict[str, int]) -> bytes:

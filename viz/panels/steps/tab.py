@@ -121,8 +121,7 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     passes = [(name, info(screen.ir, name).title) for name in names(screen.ir)]
     data = [r.data for r in listed]
     of = pipeline_key(screen.ir, screen.training, screen.source.gradient)
-    do = partial(act, screen)
-    step_list(do, data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
+    step_list(partial(act, screen), data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
     ask(
         st.toggle,
         "Run only up to the chosen step",
