@@ -144,7 +144,7 @@ def pieces(
     held, freed = sum(sizes[key] for _, spent, key in events if spent), 0
     change = (-sizes[key] if spent else sizes[key] for _, spent, key in events)
     most = max(accumulate(change, initial=held))
-    most += max(2 * LARGE, sum(sizes[key] for key in lives) // _SLACK)
+    most += max(LARGE, sum(sizes[key] for key in lives) // _SLACK)
     found: list[Piece] = [(count - 1, [], [])]
     for node, spent, key in events:
         if freed and held + sizes[key] > most and not spent:
