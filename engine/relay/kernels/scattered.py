@@ -11,7 +11,7 @@ from tvm import relay, te, tir, topi
 from tvm.relay.op import strategy
 
 from relascope.passes.relay.ir.program import RelayProgram
-from relascope.passes.relay.ir.rewrite import op_name, rewrite, shape
+from relascope.passes.relay.ir.rewrite import op_name, rewrite
 
 
 @functools.cache
@@ -28,9 +28,8 @@ def into_zeros(program: RelayProgram) -> RelayProgram:
         if not sums or op_name(call.args[0]) != "zeros":
             return None
         params = [relay.Var(f"p{i}", a.checked_type) for i, a in enumerate(call.args[1:])]
-        kind = call.checked_type
-        zeros = relay.full(relay.const(0, kind.dtype), shape(call), kind.dtype)
-        kernel = relay.Function(params, relay.scatter_nd(zeros, *params, "add"), kind)
+        body = relay.scatter_nd(call.args[0], *params, "add")
+        kernel = relay.Function(params, body, call.checked_type)
         return kernel.with_attr("Primitive", tir.IntImm("int32", 1))(*args[1:])
 
     return rewrite(program, visit)
@@ -38,7 +37,8 @@ def into_zeros(program: RelayProgram) -> RelayProgram:
 
 def _chosen(theirs: Any, attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
     made = inputs[0].op
-    if not isinstance(made, te.ComputeOp) or made.input_tensors or attrs.mode != "add":
+    value = getattr(made.body[0], "value", None) if isinstance(made, te.ComputeOp) else None
+    if value != 0 or attrs.mode != "add":
         return theirs(attrs, inputs, out_type, target)
     ours = relay.op.OpStrategy()
     schedule = strategy.generic.wrap_topi_schedule(topi.generic.schedule_extern)
