@@ -82,13 +82,9 @@ def install_relay(command: Command) -> Document:
     pip += ["--force-reinstall"] if command.args.force else []
     done = subprocess.run([*pip, WHEEL], stdout=sys.stderr, check=False)
     if done.returncode:
-        raise EngineError(
-            "engine",
-            f"pip could not install {WHEEL}, with exit status {done.returncode}.",
-            sys.prefix,
-            f"Its messages are above. Any installer that can leave out the dependencies of {WHEEL} "
-            f"will do.",
-        )
+        message = f"pip could not install {WHEEL}, with exit status {done.returncode}."
+        hint = "Its messages are above. Any installer that can leave out the dependencies of "
+        raise EngineError("engine", message, sys.prefix, f"{hint}{WHEEL} will do.")
     row = _look("relay", command.connect)
     if row["error"] is not None:
         raise EngineError(**row["error"])

@@ -46,8 +46,7 @@ def model(command: ArgumentParser) -> None:
     add("--random-weights", dest="weights", **drawn, help=about)
     run_kernels(command)
     seed_and_tensors(command)
-    about = "type of parameters and floating inputs"
-    add("--dtype", choices=DTYPES, default=DTYPES[0], help=about)
+    add("--dtype", choices=DTYPES, default=DTYPES[0], help="type of parameters and floating inputs")
     about = "one input of a model file, such as hidden=1x14x768:float32; repeatable, in order"
     add("--input", **_REPEATED, metavar="NAME=SHAPE:DTYPE", help=about)
     about = "size for a dynamic dimension of an exported program, such as x.0=4; repeatable"
@@ -55,8 +54,7 @@ def model(command: ArgumentParser) -> None:
     about = "only this submodule, such as encoder.layer.3, on its inputs when the whole model "
     about += "runs"
     add("--module", default="", metavar="PATH", help=about)
-    about = "which of the submodule's calls, if there are several"
-    add("--call", **count, default=1, help=about)
+    add("--call", **count, default=1, help="which of the submodule's calls, if there are several")
 
 
 def run_kernels(command: ArgumentParser) -> None:
@@ -221,8 +219,7 @@ def captures(command: ArgumentParser) -> None:
     add("--prices", choices=("estimated", "measured"), default="estimated", help=about)
     about = "measure the split's time and peak memory; with --frontier, also the strategies'"
     add("--measure", **_SWITCH, help=about)
-    about = "also list all cuts on the frontier of bytes and time"
-    add("--frontier", **_SWITCH, help=about)
+    add("--frontier", **_SWITCH, help="also list all cuts on the frontier of bytes and time")
 
 
 def check(command: ArgumentParser) -> None:
@@ -246,8 +243,7 @@ def check(command: ArgumentParser) -> None:
     about = "verify graph and types after each pass; exit with status 3 if one is broken, a pass "
     about += "fails, or, with --check, a step is wrong"
     add("--verify-each", dest="verify", **_SWITCH, help=about)
-    about = "stop after this pass, or after step N"
-    add("--stop-after", dest="last", metavar="PASS|N", help=about)
+    add("--stop-after", dest="last", metavar="PASS|N", help="stop after this pass, or after step N")
     tolerance(command)
     target(command)
     strategy(command)

@@ -95,8 +95,7 @@ class Command:
         began: list[tuple[float, float]] = []
 
         def show(fraction: float, text: str) -> None:
-            now = time.perf_counter()
-            began.append((fraction, now))
+            began.append((fraction, time.perf_counter()))
             (first, start), last = began[0], began.pop() if len(began) > 1 else began[0]
             if last[0] > first:
                 left = (1 - last[0]) * (last[1] - start) / (last[0] - first)

@@ -305,8 +305,7 @@ def open_recording(document: Document) -> str:
     if document["diff"] is not None:
         return str(document["diff"] or "It changed nothing.")
     if document.get("written"):
-        count = len(document["passes"])
-        return f"{document['written']}: {count} passes."
+        return f"{document['written']}: {len(document['passes'])} passes."
     said = f"TVM {document['about'].get('tvm')}", *gaps(document)
     return sections.text([*said, runs_table(document["passes"]), *times_sections(document)])
 

@@ -133,8 +133,7 @@ def longest(graph: Graph) -> float:
     ahead: dict[str, float] = {}
     each = flops_of(graph)
     for node in graph:
-        count = sum(_elements(kind) for kind in node.outputs)
-        own = each.get(node.id, 0.0) / max(count, 1)
+        own = each.get(node.id, 0.0) / max(sum(_elements(kind) for kind in node.outputs), 1)
         ahead[node.id] = own + max((ahead[i] for i in graph.edges[node.id]), default=0.0)
     return max(ahead.values(), default=0.0)
 

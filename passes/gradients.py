@@ -125,8 +125,7 @@ def of_means(
         order = np.argsort(share == 0, axis=0, kind="stable")  # windows with the element first
         for window in order[: (share != 0).sum(0).max()]:
             part = share[window, np.arange(share.shape[1])].reshape(along)
-            taken = op.take(grad, const(window), axis, mode="clip")
-            taken = op.multiply(taken, const(part, dtype))
+            taken = op.multiply(op.take(grad, const(window), axis, mode="clip"), const(part, dtype))
             parts.append(taken if part.all() else op.where(const(part != 0), taken, zero))
         grad = reduce(op.add, parts)
     return grad

@@ -84,8 +84,7 @@ class KernelLives(Generic[Name]):
                         yield storage
 
         grows = {n: made[n] - sum([sizes[s] for s in read[n] if left.get(s) == 1]) for n in made}
-        early = self._listed(late, missing, after, grows, users, one_left)
-        orders = self.order, late, early
+        orders = self.order, late, self._listed(late, missing, after, grows, users, one_left)
         peaks = [*map(self.peak, orders)]
         return min(peaks), [*orders[peaks.index(min(peaks))]]
 

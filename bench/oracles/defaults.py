@@ -162,8 +162,7 @@ class Call:
 
     def _function(self, expression: str) -> Callable[..., Any]:
         code = f"lambda {', '.join(self.given)}: {expression}"
-        call: Callable[..., Any] = eval(code, {**_MODULES, **_OTHERWISE})
-        return call
+        return eval(code, {**_MODULES, **_OTHERWISE})
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -64,11 +64,10 @@ def _classes() -> list[str]:
     """transformers' model classes for a configuration, all heads, by class."""
     from transformers.models.auto import modeling_auto as auto
 
-    tables = [t for n, t in vars(auto).items() if n.endswith("MAPPING_NAMES")]
     names = {
         name
-        for table in tables
-        if table is not auto.CONFIG_MAPPING_NAMES
+        for mapping, table in vars(auto).items()
+        if mapping.endswith("MAPPING_NAMES") and table is not auto.CONFIG_MAPPING_NAMES
         for value in table.values()
         for name in ((value,) if isinstance(value, str) else value)
     }

@@ -223,15 +223,13 @@ def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request]:
 
 def _times(sides: list[tuple[Command, Request]]) -> Document:
     """Both built and timed against PyTorch eager in turns, some rounds each."""
-    asked: list[tuple[Command, BuildRequest]] = []
-    for side, request in sides:
-        made = request()
-        repeats = max(1, side.args.repeats // _ROUNDS)
-        asked.append((side, BuildRequest(**{**vars(made), "repeats": repeats})))
+    asked = [
+        (side, replace(request(), repeats=max(1, side.args.repeats // _ROUNDS)))
+        for side, request in sides
+    ]
     found: list[list[TimeResult]] = [[], []]
     for turn in range(_ROUNDS):
-        order = (0, 1) if turn % 2 == 0 else (1, 0)
-        for at in order:
+        for at in (0, 1) if turn % 2 == 0 else (1, 0):
             one, request_of = asked[at]
             found[at].append(one.timed("time", request_of))
     sides_of = zip("ab", found, asked, strict=True)
@@ -244,13 +242,12 @@ def _times(sides: list[tuple[Command, Request]]) -> Document:
 
 def _times_of(side: str, target: str, results: list[TimeResult]) -> Document:
     """One side's rounds of the last timed phase."""
-    last = [r for r in results[-1].rows if r.max_abs_error is not None][-1]
-    own = [r for result in results for r in result.rows]
-    own = [r for r in own if r.max_abs_error is not None and r.phase == last.phase]
+    own = [r for result in results for r in result.rows if r.max_abs_error is not None]
+    own = [r for r in own if r.phase == own[-1].phase]
     return {
         "side": side,
         "target": target,
-        "phase": last.phase,
+        "phase": own[-1].phase,
         "median_ms": statistics.median(r.median_ms for r in own),
         "of_rounds_ms": [r.median_ms for r in own],
         "ratio_to_eager": statistics.median(r.ratio_to_eager or 0.0 for r in own),

@@ -62,13 +62,11 @@ def check_baseline(command: Command) -> Document:
 def _taken(command: Command, then: Document | None = None) -> Document:
     """The present compile of the model; apparently slower programs are timed again."""
     args, about = command.args, (command.source, command.pipeline, _target(command, then))
-    how = args.speed, args.threads, command.tolerance
-    document = jobs.take(command, args.engine, *about, *how)
+    document = jobs.take(command, args.engine, *about, args.speed, args.threads, command.tolerance)
     if then is not None:
         slow = [d.kind for d in rows.compare(then, document).failing(("compile", "speed"))]
         if slow:
-            how_again = args.threads, "speed" in slow
-            document = jobs.timed_again(command, document, *about, *how_again)
+            document = jobs.timed_again(command, document, *about, args.threads, "speed" in slow)
     document["options"] |= {name: getattr(args, name) for name in _TYPED if getattr(args, name)}
     document["tolerance"] = {"rtol": args.rtol, "atol": args.atol}
     document["passes"] = None if args.passes in (None, "default") else args.passes

@@ -28,8 +28,7 @@ def conditions(command: ArgumentParser) -> None:
     about = "compare with this file from `relascope baseline`; any "
     about += "difference that is not an improvement exits with status 3, or only those of --fail-on"
     add("--baseline", type=Path, metavar="FILE", help=about)
-    about = "overwrite the baseline's file with the result"
-    add("--update", action="store_true", help=about)
+    add("--update", action="store_true", help="overwrite the baseline's file with the result")
     about = "also write the differences as Markdown, for a comment on GitHub"
     add("--markdown", type=Path, metavar="FILE", help=about)
     _measured(command)
@@ -44,8 +43,7 @@ def _measured(command: ArgumentParser) -> None:
 def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(dict.fromkeys(k.strip() for k in text.split(",")))
     if strange := [k for k in kinds if k not in KINDS]:
-        known = ", ".join(KINDS)
-        raise ArgumentTypeError(f"{strange[0]!r} is unknown; choose from {known}")
+        raise ArgumentTypeError(f"{strange[0]!r} is unknown; choose from {', '.join(KINDS)}")
     return kinds
 
 

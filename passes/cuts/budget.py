@@ -15,8 +15,7 @@ def within_budget(joint: Joint, wish: Wish) -> frozenset[str]:
     recomputed. Raises ValueError if no cut is within the budget, or it is not a valid number."""
     allowed, prices = budget_bytes(joint, wish), Prices(joint, wish)
     found, given = _by_price(joint, prices, allowed, wish), prices.problem
-    forced = joint.kept(wish.save).items()
-    most = allowed - sum(b for i, b in forced if i not in joint.masks)
+    most = allowed - sum(b for i, b in joint.kept(wish.save).items() if i not in joint.masks)
     answer = exact(given, (given.carry, given.redo), (given.save, given.state), most)
     if answer is not None:
         best = prices.point(answer)

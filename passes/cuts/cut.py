@@ -476,8 +476,7 @@ def _named(joint: Joint, text: str) -> Iterable[str]:
     """Ids that the text of a wish matches: one node, or several by a pattern."""
     module, pattern, operator = (part.strip() for part in text.partition("::"))
     if not pattern:
-        named = [m for m in joint.draws if fnmatchcase(joint.graph.by_id[m].name, text)]
-        return named or (text,)
+        return [m for m in joint.draws if fnmatchcase(joint.graph.by_id[m].name, text)] or (text,)
     nodes = [joint.graph.by_id[i] for i in joint.behind(joint.needed) if joint.may_be_captured(i)]
     there = [n for n in nodes if fnmatchcase(n.scope, module)]
     names = [(n.id, n.op, n.source.rpartition("::")[2]) for n in there]

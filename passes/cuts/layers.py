@@ -49,8 +49,7 @@ class Few:
         found, edges = dict[str, tuple[str, ...]](), joint.graph.edges
         for node_id, read in rewiring.items():
             own, *marks = (i[len(original(i)) :] for i in (node_id, *read))
-            others = self.stands.get(original(node_id), [original(node_id)])
-            for other in edges.keys() & others:
+            for other in edges.keys() & self.stands.get(original(node_id), [original(node_id)]):
                 pairs = zip(edges[other], marks, strict=True)
                 found[other + own] = tuple(e + mark for e, mark in pairs)
         marked = {e for read in found.values() for e in read if MARK in e}

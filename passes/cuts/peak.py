@@ -129,8 +129,7 @@ def _points(joint: Joint, wish: Wish) -> Points:
         steps, saved = list[Lifetimes](), few.spread(own.used(point.saved).saved)
         for each in filter(None, (few, more)):
             there = saved & each.joint.graph.by_id.keys()
-            away = may_wait(each.joint, there, each.wish(wish))
-            steps.append(Lifetimes(each.joint, there, away))
+            steps.append(Lifetimes(each.joint, there, may_wait(each.joint, there, each.wish(wish))))
         if per_use:
             steps[0] = fitted(steps[0])
             rewiring = few.rewired(steps[0].rewiring, steps[-1].joint)
@@ -345,8 +344,7 @@ class _Program:
         entries, most = (factors, (rows, columns)), np.array(self.high)
         whole, price = np.zeros(len(most)), np.zeros(len(most))
         whole[1 : len(self.saved) + 1], price[0] = 1, 1.0
-        least = np.array(self.low)
-        answer = solved(price, entries, least, np.inf, whole, most, time_limit=seconds)
+        answer = solved(price, entries, np.array(self.low), np.inf, whole, most, time_limit=seconds)
         bound = answer.mip_dual_bound  # None where nothing is integer
         bound = answer.fun if bound is None and answer.success else bound
         low = 0.0 if bound is None or not np.isfinite(bound) else bound * self.unit * (1 - _SAFE)

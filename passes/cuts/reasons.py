@@ -150,8 +150,7 @@ class Reasons:
         def readers(ident: str) -> Iterable[str]:
             return () if ident in saved else set(joint.graph.readers[ident]) & joint.forward
 
-        found = reached([node_id], readers)
-        return sorted(saved & found.keys(), key=self._place.__getitem__)
+        return sorted(saved & reached([node_id], readers).keys(), key=self._place.__getitem__)
 
     def _cost(self, made: Recomputation) -> str:
         by_id = self._joint.graph.by_id

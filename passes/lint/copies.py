@@ -73,8 +73,7 @@ def _turned_before(
     message = f"{source.title or source.kind.value} is written out transposed for "
     message += f"{products[0].op}, which could read it without the transpose."
     advice = "" if remedy else "A target with a BLAS (-libs=) reads a matrix in either layout."
-    nodes = [node.id, *(p.id for p in products)]
-    return subject.finding(nodes, message, remedy, [node.id], advice)
+    return subject.finding([node.id, *(p.id for p in products)], message, remedy, [node.id], advice)
 
 
 def _shown(subject: Subject, node: Node) -> Node:

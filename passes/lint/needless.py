@@ -24,8 +24,7 @@ def constants(subject: Subject) -> Iterator[Finding]:
         if all(is_view(n) or (n.outputs[0].elements or 0) <= 1 for n in nodes):
             continue  # views, and single numbers, cost nothing
         read = dict.fromkeys(e for i in inside for e in subject.graph.edges[i])
-        reads = (subject.graph.by_id[e] for e in read)
-        names = [n.name for n in reads if n.kind is Kind.PARAMETER]
+        names = [n.name for n in (subject.graph.by_id[e] for e in read) if n.kind is Kind.PARAMETER]
         what = ", ".join(names[:3]) + (" and more" if names[3:] else "")
         message = f"This is computed from {what or 'a constant'} in every call."
         remedy = subject.remedy("constant" if subject.fixed.issuperset(inside) else "weights")
@@ -107,8 +106,7 @@ def parallel(subject: Subject) -> Iterator[Finding]:
 
 def _side_by_side(subject: Subject, group: Sequence[Node], remedy: str) -> Finding:
     graph, advice = subject.graph, ""
-    constant = any(graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group)
-    if graph.ir == "relax" and constant:
+    if graph.ir == "relax" and any(graph.by_id[n.edges[1]].kind is Kind.CONSTANT for n in group):
         advice = "Put it before bind: it works only until the weights are constants."
     elif graph.ir == "relay" and len(group) < _BRANCHES.get(remedy, 0):
         remedy = f"{remedy}(branches={len(group)})"

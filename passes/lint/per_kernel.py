@@ -97,8 +97,7 @@ def tiny(subject: Subject) -> Iterator[Finding]:
 
 def _is_tiny(subject: Subject, index: int) -> bool:
     """Whether a kernel works in each call, but moves little data."""
-    nodes = (subject.kernels or ())[index]
-    calls = {i for i in nodes if not is_view(subject.graph.by_id[i])}
+    calls = {i for i in (subject.kernels or ())[index] if not is_view(subject.graph.by_id[i])}
     return not calls <= subject.weights and _border(subject, index) <= MOST_BYTES
 
 

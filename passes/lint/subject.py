@@ -133,8 +133,7 @@ class Subject:
         titles, scope = tuple(by_id[i].title for i in nodes), by_id[nodes[0]].scope
         moved, seconds = sum(map(self.moved, spared)), sum(self.work.seconds[i] for i in spared)
         timed = any(i in inside for inside, _ in self.measured or () for i in spared)
-        about = message, remedy, advice
-        return Finding("", nodes, titles, scope, *about, moved, seconds, timed)
+        return Finding("", nodes, titles, scope, message, remedy, advice, moved, seconds, timed)
 
     def moved(self, node_id: str) -> int:
         """Bytes that a node reads and writes in a kernel of its own; 0 for a view."""

@@ -249,8 +249,7 @@ class _Images:
         if not keeps and left != sorted(left):
             return None
         places = sorted(LAST.index(axis) for axis in axes)
-        made = _SUMS[op_name(call)](self.last(call.args[0]), places, keepdims=keeps)
-        return made, keeps
+        return _SUMS[op_name(call)](self.last(call.args[0]), places, keepdims=keeps), keeps
 
     def _bind(self, expr: Any, name: str) -> Any:
         made = self._builder.normalize(expr)

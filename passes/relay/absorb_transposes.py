@@ -16,8 +16,7 @@ def absorb_transposes(program: RelayProgram) -> RelayProgram:
     transposed product that nothing else reads, such as a linear layer's gradient, becomes the
     product of the transposed operands in reverse order. For targets with a BLAS, which reads
     transposed operands in place: TVM's own CPU schedules have no nn.matmul."""
-    nodes = post_order(program.main.body)
-    readers = Counter(c.handle.value for e in nodes for c in children(e))
+    readers = Counter(c.handle.value for e in post_order(program.main.body) for c in children(e))
 
     def visit(call: Any, args: list[Any]) -> Any:
         if op_name(call) == "transpose" and readers[call.args[0].handle.value] == 1:

@@ -81,8 +81,7 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
     rows, columns = shape(before)[1:]
     inner, seen = before, operand
     while op_name(inner) in RESHAPES | BROADCASTS and op_name(seen) == op_name(inner):
-        source = shape(inner.args[0])
-        if source[-2:] != (rows, columns):
+        if shape(inner.args[0])[-2:] != (rows, columns):
             return None
         inner, seen = inner.args[0], seen.args[0]
     if int(np.prod(shape(inner))) != rows * columns:
@@ -93,8 +92,7 @@ def _shared_matrix(before: Any, operand: Any, transposed: bool) -> Any:
 
 def _bias_first(call: Any, args: list[Any]) -> Any:
     """bias_add(reshape(dense)) as reshape(bias_add(dense)), if the last axis stays."""
-    rank = len(shape(call))
-    if int(call.attrs.axis) not in (-1, rank - 1):
+    if int(call.attrs.axis) not in (-1, len(shape(call)) - 1):
         return None
     inner = args[0]
     while op_name(inner) in RESHAPES:

@@ -395,8 +395,7 @@ def alignment_document(alignment: Alignment) -> Row:
     left, right = (g.ir for g in alignment.graphs)
     groups: list[Row] = [
         {
-            "scope": g.scope,
-            "source": g.source,
+            **fields(g, "scope source"),
             left: g.operators[0],
             right: g.operators[1],
             "occurrences": dict(zip((left, right), g.occurrences, strict=True)),
@@ -498,8 +497,7 @@ def inside_document(results: Sequence[node_accuracy.Inside]) -> Row:
     return {
         "compared": [
             {
-                "dtype": one.dtype,
-                "over": list(one.over),
+                **fields(one, "dtype over"),
                 "wrong_results": [c.name for c in one.wrong_results],
                 "first_bad": plain(one.first),
                 "without_counterpart": list(one.without),

@@ -165,8 +165,7 @@ def _narrowed(
             results[-place] = casts.get(found.__chandle__()) or maker.emit(
                 relax.op.astype(found, _HALF)
             )
-    params = [wide.get(p.__chandle__(), p) for p in params]
-    return params, [*kept, *maker.bound], results
+    return [wide.get(p.__chandle__(), p) for p in params], [*kept, *maker.bound], results
 
 
 def _with_target(

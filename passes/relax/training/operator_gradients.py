@@ -117,8 +117,7 @@ def _where(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 def _extremum(other: Callable[[Any, Any], Any], x: Any, y: Any, grad: Any) -> list[Any]:
     """As PyTorch's: ties are shared evenly between both sides, and NaN passes to both."""
     tie, half, zero = op.equal(x, y), op.multiply(grad, number(0.5, grad)), number(0.0, grad)
-    pairs = ((x, y), (y, x))
-    return [op.where(tie, half, op.where(other(*pair), zero, grad)) for pair in pairs]
+    return [op.where(tie, half, op.where(other(*pair), zero, grad)) for pair in ((x, y), (y, x))]
 
 
 def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -131,8 +130,7 @@ def _extremum_along(variable: Any, call: Any, grad: Any, builder: Any) -> list[A
     if operator_of(variable) in ("aten::max", "aten::min"):
         hit = op.logical_or(hit, op.isnan(x))
     hit = op.astype(hit, dtype(x))
-    share = op.divide(op.reshape(grad, kept), op.sum(hit, axes, keepdims=True))
-    return [op.multiply(hit, share)]
+    return [op.multiply(hit, op.divide(op.reshape(grad, kept), op.sum(hit, axes, keepdims=True)))]
 
 
 def _ints(expr: Any) -> list[int]:
@@ -159,8 +157,7 @@ def _strided_slice(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
         else:
             end = first + step * (places[axis] - 1) + 1
             places[axis] = size[axis]
-            zeros = op.zeros(places, dtype(x))
-            grad = op.slice_scatter(zeros, grad, first, end, step, axis)
+            grad = op.slice_scatter(op.zeros(places, dtype(x)), grad, first, end, step, axis)
     return [_around(grad, widths), *none(call, 1)]
 
 
@@ -218,8 +215,7 @@ def _repeat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     if call.attrs.axis is None:
         return [op.reshape(op.sum(op.reshape(grad, [-1, times]), [1]), size)]
     axis = int(call.attrs.axis) % len(size)
-    apart = [*size[: axis + 1], times, *size[axis + 1 :]]
-    return [op.sum(op.reshape(grad, apart), [axis + 1])]
+    return [op.sum(op.reshape(grad, [*size[: axis + 1], times, *size[axis + 1 :]]), [axis + 1])]
 
 
 def _tile(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -306,8 +302,7 @@ def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     data, weight = (builder.emit(op.expand_dims(a, 2)) for a in call.args)
     how = (*of_images(attrs, "strides", "padding", "dilation"), int(attrs.groups))
     image = builder.normalize(op.nn.conv2d(data, weight, *how))
-    found = conv2d(image, image, op.expand_dims(grad, 2), builder)
-    return [op.squeeze(g, [2]) for g in found]
+    return [op.squeeze(g, [2]) for g in conv2d(image, image, op.expand_dims(grad, 2), builder)]
 
 
 def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -318,8 +313,7 @@ def _resize2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     whole = not any(p % s for s, p in zip(size, places, strict=True))
     if str(attrs.method) != "nearest_neighbor" or str(attrs.layout) != "NCHW" or not whole:
         why = f"by {attrs.method} from {size} to {places} is not known"
-        hint = "resize by copying pixels a whole number of times"
-        raise no_gradient("image.resize2d", why, hint)
+        raise no_gradient("image.resize2d", why, "resize by copying pixels a whole number of times")
     down, across = (p // s for s, p in zip(size, places, strict=True))
     apart = op.reshape(grad, [batch, channels, size[0], down, size[1], across])
     return [op.sum(apart, [3, 5]), *none(call, 1)]
@@ -371,8 +365,7 @@ def _of_two(formula: Callable[[Any, Any, Any], list[Any]]) -> Gradient:
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         x, y = call.args
-        found = zip(formula(x, y, grad), (x, y), strict=True)
-        return [fitted(f, a, builder) for f, a in found]
+        return [fitted(f, a, builder) for f, a in zip(formula(x, y, grad), (x, y), strict=True)]
 
     return gradient
 

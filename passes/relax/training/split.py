@@ -93,8 +93,7 @@ def _rewired(
         own = wired.get(variable.__chandle__(), [])
         first = [] if any(v.same_as(variable) for v, _ in own) else [(variable, value)]
         found += [(v, rewrite.substituted(e, tuples)) for v, e in (*first, *own)]
-    again = {i: v for i, v in made.items() if i not in exprs and isinstance(v, relax.Var)}
-    return found, again
+    return found, {i: v for i, v in made.items() if i not in exprs and isinstance(v, relax.Var)}
 
 
 def _half(

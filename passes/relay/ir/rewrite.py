@@ -195,8 +195,7 @@ def spanned(result: Any, span: Any, stop: Iterable[Any]) -> Any:
     """Give `span` to every call of `result` that has none, down to the expressions in `stop`."""
     if span is None:
         return result
-    ends = {e.handle.value: e for e in stop}
-    return rebuilt([result], ends, span)[result.handle.value]
+    return rebuilt([result], {e.handle.value: e for e in stop}, span)[result.handle.value]
 
 
 def with_main(program: RelayProgram, function: Any) -> RelayProgram:

@@ -80,8 +80,7 @@ def _labels(old: Mapping[int, Any], new: Mapping[int, Any]) -> dict[int, str]:
             if operand.handle.value in waiting:
                 labels.setdefault(operand.handle.value, where.removeprefix(NEAR))
     for handle in (h for h in lost if h not in labels):
-        read = (labels.get(o.handle.value) or key(o) for o in lost[handle])
-        found = next(filter(None, read), "")
+        found = next(filter(None, (labels.get(o.handle.value) or key(o) for o in lost[handle])), "")
         if found:
             labels[handle] = found.removeprefix(NEAR)
     return labels

@@ -101,11 +101,9 @@ def gradient(program: RelayProgram) -> RelayProgram:
     bindings, bound = _with_provenance(bindings, recorder, spans, program)
     if ends:
         made = _in_terms_of(relay.Tuple(ends), bound, parameters).fields
-        stops = [parameters[n] for n in stopped]
-        bindings = _in_order([*bindings, *zip(stops, made, strict=True)])
+        bindings = _in_order([*bindings, *zip([parameters[n] for n in stopped], made, strict=True)])
         gradients = relay.Tuple(gradients.fields[:count])
-    results = relay.Tuple([_in_terms_of(relay.Tuple(outputs), bound, parameters), gradients])
-    body = results
+    body = relay.Tuple([_in_terms_of(relay.Tuple(outputs), bound, parameters), gradients])
     for variable, value in reversed(bindings):
         body = relay.Let(variable, value, body)
     function = relay.Function(taken.params[:count], body, None, [], main.attrs)

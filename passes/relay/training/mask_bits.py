@@ -27,8 +27,7 @@ def masks_as_bits(program: RelayProgram) -> RelayProgram:
         if (mask := masks.get(variable.name_hint)) and variable.handle.value in readers:
             taken[-1] = relay.var(mask.name, shape=mask.input_shape, dtype=mask.input_dtype)
             span = readers[variable.handle.value].span
-            unpacked = _unpacked(taken[-1], mask)
-            instead[variable.handle.value] = spanned(unpacked, span, taken[-1:])
+            instead[variable.handle.value] = spanned(_unpacked(taken[-1], mask), span, taken[-1:])
     if not instead:
         return program
     body = rebuilt([main.body], instead)[main.body.handle.value]

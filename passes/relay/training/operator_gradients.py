@@ -72,8 +72,7 @@ def _adv_index(call: Any, grad: Any) -> list[Any]:
         for axis, (index, kind) in enumerate(zip(indices, kinds[1:], strict=True))
     ]
     zeros = relay.zeros(size, kinds[0].dtype)
-    scattered = relay.scatter_nd(zeros, relay.stack(rows, 0), grad, mode="add")
-    return [relay.Tuple([scattered, *flat])]
+    return [relay.Tuple([relay.scatter_nd(zeros, relay.stack(rows, 0), grad, mode="add"), *flat])]
 
 
 def _counted_from_front(index: Any, size: int, dtype: str) -> Any:

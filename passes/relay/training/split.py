@@ -46,8 +46,7 @@ def _rewired(exprs: Mapping[str, Any], cut: Cut, instead: dict[int, Any]) -> dic
         reads = zip(edges[original(node_id)], cut.rewiring[node_id], strict=True)
         read = {exprs[a].handle.value: made[b] for a, b in reads if b in made}
         new = rebuilt([c for c in children(of) if c.handle.value not in read], new)
-        fresh = [{**new, **read}[c.handle.value] for c in children(of)]
-        made[node_id] = with_children(of, fresh)
+        made[node_id] = with_children(of, [{**new, **read}[c.handle.value] for c in children(of)])
         if node_id in exprs:
             new = {**new, of.handle.value: made[node_id]}
     return new

@@ -337,8 +337,7 @@ def _model_among(paths: Sequence[Path]) -> Path | str:
 
 def open_text(text: str, name: str) -> None:
     """Open a module of TVM's, as JSON in a file of this name, from the next run on."""
-    folder = session_folder(hashlib.sha256(text.encode()).hexdigest())
-    path = folder / name
+    path = session_folder(hashlib.sha256(text.encode()).hexdigest()) / name
     path.write_text(text, encoding="utf-8")
     look_into(str(path))
     put("keep_model", FILE)

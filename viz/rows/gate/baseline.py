@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
@@ -108,7 +108,7 @@ def compare(then: Document, now: Document) -> Compared:
     if "speed" in then and "speed" not in now and "speed" not in skipped:
         notes.append("The baseline has speeds, but none were measured now; add --speed.")
     order = list(KINDS)
-    held = [differ for kind, differ in _HELD.items() if kind not in skipped]
+    held = [differ for differ in _HELD if differ.__name__[1:] not in skipped]
     found = [d for differ in held for d in differ(then, now) if d.kind not in skipped]
     found.sort(key=lambda d: order.index(d.kind))
     return Compared(tuple(found), tuple(notes), tuple(k for k in order if k in skipped))
@@ -168,7 +168,7 @@ def _json(value: Any, depth: int) -> str:
     return f"{short[0]}{space}  " + f",{space}  ".join(inner) + f"{space}{short[-1]}"
 
 
-def _errors(then: Document, now: Document) -> Iterator[BaselineDifference]:
+def _error(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, error = then["error"], now["error"]
     worst, max_rel, limit = error["worst"], float(error["max_rel"]), error["limit"]
     off = f"{worst} is off by {max_rel:.1e} of its scale"
@@ -396,8 +396,7 @@ def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
             continue
         if verdict := _grown(was, taken):
             said = f"{words} {size(taken)} instead of {size(was)} ({_by(was, taken)})"
-            row = name, size(was), size(taken), _PART
-            yield BaselineDifference("memory", verdict, said, *row)
+            yield BaselineDifference("memory", verdict, said, name, size(was), size(taken), _PART)
 
 
 def _grown(was: float, now: float) -> str:
@@ -466,17 +465,8 @@ def _ratio(one: Document) -> str:
     return f"{one['ratio']:.2f} ({one['q1']:.2f} to {one['q3']:.2f})"
 
 
-_HELD: dict[str, Callable[[Document, Document], Iterable[BaselineDifference]]] = {
-    "error": _errors,
-    "pipeline": _pipeline,
-    "operators": _operators,
-    "fusion": _fusion,
-    "captures": _captures,
-    "flops": _flops,
-    "memory": _memory,
-    "compile": _compile,
-    "speed": _speed,
-}
+_HELD = _error, _pipeline, _operators, _fusion, _captures, _flops, _memory, _compile, _speed
+"""The comparisons, each named after its kind."""
 
 
 def _alike(scopes: Sequence[str]) -> list[list[str]]:

@@ -81,8 +81,7 @@ def comment(document: Row, argv: Sequence[str]) -> str:
         parts.append(f"To take this as the new baseline, run this, and commit {file}:")
         # The same command with --update, without its output files.
         kept = [b for a, b in pairwise(["", *argv]) if not {"-o", "--markdown"} & {a, b}]
-        update = shlex.join(["relascope", *kept, "--update"])
-        parts.append(f"```sh\n{_cut(update, 2000)}\n```")
+        parts.append(f"```sh\n{_cut(shlex.join(['relascope', *kept, '--update']), 2000)}\n```")
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -141,8 +141,7 @@ def _open_model(opened: OpenedRecording, index: int, after: bool) -> None:
         st.session_state[_REFUSED] = error
         return
     name = re.sub(r"\W+", "_", run.name)[:60]
-    where = "after" if after else "before"
-    sidebar.open_text(text, f"{where}_{run.number}_{name}.json")
+    sidebar.open_text(text, f"{'after' if after else 'before'}_{run.number}_{name}.json")
     st.session_state[_OPENED] = True
 
 
