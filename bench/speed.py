@@ -25,6 +25,7 @@ from relascope.engine.protocol.source import ModelSource
 from relascope.engine.protocol.times import BASELINES, TimeResult, TimeRow, Variant
 from relascope.passes.catalogue import default_pipeline
 from relascope.samples import SAMPLES
+from relascope.viz.rows import fields
 
 WHOLE = "forward_backward"
 
@@ -156,9 +157,7 @@ def _rows(
         if ratio and build and result.build_seconds > build:
             missed.append(f"built in {result.build_seconds:.0f} s")
         yield {
-            "phase": row.phase,
-            "what": row.what,
-            "median_ms": row.median_ms,
+            **fields(row, "phase what median_ms"),
             "ratio": ratio,
             "of_eager": row.ratio_to_eager,
             "most": most if ratio is not None else None,

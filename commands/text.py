@@ -235,10 +235,9 @@ def profile(document: Document) -> str:
 
 def replay(document: Document) -> str:
     then, now = document["versions"]["then"] or "unknown", document["versions"]["now"]
-    lines = [f"{document['model']} ({document['engine']}), {document['pipeline']}"]
-    lines.append(f"TVM {now}, then {then}")
+    head = f"{document['model']} ({document['engine']}), {document['pipeline']}"
     compared = ", ".join(document["compared"]) or "nothing: the session has no results yet"
-    lines.append(f"Compared: {compared}")
+    lines = [head, f"TVM {now}, then {then}", f"Compared: {compared}"]
     if document["compared"]:
         lines.append("What was compared is the same." if document["same"] else "It differs:")
     lines += [f"  {d['where']}: {d['then']}, now {d['now']}" for d in document["differences"]]
@@ -326,8 +325,7 @@ def baseline(document: Document) -> str:
     made, kernels = document["made"], document["kernels"]
     operators = sum(sum(ops.values()) for ops in document["operators"].values())
     error, build = document["error"], document["compile"]["build"]
-    counts = [f"{operators} operators"]
-    counts += [] if kernels is None else [f"{len(kernels)} kernels"]
+    counts = [f"{operators} operators", *([] if kernels is None else [f"{len(kernels)} kernels"])]
     counts.append(f"{flops(document['flops']['total'])} FLOPs")
     taken = document["memory"]["built"]
     counts += [] if taken is None else [f"{size(taken)} of memory"]

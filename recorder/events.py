@@ -198,8 +198,7 @@ class Events:
             here.context, self._contexts = self._contexts, self._contexts + 1
             context = self.tvm.transform.PassContext.current()
             config = {str(k): str(v) for k, v in dict(context.config or {}).items()}
-            about: dict[str, Any] = {"context": here.context}
-            about |= {"opt_level": int(context.opt_level)}
+            about: dict[str, Any] = {"context": here.context, "opt_level": int(context.opt_level)}
             about |= {"required": [str(n) for n in context.required_pass]}
             about |= {"disabled": [str(n) for n in context.disabled_pass], "config": config}
             self.writer.line(about)

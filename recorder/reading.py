@@ -1,9 +1,6 @@
 """Reads recordings; needs no TVM.
 
-`read(path)` gives a `Recording`: `passes` in the order in which they began, each with the hash of
-every function's content before and after, and `text(hash)`, `constants(hash)` and `graph(hash)` to
-look at the content; `module(index, after)` is a whole module in TVM's own JSON, and `kernels` the
-generated code. Contents stay in the file until requested, so the file must not change.
+Contents stay in the file until requested, so the file must not change.
 """
 
 import base64
@@ -184,9 +181,7 @@ class Recording:
 
     def module_number(self, index: int, after: bool) -> int | None:
         """The number of the module before or after a pass; equal numbers are the same module.
-
-        Args, Raises: as for `module`, except for damage.
-        """
+        Raises IndexError where there is no such pass."""
         self.passes[index]
         return self._numbers.get(index, [None, None])[after]
 

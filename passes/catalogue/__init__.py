@@ -37,9 +37,7 @@ def info(ir: str, step: Step | str) -> PassInfo:
     if isinstance(step, Step) and step.name == recorded.NAME:
         return recorded.entry(ir, step)
     name = step if isinstance(step, str) else step.name
-    if is_tvms(name):
-        return tvm_named.entry(ir, name)
-    return CATALOGUE[ir, name]
+    return tvm_named.entry(ir, name) if is_tvms(name) else CATALOGUE[ir, name]
 
 
 def read_pipeline(ir: str, text: str) -> Pipeline:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,27 +25,21 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of one example; each IR adds `const`, `variable` and `program`. `arguments`
-    are those of "main", in order; `weights` names the parameters, whose values are drawn."""
+    """Makes the parts of one example; each IR adds `const`, which makes constants, `variable` and
+    `program`. `arguments` are those of "main", in order; `weights` names the parameters, whose
+    values are drawn."""
 
     ir = ""
+    const: ClassVar[Callable[..., Any]]
     dtype: str
     arguments: list[Any] = field(default_factory=list)
     weights: list[str] = field(default_factory=list)
-
-    @staticmethod
-    def const(value: np.ndarray, dtype: str) -> Any:
-        raise NotImplementedError
 
     def variable(self, name: str, shape: Sequence[int], dtype: str) -> Any:
         raise NotImplementedError
 
     def program(self, body: Any) -> Any:
         """A typed program whose one function, "main", takes all arguments and computes `body`."""
-        raise NotImplementedError
-
-    def of_module(self, mod: Any) -> Any:
-        """A typed program of a module with "main"; arguments that are not weights are inputs."""
         raise NotImplementedError
 
     def var(self, name: str, *shape: int, dtype: str = "") -> Any:

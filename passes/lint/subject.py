@@ -146,9 +146,7 @@ class Subject:
 def order_of(node: Node) -> tuple[int, ...]:
     """The order of axes of a transpose; reversed if it has no attribute."""
     rank, axes = len(node.outputs[0].shape), node.attrs.get("axes")
-    if not axes:
-        return tuple(reversed(range(rank)))
-    return tuple(int(a) % rank for a in axes)
+    return tuple(int(a) % rank for a in axes) if axes else tuple(reversed(range(rank)))
 
 
 def is_transpose(node: Node) -> bool:

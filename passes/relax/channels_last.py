@@ -93,9 +93,7 @@ def _layouts(call: Any) -> tuple[str, str, str] | None:
     attrs, dtypes = call.attrs, {str(e.ty.dtype) for e in (*call.args, call)}
     if str(attrs.out_layout) != str(attrs.data_layout) or not all(map(_is_image, call.args)):
         return None
-    if dtypes not in ({"float32"}, {"float64"}):
-        return None
-    return LAYOUTS.get(_key(call))
+    return LAYOUTS.get(_key(call)) if dtypes in ({"float32"}, {"float64"}) else None
 
 
 class _Images:

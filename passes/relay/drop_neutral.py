@@ -35,9 +35,7 @@ def drop_identities(program: RelayProgram) -> RelayProgram:
         inner = args[0]
         while op_name(inner) in RESHAPES:
             inner = inner.args[0]
-        if inner.same_as(args[0]):
-            return None
-        return relay.reshape(inner, list(result))
+        return None if inner.same_as(args[0]) else relay.reshape(inner, list(result))
 
     return rewrite(program, dict.fromkeys(RESHAPES | TRANSPOSES | _FITTED, visit))
 

@@ -365,8 +365,7 @@ class _NodeMatcher:
 
     def _points(self, a: str, b: str) -> float:
         left, right = self.left, self.right
-        points = self.support[a, b]
-        points += _OWN * (left.own[a] == right.own[b])
+        points = self.support[a, b] + _OWN * (left.own[a] == right.own[b])
         points += _CLASS * ((left.up[a] == right.up[b]) + (left.down[a] == right.down[b]))
         points += _TYPE if left.nodes[a].outputs == right.nodes[b].outputs else -_TYPE
         read = right.reads[b][:_MANY]

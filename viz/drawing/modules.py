@@ -174,9 +174,7 @@ def _filled(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) ->
 
 def _module(node: Node) -> str:
     """A node's module; for a parameter with its own name as scope, the module in the name."""
-    if node.scope and node.scope == node.name:
-        return node.scope.rpartition(".")[0]
-    return node.scope
+    return node.scope.rpartition(".")[0] if node.scope == node.name else node.scope
 
 
 def _halves(graph: Graph) -> dict[str, str]:

@@ -16,7 +16,7 @@ from relascope.viz.drawing.show import show_document
 from relascope.viz.handed_on import sheet
 from relascope.viz.handed_on.graphs import PLAIN, drawing
 from relascope.viz.handed_on.sheet import Section, Sheet
-from relascope.viz.rows import tables, timings
+from relascope.viz.rows import fields, tables, timings
 from relascope.viz.rows.memory import cut_peak_words
 
 
@@ -36,12 +36,9 @@ def sheet_of(
         "model": label,
         "engine": ir.capitalize() + (f", TVM {version}" if version else ""),
         "mode": mode,
-        "batch": source.batch,
-        "tokens": source.tokens,
+        **fields(source, "batch tokens"),
         "inputs": "; ".join(f"{name} {kind}".strip() for name, kind in source.inputs),
-        "module": source.module,
-        "dtype": source.dtype,
-        "seed": source.seed,
+        **fields(source, "module dtype seed"),
         "gradient": "PyTorch's" if source.gradient != "tvm" else "",
         "pipeline": pipeline,
         **more,

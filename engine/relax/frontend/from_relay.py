@@ -125,9 +125,9 @@ def _arg(name: str, c: _RelayCall) -> Any:
 
 
 def _conv_weight(c: _RelayCall) -> Any:
-    strides, padding, dilation = (c.has(n) for n in ("strides", "padding", "dilation"))
-    (grad, data), groups = c.args, c.number("groups", 1)
-    return of_weight(data, grad, c.shape, strides, padding, dilation, groups, c.builder)
+    window = *(c.has(n) for n in ("strides", "padding", "dilation")), c.number("groups", 1)
+    grad, data = c.args
+    return of_weight(data, grad, c.shape, window, c.builder)
 
 
 def _adaptive(c: _RelayCall) -> Any:

@@ -29,23 +29,16 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         groups=groups,
     )
     window = (strides, padding, dilation, groups)
-    return [by_data, of_weight(data, grad, shape(weight), *window, builder)]
+    return [by_data, of_weight(data, grad, shape(weight), window, builder)]
 
 
-def of_weight(
-    data: Any,
-    grad: Any,
-    size: Sequence[int],
-    strides: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    builder: Any,
-) -> Any:
+def of_weight(data: Any, grad: Any, size: Sequence[int], window: Any, builder: Any) -> Any:
     """The gradient of a weight of shape `size`: a convolution of the data with the gradient, which
     libraries support. Batch and channels are exchanged: by the layout if there is one group, else
     group by group. `data` is (batch, channels, rows, columns), `grad` the gradient of the
-    convolution's result; the other arguments are the convolution's, with four paddings."""
+    convolution's result, and `window` are the convolution's strides, four paddings, dilation and
+    groups."""
+    strides, padding, dilation, groups = window
     batch, channels, *_ = shape(data)
     out, *_, height, width = size
     top, left, bottom, right = padding

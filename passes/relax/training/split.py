@@ -20,11 +20,8 @@ from relascope.passes.relax.ir.program import RelaxProgram
 def split(
     program: RelaxProgram, graph: Graph, exprs: Mapping[str, Any], captures: Iterable[str]
 ) -> SplitProgram:
-    """Split a joint program, as the gradient leaves it; see
-    `passes.cuts.split_program.SplitProgram`. Raises EngineError of kind "usage" if a node cannot be
-    captured, or the program has no gradients. `graph` is the program's, with `forward_outputs`, and
-    `exprs` the Relax variable of each node, by id; `captures` are ids of the nodes that the forward
-    saves. The backward recomputes the rest."""
+    """Split a joint program, as the gradient leaves it, with the Relax variable of each node in
+    `exprs`; otherwise as `passes.relay.training.split.split`."""
     cut, main = chosen_cut(graph, captures), program.main
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)

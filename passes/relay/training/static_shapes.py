@@ -66,8 +66,6 @@ def shape_const_dedup(program: RelayProgram) -> RelayProgram:
             return None
         values = wanted.data.numpy()
         first = shared.setdefault((str(values.dtype), values.tobytes()), wanted)
-        if first.same_as(wanted):
-            return None
-        return with_children(call, [call.op, args[0], first])
+        return None if first.same_as(wanted) else with_children(call, [call.op, args[0], first])
 
     return rewrite(program, visit)

@@ -71,7 +71,7 @@ def test_images_have_channels_last_between_convolutions(batch, stride):
         shape, window = [int(n) for n in by_deep.ty.shape], ([stride] * 2, [0] * 4, [1, 1], 6)
         mean = op.broadcast_to(op.mean(by_deep, [2, 3], keepdims=True), shape)
         sums = op.max(by_deep, [0, 2, 3]), op.collapse_sum_to(by_deep, shape[1:])
-        of_deep = of_weight(image, grad, sizes["deep"], *window, builder)
+        of_deep = of_weight(image, grad, sizes["deep"], window, builder)
         return relax.Tuple([op.subtract(by_deep, mean), *sums, of_deep])
 
     mod = program(images, **{n: (t.shape, "float32") for n, t in given.items()})

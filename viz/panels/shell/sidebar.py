@@ -229,9 +229,7 @@ def _gradient(ir: str) -> str:
 def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """A mode's pipeline as the user left it."""
     text = state.get(pipeline_key(ir, training, gradient))
-    if text is None:
-        return default_pipeline(ir, training, gradient)
-    return read_pipeline(ir, text)
+    return default_pipeline(ir, training, gradient) if text is None else read_pipeline(ir, text)
 
 
 def set_pipeline(screen: Screen, pipeline: Pipeline | None) -> None:
