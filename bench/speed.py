@@ -55,7 +55,6 @@ MOST_OF_RIVAL = {"torch.compile": (1.0, 1.0), "onnxruntime": (1.0, 1.1)}
 """In Relax, of `bert_layer` at (1, 14) and at (8, 128): of the time of torch.compile, forward and
 backward; of ONNX Runtime's, forward."""
 
-
 _TOKENS = ("bert_self_attention", "bert_layer", "gpt2_block", "llama_block")
 LARGER = [
     *(("mlp", 256, None), ("bert", 1, 128), ("super_resolution", 4, None)),

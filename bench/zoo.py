@@ -115,7 +115,6 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
         values.update({**opened.parameters, **opened.buffers})
         names = [f"output {i}" for i in range(len(theirs))]
         yield held(live.forward(values)[: len(theirs)], theirs, exact, _TOLERANCE, tuple)
-
         phase, step = PHASES[1], "gradient"
         yield row()
         if not opened.differentiable:

@@ -226,7 +226,6 @@ def recorded(output: Path, recording: Recording, document: Document) -> None:
     if output.name.lower().endswith(RECORDING):
         put_page(recording, output)
         return
-
     columns = ("number", "depth", "pass", "seconds", "own_seconds", "touched", "failure")
     lines = [{**r, "touched": "; ".join(r["touched"] or ())} for r in document["passes"]]
     lists(output, partial(recording_sheet, recording), columns, lambda: lines, lambda: document)

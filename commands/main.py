@@ -134,7 +134,6 @@ def _run(
 
     if getattr(args, "engine", "") is None:
         args.engine = engine_of(getattr(args, "models", None) or [getattr(args, "model", None)])
-
     with Command(args, _with_tvms_pipelines(args, connect or EngineClient)) as command:
         return args, args.run(command)
 

@@ -17,7 +17,6 @@ _OWN = os.path.dirname(os.path.abspath(__file__))
 # Files between a pass and an instrument's method: TVM's calls from C++ into Python.
 _BETWEEN = (os.sep + "_ffi" + os.sep, os.sep + "tvm_ffi" + os.sep, "instrument.py")
 
-
 _Method = TypeVar("_Method", bound=Callable[..., None])
 
 

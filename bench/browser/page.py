@@ -33,7 +33,6 @@ _DRAWN = """before => {
 
 _CLICKED = "addEventListener('click', () => { window.clicked = performance.now(); }, true)"
 
-
 _SETTLED = """() => {
     const quiet = document.querySelector('[data-testid=stApp]')?.dataset.testScriptState
         === 'notRunning' && !document.querySelector('[data-testid=stProgress]')

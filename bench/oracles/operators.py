@@ -320,7 +320,6 @@ def _hold(
         if not own:
             return None
         raise NotCompared(f"PyTorch raises {type(error).__name__}: {error}") from error
-
     own_double = torch.float64 in (t.dtype for t in inputs)
 
     def judge() -> Tensors:

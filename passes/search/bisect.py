@@ -59,7 +59,6 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
                 return Culprits(tuple(free[low:high]), upto_free(high), upto_free(low))
             # No try was good: any step before the first bad one may be the cause.
             return Culprits((IMPORT, *[i for i in on if i <= free[high - 1]]), upto_free(high))
-
     bare = upto_free(0)
 
     def upto_kept(count: int) -> Pipeline:

@@ -280,12 +280,8 @@ def live_bytes_chart(lifetimes: Row) -> alt.LayerChart:
     alone = alt.selection_point(fields=["what"], bind="legend")
     area = _of(rows).mark_area(interpolate="step-after", opacity=0.6)
     area = area.add_params(alone).transform_filter(alone)
-    area = area.encode(
-        x=x,
-        y=y,
-        color=alt.Color("what:N", scale=colours, legend=legend_below(3, offset=4)),
-        order="order:O",
-    )
+    color = alt.Color("what:N", scale=colours, legend=legend_below(3, offset=4))
+    area = area.encode(x=x, y=y, color=color, order="order:O")
     rule = _of([{"node": turn}]).mark_rule(color=QUIET, strokeDash=[3, 3]).encode(x="node:Q")
     sides = [
         _of([{"node": turn, "word": word}])
@@ -321,12 +317,8 @@ def times(rows: Sequence[TimeRow]) -> alt.LayerChart:
     ticks = runs.mark_tick(opacity=0.4, thickness=1, size=16)
     ticks = ticks.encode(x=x, y=y, color=color, tooltip=tips("ms:Q; ; .3f"))
     box = middle.mark_bar(height=8, opacity=0.5).encode(x=alt.X("q1:Q"), x2="q3:Q")
-    told = tips(
-        "row:N; row",
-        "median:Q; median, ms; .3f",
-        "q1:Q; lower quartile, ms; .3f",
-        "q3:Q; upper quartile, ms; .3f",
-    )
+    quartiles = "q1:Q; lower quartile, ms; .3f", "q3:Q; upper quartile, ms; .3f"
+    told = tips("row:N; row", "median:Q; median, ms; .3f", *quartiles)
     median = alt.X("median:Q", scale=alt.Scale(zero=True))
     point = middle.mark_point(filled=True, size=70, opacity=1).encode(x=median, tooltip=told)
     return alt.layer(ticks, box, point).properties(height=alt.Step(32), width="container")
@@ -359,15 +351,10 @@ def storages(document: Row, clickable: bool = False) -> alt.LayerChart:
     labels = [f"{k}: {size(bytes_of[k])}" for k in place]
     steps, rows = [0.5, len(document["steps"]) + 1.5], [len(labels), 0]
     x = alt.X("left:Q", title="step", axis=_whole_steps()).scale(domain=steps, nice=False)
-    axis = alt.Axis(
-        values=[row + 0.5 for row in range(len(labels))],
-        labelExpr=f"{json.dumps(labels)}[floor(datum.value)]",
-        labelOverlap=False,
-        labelLimit=140,
-        ticks=False,
-        domain=False,
-        grid=False,
-    )
+    middles = [row + 0.5 for row in range(len(labels))]
+    named = f"{json.dumps(labels)}[floor(datum.value)]"
+    plain = dict.fromkeys(("labelOverlap", "ticks", "domain", "grid"), False)
+    axis = alt.Axis(values=middles, labelExpr=named, labelLimit=140, **plain)
     y = alt.Y("top:Q", title=None, axis=axis, scale=alt.Scale(domain=rows, nice=False))
     told = "type:N; tensor", "size:N", "written by:N", "from:Q; from step", "to:Q; to step"
     corners = {"x": x, "x2": "right", "y": y, "y2": "bottom"}

@@ -173,7 +173,6 @@ class _GraphSide(FlatBodies):
 
 _Key = Callable[[_GraphSide, str], Hashable]
 
-
 _COMMON = {
     "permute_dims": "transpose",
     "concat": "concatenate",

@@ -12,7 +12,6 @@ from relascope.core.memo import Memo
 
 FORWARD, BACKWARD = "forward:", "backward:"
 
-
 _FOLDED: Memo[tuple[Graph, Graph]] = Memo(24)
 
 

@@ -51,7 +51,6 @@ DOT_SHAPES: dict[str, dict[str, str]] = {
     "double": {"shape": "box", "style": "rounded,filled", "peripheries": "2"},
 }
 
-
 # Each style: fill, outline and text on light, the same on dark, and its name in the legend.
 _STYLES = """
 input       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  input

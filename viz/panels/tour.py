@@ -137,7 +137,6 @@ STOPS = (
     ),
 )
 
-
 _NAME = "tour"  # the address's parameter, and the state's key of the tour's session id
 _BEFORE = "tour_before"
 

@@ -190,7 +190,6 @@ def again(ask: Ask, session: state.Session, path: str) -> Results:
 
     anew: dict[str, Callable[[Any], Any]]
     anew = {"accuracy": report, "bisection": search, "profile": profile}
-
     if "cut" in then:
         now["cut"] = part(lambda: cut_facts(cut()))
     if "errors" in then:

@@ -95,7 +95,6 @@ def gradient(program: RelayProgram) -> RelayProgram:
     scalar = relay.Function(main.params, root, None, [], main.attrs)
     with RECORDING.inside(recorder):
         taken = relay.transform.gradient(_typed(scalar), mode="first_order")
-
     bindings, (_, gradients) = _bindings(taken.body)
     parameters = dict(zip((p.name_hint for p in main.params), taken.params, strict=True))
     bindings, bound = _with_provenance(bindings, recorder, spans, program)
@@ -157,7 +156,6 @@ def _with_provenance(
     copies: dict[int, Any] = {}  # TVM's copies of forward calls, which some gradients read again
     origin: dict[int, Any] = {}  # the span for the gradient of a variable's value
     result: list[Binding] = []
-
     for variable, value in bindings:
         handle, name = value.handle.value, rewrite.op_name(value)
         if handle in recorder.forward:

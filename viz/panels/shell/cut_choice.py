@@ -138,7 +138,6 @@ def _frontier_slider(screen: Screen) -> None:
     if len(points) < 2:
         st.caption("The frontier is one cut: there is nothing to choose.")
         return
-
     added = {b: formats.net_text(joint.net_share(p.saved)) for b, p in points.items()}
     named = {b: f"{formats.size(b)}, {added[b]} time" for b in points}.__getitem__
     label = "Along the frontier: bytes kept, time added"

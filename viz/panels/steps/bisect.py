@@ -143,7 +143,6 @@ _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
 }
 """The fields of a question, by its kind: label, minimum, default and help."""
 
-
 _BEFORE, _AFTER = "before the pass", "after the pass"
 
 

@@ -154,7 +154,6 @@ def _variants(
         help="Built, checked and timed in the same run as the chosen target.\n\n"
         + "\n".join(f"- **{n.replace('_', ' ')}**: {variants.VARIANTS[n]}" for n in others),
     )
-
     picked = [others[n] for n in taken if n in others]
     return variants.variants(request, picked, lambda one: _cut(screen, one))
 
