@@ -25,9 +25,9 @@ class Example:
 
 @dataclass(frozen=True)
 class Parts:
-    """Makes the parts of one example; each IR adds `const`, which makes constants, `variable` and
-    `program`. `arguments` are those of "main", in order; `weights` names the parameters, whose
-    values are drawn."""
+    """Makes the parts of one example; each IR adds `const`, which makes constants, `variable`,
+    `program`, and `of_module`, the program of a module with "main". `arguments` are those of
+    "main", in order; `weights` names the parameters, whose values are drawn."""
 
     ir = ""
     const: ClassVar[Callable[..., Any]]

@@ -102,7 +102,8 @@ def frontier(
     colours, shapes = (alt.Scale(domain=names, range=[*of]) for of in zip(*looks, strict=True))
     color = alt.Color("what:N", scale=colours, legend=legend)
     shape = alt.Shape("what:N", scale=shapes, legend=legend)
-    hull, large, ring = (_of(rows).encode(x=x, y=y) for rows in (line, marks[::-1], now))
+    hull = _of(line).encode(x=x, y=y)
+    large, ring = (_of(rows).encode(x=x, y=y, tooltip=named) for rows in (marks[::-1], now))
     layers = [
         hull.mark_line(color=CAPTURED, strokeWidth=1.5, opacity=0.8).encode(order="bytes:Q"),
         hull.mark_point(color=CAPTURED, filled=True, size=26, opacity=1).encode(
@@ -110,12 +111,9 @@ def frontier(
         ),
         *([_of(curve).encode(x=x, y=y, tooltip=named).mark_line(**inside)] if curve else ()),
         *_torch_curve(theirs, x, y, color, shape, sizes),
-        large.mark_point(filled=True, size=90, opacity=0.9).encode(
-            color=color, shape=shape, tooltip=named
-        ),  # the first, which is the default, on top
-        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1).encode(
-            tooltip=named
-        ),
+        # The first, which is the default, on top.
+        large.mark_point(filled=True, size=90, opacity=0.9).encode(color=color, shape=shape),
+        ring.mark_point(color=CHOSEN, filled=False, size=240, strokeWidth=2.5, opacity=1),
     ]
     for cut in rules:
         down = {1.0: ("PyTorch's min-cut", 8), BEST_BUDGET: (f"PyTorch's at {BEST_BUDGET}", 38)}

@@ -50,18 +50,12 @@ def roofline(document: Row, chosen: int | None = None) -> alt.LayerChart | None:
     ]
     share = alt.Scale(domain=[0, 1], range=[30, 1600])
     scale = alt.Scale(domain=names, range=colours)
-    points = (
-        alt.Chart(kernels)
-        .mark_point(filled=True, opacity=0.85, cursor="pointer")
-        .encode(
-            x=x,
-            y=y,
-            size=alt.Size("share:Q", legend=None, scale=share),
-            color=alt.Color("sort name:N", scale=scale, legend=legend_below(3, labelLimit=220)),
-            tooltip=tips(*(f"{name}:N" for name in _TIPS.split(", "))),
-        )
-        .add_params(alt.selection_point(name=CHOICE, fields=["index"]))
-    )
+    size = alt.Size("share:Q", legend=None, scale=share)
+    color = alt.Color("sort name:N", scale=scale, legend=legend_below(3, labelLimit=220))
+    told = tips(*(f"{name}:N" for name in _TIPS.split(", ")))
+    points = alt.Chart(kernels).mark_point(filled=True, opacity=0.85, cursor="pointer")
+    points = points.encode(x=x, y=y, size=size, color=color, tooltip=told)
+    points = points.add_params(alt.selection_point(name=CHOICE, fields=["index"]))
     rings = [
         alt.Chart(pd.DataFrame([dot]))
         .mark_point(filled=False, color=CHOSEN, size=420, strokeWidth=2.5, opacity=1)

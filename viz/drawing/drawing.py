@@ -19,6 +19,7 @@ from relascope.viz.drawing.union import Union
 MOST_NODES = 20_000  # more nodes are not drawn: the layout would take minutes
 _GROUP = "group:"  # before a module's path, to distinguish it from a node's id
 _HALVES, _SORTS = "Forward & backward", "Operators"  # the meanings of nodes' own colours
+_AS_IT_IS = "details", "focus", "family", "overlay", "show", "showing"  # what is sent of a view
 
 
 @dataclass(frozen=True)
@@ -203,13 +204,8 @@ class Drawing:
             "first": self.first(view),
             "viewHeight": view.height,
             "showShapes": view.show_shapes,
-            "details": view.details,
-            "focus": view.focus,
-            "family": view.family,
-            "overlay": view.overlay,
+            **{name: getattr(view, name) for name in _AS_IT_IS},
             "card": view.card and asdict(view.card),
-            "show": view.show,
-            "showing": view.showing,
             "present": view.present is not None,
         }
 

@@ -78,14 +78,9 @@ def _other_gradient(screen: Screen) -> Screen:
 
 
 def _pipeline(screen: Screen) -> Screen:
-    text = ask(
-        st.text_input,
-        "Passes of B",
-        value="default",
-        key=_PIPELINE,
-        width="stretch",
-        help="As on the command line: `default`, `default|-fold`, `cse|fold|dce`.",
-    )
+    about = "As on the command line: `default`, `default|-fold`, `cse|fold|dce`."
+    how = {"key": _PIPELINE, "width": "stretch", "help": about}
+    text = ask(st.text_input, "Passes of B", value="default", **how)
     with refusing("usage", "{}.", "passes of B", "The tab Passes lists all passes."):
         found = typed_pipeline(screen.ir, text, screen.training, screen.source.gradient)
     return replace(screen, label=sidebar.summary_of(screen), pipeline=found)

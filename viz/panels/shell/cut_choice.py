@@ -63,16 +63,12 @@ def screen_cut(screen: Screen) -> tuple[cuts.Cut, Graph]:
 
 def strategy(screen: Screen) -> None:
     """The choice of strategy, which does not need the graph."""
-    ask(
-        st.selectbox,
-        "Strategy",
-        list(cuts.STRATEGIES),
-        key="keep_strategy",
-        format_func=lambda name: cuts.STRATEGIES[name].title,
-        help="\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values()),
-    )
+    titles = {name: s.title for name, s in cuts.STRATEGIES.items()}
+    about = "\n\n".join(f"**{s.title}.** {s.summary}" for s in cuts.STRATEGIES.values())
+    how: Any = {"key": "keep_strategy", "format_func": titles.__getitem__, "help": about}
+    ask(st.selectbox, "Strategy", list(titles), **how)
     ask(st.toggle, "Recompute per use", key="keep_per_use", help=_ABOUT_PER_USE)
-    how: Any = {"help": _ABOUT_OFFLOAD, "disabled": screen.ir == "relay"}
+    how = {"help": _ABOUT_OFFLOAD, "disabled": screen.ir == "relay"}
     ask(st.toggle, "Offload to the host", key="keep_offload", **how)
 
 

@@ -120,14 +120,9 @@ def show(cache: RequestCache, ir: str) -> Screen | None:
         source, label = _named(cache)
     else:
         source, label = _sample(choice), choice
-    mode = one_of(
-        "Mode",
-        MODES,
-        "keep_mode",
-        width="stretch",
-        help="Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
-        "and the gradient of every parameter.",
-    )
+    about = "Inference: eval mode, weights may be folded in. Training: train mode with dropout, "
+    about += "and the gradient of every parameter."
+    mode = one_of("Mode", MODES, "keep_mode", width="stretch", help=about)
     gradient = _gradient(ir) if mode == MODES[1] else "tvm"
     with st.expander("Settings"):
         dtype = one_of("Numbers", SETTINGS["model.dtype"].choices, "keep_dtype", width="stretch")
@@ -215,15 +210,10 @@ def piece(screen: Screen) -> None:
 def _gradient(ir: str) -> str:
     if len(known := gradients(ir)) < 2:
         return known[0]
-    return one_of(
-        "Gradient",
-        known,
-        "keep_gradient",
-        width="stretch",
-        format_func=GRADIENTS.__getitem__,
-        help="TVM's: its automatic differentiation, as a pass over the imported forward. "
-        "PyTorch's: forward and backward as PyTorch's autograd records them, imported whole.",
-    )
+    about = "TVM's: its automatic differentiation, as a pass over the imported forward. "
+    about += "PyTorch's: forward and backward as PyTorch's autograd records them, imported whole."
+    how: Any = {"width": "stretch", "format_func": GRADIENTS.__getitem__, "help": about}
+    return one_of("Gradient", known, "keep_gradient", **how)
 
 
 def pipeline_of(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
@@ -258,22 +248,15 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
     with boundary(cache), suppress(Waiting):
         known = cache.ask("models", "*", False, patience=0.2)
     chosen = state.get("keep_name")
-    names = [m.name for m in known]
-    name = st.selectbox(
-        "Name",
-        names if chosen in (None, *names) else [chosen, *names],
-        index=None,
-        key="keep_name",
-        placeholder="Type to search, such as bert" if known else "Looking for models",
-        help="hf: types and classes of transformers, and models in its local cache. torchvision: "
-        "and timm: if they are installed.",
-    )
+    names: list[Any] = [m.name for m in known]
+    names = names if chosen in (None, *names) else [chosen, *names]
+    empty = "Type to search, such as bert" if known else "Looking for models"
+    about = "hf: types and classes of transformers, and models in its local cache. torchvision: "
+    about += "and timm: if they are installed."
+    name = st.selectbox("Name", names, index=None, key="keep_name", placeholder=empty, help=about)
     state.setdefault("keep_random", True)
-    random = st.checkbox(
-        "Random weights",
-        key="keep_random",
-        help="If off, weights that are on this machine; nothing is downloaded.",
-    )
+    about = "If off, weights that are on this machine; nothing is downloaded."
+    random = st.checkbox("Random weights", key="keep_random", help=about)
     if not name:
         st.caption("Choose a model.")
         return None, ""
@@ -283,12 +266,9 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
             st.caption(f"{one.kind}{count}{' by default' if name.startswith('hf:') else ''}.")
     changes = ""
     if name.startswith("hf:"):
-        changes = st.text_input(
-            "Changed settings",
-            key=f"keep_changes_{name}",
-            placeholder="num_hidden_layers=2&hidden_size=64",
-            help="Settings of the configuration: NAME=VALUE, joined by &.",
-        ).strip()
+        key, like = f"keep_changes_{name}", "num_hidden_layers=2&hidden_size=64"
+        about = "Settings of the configuration: NAME=VALUE, joined by &."
+        changes = st.text_input("Changed settings", key=key, placeholder=like, help=about).strip()
     full = f"{name}?{changes}" if changes else name
     if not linkable(full):
         said = f"{changes[:80]!r} is not a list of settings."
@@ -394,12 +374,9 @@ def _kernels(path: str) -> bool:
     found = format_of(Path(path))
     if found is None or found.name not in ("json", "script", "tar"):
         return False
-    return st.toggle(
-        "Run the file's kernels",
-        key=f"run_kernels_{path}",
-        help="A TVM module may contain kernels of its own, which are code. They are always shown. "
-        "If you switch this on, they run in the sandboxed engine.",
-    )
+    about = "A TVM module may contain kernels of its own, which are code. They are always shown. "
+    about += "If you switch this on, they run in the sandboxed engine."
+    return st.toggle("Run the file's kernels", key=f"run_kernels_{path}", help=about)
 
 
 def stored_upload(upload: Any, name: str, ident: str = "") -> str:

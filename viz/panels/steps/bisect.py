@@ -66,13 +66,9 @@ def show(screen: Screen, search: BisectSearch | None) -> None:
     # Timing needs pipelines without a pass, which recorded passes do not have.
     timed = not recorded.in_pipeline(screen.pipeline)
     wish = _wish([w for w, kind in _WISHES.items() if timed or not kind])
-    if pressed(
-        "Find the pass that breaks it",
-        "bisect_button",
-        width="stretch",
-        help="Builds parts of the pipeline and compares their results, halving each time, until "
-        "the first bad pass is found.",
-    ):
+    about = "Builds parts of the pipeline and compares their results, halving each time, until "
+    about += "the first bad pass is found."
+    if pressed("Find the pass that breaks it", "bisect_button", width="stretch", help=about):
         screen.cache.forget_errors()
         st.session_state.bisect = bisect.Question(screen.source, screen.pipeline, "", **wish)
         st.rerun()
@@ -102,16 +98,10 @@ def _wish(wishes: list[str]) -> dict[str, Any]:
         found[name] = ask(place.number_input, label, least, value=value, key=key, **shown)
     if not kind:
         found["tolerance"] = Tolerance(found.pop("rtol") or None)
-    found["runs"] = ask(
-        right.number_input,
-        "runs",
-        min_value=1,
-        value=1,
-        key="keep_bisect_runs",
-        help="How often each try runs the passes, builds and runs the program. One bad run makes "
-        "it bad, which finds passes that break only some runs.",
-    )
-    return found
+    about = "How often each try runs the passes, builds and runs the program. One bad run makes "
+    about += "it bad, which finds passes that break only some runs."
+    runs = {"key": "keep_bisect_runs", "help": about}
+    return {**found, "runs": ask(right.number_input, "runs", min_value=1, value=1, **runs)}
 
 
 _LIMITS: dict[str, list[tuple[str, str, float, float, str]]] = {
@@ -172,13 +162,9 @@ def _reduction(screen: Screen, found: bisect.Bisection) -> None:
     """Draw the button and, once pressed, the pieces as they are tried and the report."""
     if reduce.cannot(found):
         return
-    if pressed(
-        "Reduce",
-        "reduce_button",
-        width="stretch",
-        help="Narrows the fault inside the pass to the smallest piece of its input program that "
-        "still shows it, and writes a report that runs by itself.",
-    ):
+    about = "Narrows the fault inside the pass to the smallest piece of its input program that "
+    about += "still shows it, and writes a report that runs by itself."
+    if pressed("Reduce", "reduce_button", width="stretch", help=about):
         screen.cache.forget_errors()
         st.session_state.reduce = _ReduceQuestion(found.question)
         st.rerun()
@@ -209,15 +195,11 @@ def _reduced(screen: Screen, made: reduce.Reduction) -> None:
     _program(screen, report)
     folder = f"report_{screen.ir}_{made.where.pipeline.steps[made.where.last].name}"
     of = made.bisection.question, made.piece
-    download(
-        "Download the report",
-        screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of),
-        f"{folder}.zip",
-        "reduce_download",
-        width="stretch",
-        help="A folder with README.md to paste into an issue tracker, the same as a page, and "
-        "report.py, which reproduces the fault by itself.",
-    )
+    data = screen.cache.derive(lambda: fault.zipped(with_page(report), folder), "report", *of)
+    about = "A folder with README.md to paste into an issue tracker, the same as a page, and "
+    about += "report.py, which reproduces the fault by itself."
+    file, how = f"{folder}.zip", {"width": "stretch", "help": about}
+    download("Download the report", data, file, "reduce_download", **how)
 
 
 def _program(screen: Screen, report: Report) -> None:

@@ -30,14 +30,9 @@ _WHOLE_HELP = "What Relay's text adds to the program: each value's type, its sou
 
 def keeps_layout(place: DeltaGenerator) -> bool:
     """Draw the switch; whether nodes stay in place in the next drawing."""
-    kept: bool = ask(
-        place.toggle,
-        "Keep the layout",
-        value=True,
-        key="keep_layout",
-        help="Nodes that a pass keeps stay in place. If off, each graph is laid out by itself: "
-        "tidier, but nodes jump.",
-    )
+    about = "Nodes that a pass keeps stay in place. If off, each graph is laid out by itself: "
+    about += "tidier, but nodes jump."
+    kept: bool = ask(place.toggle, "Keep the layout", value=True, key="keep_layout", help=about)
     return kept
 
 
@@ -142,14 +137,8 @@ def _nodes(change: StepChange, view: str) -> None:
         label_visibility="collapsed",
         width="content",
     )
-    ask(
-        row.toggle,
-        "Draw what was removed",
-        value=True,
-        key=_GHOSTS,
-        disabled=not change.matched.removed,
-        help="Draws the removed nodes, too, dashed.",
-    )
+    none, about = not change.matched.removed, "Draws the removed nodes, too, dashed."
+    ask(row.toggle, "Draw what was removed", value=True, key=_GHOSTS, disabled=none, help=about)
     sought = wanted.strip().lower()
     rows = [r for r in rows if not which or r["what"] in which]
     words = (" ".join(str(r[k]) for k in ("op", "scope", "text", "id")).lower() for r in rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,23 +123,15 @@ def pipeline_text(screen: Screen, theirs: Mapping[str, str]) -> None:
 
     with st.expander("Pipeline as text"):
         st.code(str(screen.pipeline), language=None, wrap_lines=True)
-        download(
-            "Download as Python",
-            lambda: step_script(screen.ir, screen.source, screen.pipeline, screen.label),
-            f"{Path(screen.label).stem}-{screen.ir}.py",
-            "pipeline_script",
-            width="stretch",
-            help="A script that runs the pipeline pass by pass, prints what each changed, and "
-            "compares with PyTorch; the tab In your code shows it.",
-        )
+        made = partial(step_script, screen.ir, screen.source, screen.pipeline, screen.label)
+        file = f"{Path(screen.label).stem}-{screen.ir}.py"
+        about = "A script that runs the pipeline pass by pass, prints what each changed, and "
+        about += "compares with PyTorch; the tab In your code shows it."
+        download("Download as Python", made, file, "pipeline_script", width="stretch", help=about)
         with st.form("pipeline_form", border=False):
-            st.text_input(
-                "Paste a pipeline",
-                key=_PASTED,
-                placeholder="cse|bind|-fold",
-                help="Names separated by |, a minus before a pass that is off, parameters in "
-                "parentheses: name(key=value).",
-            )
+            about = "Names separated by |, a minus before a pass that is off, parameters in "
+            about += "parentheses: name(key=value)."
+            st.text_input("Paste a pipeline", key=_PASTED, placeholder="cse|bind|-fold", help=about)
             st.form_submit_button("Use it", on_click=use, key="use_pipeline", width="stretch")
         at, why = st.session_state.get(_REFUSED, ("", ""))
         if at == _PASTED:

@@ -62,12 +62,8 @@ def show(screen: Screen, index: int, keep_places: Mapping[str, str] | None) -> N
         labels=_LABELS,
         none="not compared: no counterpart",
     )
-    look = screen.view(
-        overlays=[overlay],
-        overlay="error",
-        notes=_at(screen, index, inside.dtype).derive(notes, "error notes"),
-        keep_places=keep_places,
-    )
+    told = _at(screen, index, inside.dtype).derive(notes, "error notes")
+    look = screen.view(overlays=[overlay], overlay="error", notes=told, keep_places=keep_places)
     graph_view(inside.graph, look, key=_VIEW)
     if compared != index:
         st.caption(

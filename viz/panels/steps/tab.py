@@ -75,13 +75,9 @@ def _draw(screen: Screen) -> None:
         tries = tvm_pipelines.button(screen)
         editing.example(screen)
         if known.stepped is not None:
-            handing_on.button(
-                known.alive,
-                "steps",
-                {"chosen step's": known.alive.graph_after(known.index)} if known.change else {},
-                partial(_page, screen, known.stepped),
-                "all steps",
-            )
+            graphs = {"chosen step's": known.alive.graph_after(known.index)} if known.change else {}
+            page = partial(_page, screen, known.stepped)
+            handing_on.button(known.alive, "steps", graphs, page, "all steps")
     if tries is not None:
         tvm_pipelines.show(tries)
     if known.change is not None:
@@ -122,13 +118,8 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
     data = [r.data for r in listed]
     of = pipeline_key(screen.ir, screen.training, screen.source.gradient)
     step_list(partial(act, screen), data, chosen(screen) + 1, "pipeline", passes=passes, of=of)
-    ask(
-        st.toggle,
-        "Run only up to the chosen step",
-        key=_ONLY_TO,
-        help="Passes after the chosen step are not run on this tab, in case they take long or "
-        "crash.",
-    )
+    about = "Passes after the chosen step are not run on this tab, in case they take long or crash."
+    ask(st.toggle, "Run only up to the chosen step", key=_ONLY_TO, help=about)
 
 
 def _after(screen: Screen, known: _StepState, keep: bool) -> None:
@@ -181,11 +172,6 @@ def _walk(known: _StepState, row: DeltaGenerator) -> None:
         behind = nodes[nodes.index(selected) + 1 :] if selected in nodes else ()
         after = next((i for i in behind if i in touched), marked[0] if marked else "")
     here = f" {marked.index(selected) + 1} of {len(marked)}" if selected in marked else ""
-    row.button(
-        f"Next change{here}",
-        key="next_change",
-        disabled=not marked,
-        on_click=select,
-        args=(_VIEW, after),
-        help="Go to the next node that this step added or changed.",
-    )
+    label, go = f"Next change{here}", partial(select, _VIEW, after)
+    about = "Go to the next node that this step added or changed."
+    row.button(label, key="next_change", disabled=not marked, on_click=go, help=about)

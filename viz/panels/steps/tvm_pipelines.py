@@ -75,14 +75,12 @@ def button(screen: Screen) -> PipelineTries | None:
     tries: PipelineTries | None = st.session_state.get(_KEY)
     if tries is None or (tries.screen.ir, tries.screen.source) != (screen.ir, screen.source):
         tries = PipelineTries(screen, going=False)
-    if pressed(
-        "Try TVM's pipelines",
-        f"{_KEY}_button",
-        width="stretch",
-        help="Builds the model with each of TVM's own pipelines and compares the results: with "
+    about = "Builds the model with each of TVM's own pipelines and compares the results: with "
+    about += (
         "each as it is, with the last one without each of its passes, and with each other pass "
-        "before the first one. Click a row to load its pipeline into the list.",
-    ):
+    )
+    about += "before the first one. Click a row to load its pipeline into the list."
+    if pressed("Try TVM's pipelines", f"{_KEY}_button", width="stretch", help=about):
         screen.cache.forget_errors()
         complete = len(tries.lines) == len(tries.tasks)
         left = replace(tries, going=True, began=0.0, died=set())

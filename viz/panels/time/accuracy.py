@@ -32,15 +32,11 @@ def show(screen: Screen, target: str) -> None:
     )
     title, label, of = "Is it right?", "Check every stage", (stages, target)
     pressed = section(title, label, "check_all", about, of, screen.cache.forget_errors)
-    st.multiselect(
-        "Inputs",
-        known,
-        key="keep_check_inputs",
-        placeholder=", ".join(kinds),
-        help="The sample's own values, or others of its types: normal, large and tiny ones, "
-        "neighbours that cancel, and edge cases of operators; set2 and so on are further sets of "
-        "saved inputs.",
-    )
+    about = "The sample's own values, or others of its types: normal, large and tiny ones, "
+    about += "neighbours that cancel, and edge cases of operators; set2 and so on are further sets "
+    about += "of saved inputs."
+    empty = ", ".join(kinds)
+    st.multiselect("Inputs", known, key="keep_check_inputs", placeholder=empty, help=about)
     if not pressed:
         noting.show_kept(screen, "accuracy")
         return

@@ -1,5 +1,7 @@
 """What could be faster: the findings of the linters, with the passes that remove them."""
 
+from functools import partial
+
 import streamlit as st
 
 from relascope.core.errors import EngineError
@@ -83,11 +85,6 @@ def _hazard(screen: Screen, hazard: Row, index: int) -> None:
         button.caption("No pass removes it.")
         return
     new = with_remedy(screen.ir, screen.pipeline, remedy)
-    button.button(
-        f"Add {remedy}",
-        key=f"remedy_{index}",
-        width="stretch",
-        on_click=sidebar.set_pipeline,
-        args=(screen, new),
-        help=f"{LINTERS[hazard['hazard']].summary} The pipeline becomes {new}.",
-    )
+    label, add = f"Add {remedy}", partial(sidebar.set_pipeline, screen, new)
+    about = f"{LINTERS[hazard['hazard']].summary} The pipeline becomes {new}."
+    button.button(label, key=f"remedy_{index}", width="stretch", on_click=add, help=about)

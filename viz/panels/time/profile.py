@@ -98,13 +98,8 @@ def _roofline(document: Row) -> None:
         st.altair_chart(chart, key="roofline_chart", on_select=_from_chart, selection_mode=[CHOICE])
     words, again = st.columns([3, 1.2], vertical_alignment="center")
     words.caption(rows_of.peaks_text(document["peaks"]))
-    if pressed(
-        "Measure again",
-        "peaks_again",
-        again,
-        width="stretch",
-        help="Measures the machine's peaks again; on a busy machine they come out too low.",
-    ):
+    about = "Measures the machine's peaks again; on a busy machine they come out too low."
+    if pressed("Measure again", "peaks_again", again, width="stretch", help=about):
         st.session_state[_TURN] = st.session_state.get(_TURN, 0) + 1
         st.rerun()
     hidden = sum(not (k["intensity"] and k["flops_per_second"]) for k in document["kernels"])

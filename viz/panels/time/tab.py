@@ -125,14 +125,10 @@ def _target(cache: RequestCache, targets: dict[str, Target], name: str) -> Targe
 
 
 def _baselines(place: DeltaGenerator, target: str) -> tuple[str, ...]:
-    picked = place.pills(
-        "Time beside PyTorch eager, too",
-        BASELINES[:2] if target.startswith("cuda") else (BASELINES[0], BASELINES[2]),
-        selection_mode="multi",
-        key="keep_rivals",
-        help="It compiles first, which takes seconds to minutes.",
-    )
-    return tuple(picked)
+    offered = BASELINES[:2] if target.startswith("cuda") else BASELINES[::2]
+    label = "Time beside PyTorch eager, too"
+    about = "It compiles first, which takes seconds to minutes."
+    return tuple(place.pills(label, offered, selection_mode="multi", key="keep_rivals", help=about))
 
 
 def _variants(

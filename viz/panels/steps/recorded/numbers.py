@@ -2,6 +2,7 @@
 which a button starts."""
 
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -20,23 +21,19 @@ _ASKED = "recorded_numbers"  # the digest of the recording whose modules are run
 
 def show(opened: OpenedRecording, index: int) -> None:
     """Draw the button; once pressed, the errors of the chosen pass's part, and the search."""
-    kernels = st.toggle(
-        "Run the kernels of its modules",
-        key=f"recorded_kernels_{opened.screen.source.digest}",
-        help="Kernels are code that came with the recording; they run in the sandboxed engine. "
-        "Without them, numbers stop where TVM lowers operators to kernels.",
-    )
+    about = "Kernels are code that came with the recording; they run in the sandboxed engine. "
+    about += "Without them, numbers stop where TVM lowers operators to kernels."
+    key = f"recorded_kernels_{opened.screen.source.digest}"
+    kernels = st.toggle("Run the kernels of its modules", key=key, help=about)
     try:
-        found: tuple[recorded_numbers.Part, ...] = opened.screen.cache.derive(
-            lambda: recorded_numbers.parts(opened.recording, kernels), f"parts {kernels}"
-        )
+        parts = partial(recorded_numbers.parts, opened.recording, kernels)
+        found = opened.screen.cache.derive(parts, f"parts {kernels}")
     except EngineError as error:
         show_error(error)
         return
     if not found:
-        why = opened.screen.cache.derive(
-            lambda: recorded_numbers.why_none(opened.recording), "why_none"
-        )
+        none = partial(recorded_numbers.why_none, opened.recording)
+        why = opened.screen.cache.derive(none, "why_none")
         st.caption(plain_text(f"No two of its modules can be run and compared. {why}"))
         return
     if st.session_state.get(_ASKED) != opened.screen.source.digest:
