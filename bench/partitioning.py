@@ -1,5 +1,6 @@
 """Modules like those in PyTorch's tests of its partitioner, with inputs, for `cuts.py`."""
 
+import inspect
 from collections.abc import Callable
 from functools import reduce
 
@@ -57,9 +58,6 @@ tanhs_of_product = _case(lambda x: (x @ torch.ones(5, 5)).tanh().tanh(), (5, 5))
 products_and_sums = _case(lambda x: reduce(_square_and_sum, range(2), x), (10, 10))
 dropout_and_sum = _case(lambda x: F.dropout(x, 0.5) + x, (256,))
 
-_NAMES = """
-cosines cosines_of_sum many_cosines sines_and_sum cube relu negative_part tanh_in_part
-softmax_of_tanh tanh_of_softmax row_sums sums_of_outer layer_norm tanhs_of_product
-products_and_sums gelu_of_linear dropout_and_sum
-"""
-FUNCTIONS = tuple(_NAMES.split())
+FUNCTIONS = tuple(
+    n for n, of in globals().items() if inspect.isfunction(of) and not n.startswith("_")
+)

@@ -178,10 +178,8 @@ def _kept_session(side: Command, made: Callable[[Session], Session], about: str)
             session = Session(ir=args.engine, model=about_model, pipeline=pipeline)
             files = [(source.model, source.digest)] if source.digest else []
             files += source.tensors
-        for file in files:
-            store.keep_model(*file)
-    ident = store.new_id()
-    store.put(ident, made(session), f"{session.model.name}, {about}")
+        ident = store.new_id()
+        store.put(ident, made(session), f"{session.model.name}, {about}", files)
     return ident
 
 

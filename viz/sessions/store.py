@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,9 +53,12 @@ def new_id() -> str:
     return secrets.token_hex(6)
 
 
-def put(ident: str, session: Session, about: str) -> None:
-    """Save a session under its id, and keep its name. Like every function here, raises EngineError
-    of kind "session" if the folder cannot be used."""
+def put(ident: str, session: Session, about: str, needed: Iterable[tuple[str, str]] = ()) -> None:
+    """Save a session under its id, with the files that it needs, and keep its name; see
+    `keep_model`. Like every function here, raises EngineError of kind "session" if the folder
+    cannot be used."""
+    for file in needed:
+        keep_model(*file)
     values = (ident, about, session.model.digest, time.time(), session.text())
     with _database() as base:
         base.execute(

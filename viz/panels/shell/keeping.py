@@ -336,9 +336,7 @@ def _store(session: Session, files: Iterable[tuple[str, str]]) -> dict[str, str]
             _OPEN_IN.pop(old, None)
     if state.get(_KEPT) != (ident, session):
         try:
-            for file in files:
-                store.keep_model(*file)
-            store.put(ident, session, about(session))
+            store.put(ident, session, about(session), files)
         except EngineError as error:
             state.keep_failed = error
             return {}

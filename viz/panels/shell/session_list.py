@@ -134,11 +134,9 @@ def _compare(one: store.Entry, other: store.Entry) -> None:
 def _open_file(upload: io.BytesIO) -> None:
     with tempfile.TemporaryDirectory(prefix="relascope-") as folder:
         session, path = replay.read(upload, Path(folder))
-        if path:
-            store.keep_model(path, session.model.digest)
-        for file in Path(folder, "tensors").glob("*"):
-            store.keep_model(str(file), file.name)
-    ident = store.new_id()
-    store.put(ident, session, keeping.about(session))
+        files = [(path, session.model.digest)] if path else []
+        files += [(str(f), f.name) for f in Path(folder, "tensors").glob("*")]
+        ident = store.new_id()
+        store.put(ident, session, keeping.about(session), files)
     keeping.go_to(session, ident)
     st.rerun()
