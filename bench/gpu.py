@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -144,14 +145,9 @@ def _run(words: list[str], dry: bool, limit: float) -> tuple[str, str]:
     own = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     own |= {"RELASCOPE_ALONE": "0"} if dry else {}  # no time is kept
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            [sys.executable, *words],
-            cwd=ROOT / "bench",
-            env={**os.environ, **own},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+        streams: Any = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "stdout": output}
+        where: Any = {"cwd": ROOT / "bench", "env": {**os.environ, **own}}
+        process = subprocess.Popen([sys.executable, *words], **where, **streams)
         try:
             status = process.wait(max(0.0, limit))
             state = f"ended with {status}" if status else "done"

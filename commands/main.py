@@ -199,12 +199,9 @@ def _module(name: str) -> Any:
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command line, with one command's options, or (None) with all."""
-    whole = argparse.ArgumentParser(
-        prog="relascope",
-        description="See, step, cut, compile and time TVM graphs of PyTorch models. Without a "
-        "command the page is opened.",
-        allow_abbrev=False,
-    )
+    about = "See, step, cut, compile and time TVM graphs of PyTorch models. Without a command the "
+    about += "page is opened."
+    whole = argparse.ArgumentParser(prog="relascope", description=about, allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"relascope {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for row in re.split(r"\n(?=\S)", _COMMANDS.strip()):

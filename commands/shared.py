@@ -22,7 +22,6 @@ from relascope.engine.limits import NO_LIMITS, Limits
 from relascope.engine.protocol.request import BuildRequest
 from relascope.engine.protocol.source import (
     CODE,
-    INPUTS,
     ModelSource,
     bundled,
     file_digest,
@@ -215,6 +214,8 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
     if args.gradient != "tvm" and not args.training:
         said = "Inference has no gradient to choose."
         raise EngineError("usage", said, "--gradient", "Add --training.")
+    names = ("seed", "training", "dtype", "gradient", "values", *_PIECE)
+    given: dict[str, Any] = {n: getattr(args, n) for n in names if hasattr(args, n)}
     args.model = model = _named(args.model)
     if model in SAMPLES or has_name(model):
         if args.input and not model.startswith(f"{CODE}:"):
@@ -223,29 +224,17 @@ def _source_of(args: argparse.Namespace) -> ModelSource:
         if args.pin:
             said = f"The model {args.model} has no dynamic dimension."
             raise EngineError("usage", said, "--pin", "Use --batch and --tokens.")
-        names = ("batch", "tokens", "seed", "training", "dtype", "gradient", "values", "weights")
-        given = {n: getattr(args, n) for n in (*names, *_PIECE) if hasattr(args, n)}
-        source = ModelSource(model, **given, inputs=parse_inputs("\n".join(args.input)))
-        return with_tensors(source, args.tensors)
+        given |= {"weights": args.weights, "inputs": parse_inputs("\n".join(args.input))}
+        return with_tensors(ModelSource(model, args.batch, args.tokens, **given), args.tensors)
     if args.weights:
         said = "Only named models, such as hf:bert, can have random weights."
         raise EngineError("usage", said, "--random-weights", "Leave it out.")
     if not Path(args.model).exists():
         samples = f"Samples: {', '.join(SAMPLES)}. More names: relascope models --search TEXT."
         raise EngineError("file", "There is no sample or file of this name.", args.model, samples)
-    source = source_from_file(
-        bundled((args.model, args.params), scratch().name) if args.params else args.model,
-        "\n".join(args.input),
-        seed=args.seed,
-        training=args.training,
-        dtype=args.dtype,
-        pins="\n".join(args.pin),
-    )
-    source = with_tensors(source, args.tensors)
-    more = {name: getattr(args, name) for name in ("gradient", *_PIECE)}
-    return replace(
-        source, **more, values=getattr(args, "values", INPUTS[0]), kernels=args.run_kernels
-    )
+    path = bundled((args.model, args.params), scratch().name) if args.params else args.model
+    source = source_from_file(path, "\n".join(args.input), pins="\n".join(args.pin))
+    return with_tensors(replace(source, **given, kernels=args.run_kernels), args.tensors)
 
 
 @cache
@@ -286,11 +275,8 @@ def _named(text: str) -> str:
     own = mark and Path(f"{file}.py").is_file() and name.isidentifier()
     if own or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
         print(f"Running {text}, which is code.", file=sys.stderr)
-        return (
-            f"{CODE}:{Path(f'{file}.py').resolve()}:{name}"
-            if own
-            else f"{CODE}:{Path.cwd() / text}"
-        )
+        where = f"{Path(f'{file}.py').resolve()}:{name}" if own else Path.cwd() / text
+        return f"{CODE}:{where}"
     return text
 
 

@@ -37,11 +37,8 @@ def open_options(add_to: argparse.ArgumentParser) -> None:
     add = add_to.add_argument
     add("file", type=Path, metavar="FILE", help="a recording; on the page, also a model file")
     add("--print", action="store_true", help="print the passes instead of opening the page")
-    add(
-        "--only",
-        choices=passes_of.FILTERS,
-        help="only passes that changed something, are slow, or failed",
-    )
+    about = "only passes that changed something, are slow, or failed"
+    add("--only", choices=passes_of.FILTERS, help=about)
     add("--step", type=int, metavar="N", help="print how pass N changed the text")
     about = "with --step: write the module after pass N, which other commands open as a model"
     add("--module", type=Path, metavar="FILE.json", help=about)

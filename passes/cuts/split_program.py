@@ -35,15 +35,10 @@ class SplitProgram:
     @classmethod
     def of(cls, joint: Program, forward: Program, backward: Program, cut: Cut) -> "SplitProgram":
         names = capture_names(cut)
-        return cls(
-            forward=replace(forward, grad_outs=(), outputs=joint.outputs + len(names)),
-            backward=replace(
-                backward, inputs=(*backward.inputs, *names), outputs=len(joint.gradients)
-            ),
-            captures=cut.handed,
-            capture_names=names,
-            cut=cut,
-        )
+        inputs, results = (*backward.inputs, *names), len(joint.gradients)
+        forward = replace(forward, grad_outs=(), outputs=joint.outputs + len(names))
+        backward = replace(backward, inputs=inputs, outputs=results)
+        return cls(forward, backward, cut.handed, names, cut)
 
 
 def chosen_cut(graph: Graph, captured: Iterable[str]) -> Cut:
@@ -72,13 +67,8 @@ def is_on_host(name: str) -> bool:
 
 def part_of(program: AnyProgram, mod: Any, taken: Collection[str]) -> AnyProgram:
     """A program of one function that computes a part of a joint one, with that part's arguments."""
-    return replace(
-        program,
-        mod=mod,
-        params={n: v for n, v in program.params.items() if n in taken},
-        inputs=tuple(n for n in program.inputs if n in taken),
-        buffers=tuple(n for n in program.buffers if n in taken),
-        masks=tuple(m for m in program.masks if m.name in taken),
-        grad_outs=tuple(n for n in program.grad_outs if n in taken),
-        gradients=(),
-    )
+    named = ("inputs", "buffers", "grad_outs")
+    own: Any = {f: tuple(n for n in getattr(program, f) if n in taken) for f in named}
+    own["params"] = {n: v for n, v in program.params.items() if n in taken}
+    own["masks"] = tuple(m for m in program.masks if m.name in taken)
+    return replace(program, mod=mod, gradients=(), **own)

@@ -20,14 +20,9 @@ def conv2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     grad, groups = builder.normalize(grad), int(attrs.groups)
     strides, padding, dilation = of_images(attrs, "strides", "padding", "dilation")
     sizes = shape(data)[2:], shape(grad)[2:], shape(weight)[2:]
-    by_data = op.nn.conv2d_transpose(
-        grad,
-        _dilated(weight, *dilation),
-        strides=strides,
-        padding=padding,
-        output_padding=beyond(*sizes, strides, padding, dilation),
-        groups=groups,
-    )
+    end = beyond(*sizes, strides, padding, dilation)
+    how = {"strides": strides, "padding": padding, "output_padding": end, "groups": groups}
+    by_data = op.nn.conv2d_transpose(grad, _dilated(weight, *dilation), **how)
     window = (strides, padding, dilation, groups)
     return [by_data, of_weight(data, grad, shape(weight), window, builder)]
 
@@ -52,15 +47,9 @@ def of_weight(data: Any, grad: Any, size: Sequence[int], window: Any, builder: A
             apart = op.reshape(data, [batch, groups, channels // groups, *shape(data)[2:]])
             exchanged = [channels // groups, groups * batch, *shape(data)[2:]]
             data = op.reshape(op.permute_dims(apart, [2, 1, 0, 3, 4]), exchanged)
-    by_weight = op.nn.conv2d(
-        data,
-        grad,
-        strides=dilation,
-        padding=[top, left, max(bottom - below, 0), max(right - beside, 0)],
-        dilation=strides,
-        groups=groups,
-        **layouts,
-    )
+    around = [top, left, max(bottom - below, 0), max(right - beside, 0)]
+    how = {"strides": dilation, "padding": around, "dilation": strides, "groups": groups}
+    by_weight = op.nn.conv2d(data, grad, **how, **layouts)
     if shape(builder.normalize(by_weight))[2:] != (height, width):
         by_weight = op.strided_slice(by_weight, [2, 3], [0, 0], [height, width])
     if channels == groups > 1:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -135,15 +136,10 @@ def _file(screen: Screen) -> Screen | None:
 def _session(screen: Screen) -> Screen | None:
     here, _ = keeping.now()
     entries = {e.id: e for e in store.entries() if e.id != here}
-    ident = ask(
-        st.selectbox,
-        "Session of B",
-        list(entries),
-        index=None,
-        key=_SESSION,
-        format_func=lambda i: f"{entries[i].title}, {entries[i].when}",
-        placeholder="Choose a session",
-    )
+    named = {i: f"{e.title}, {e.when}" for i, e in entries.items()}
+    how: Any = {"key": _SESSION, "format_func": named.__getitem__, "index": None}
+    how["placeholder"] = "Choose a session"
+    ident = ask(st.selectbox, "Session of B", list(named), **how)
     session = store.get(ident) if ident else None
     if ident is None or session is None:
         if not entries:

@@ -179,13 +179,9 @@ def request_of(screen: Screen) -> BuildRequest:
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")
-    return BuildRequest(
-        screen.source,
-        screen.pipeline,
-        target if target in here else best,
-        int(state.get("keep_threads", 0)),
-        int(state.get("keep_repeats", 30)),
-    )
+    target = target if target in here else best
+    how = int(state.get("keep_threads", 0)), int(state.get("keep_repeats", 30))
+    return BuildRequest(screen.source, screen.pipeline, target, *how)
 
 
 def measured_peaks(screen: Screen) -> MeasuredPeaks:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -118,16 +119,12 @@ def _after(opened: OpenedRecording, row: Row, below: DeltaGenerator) -> Graph | 
 
 def _as_model(opened: OpenedRecording, row: Row) -> None:
     place = st.container(horizontal=True, vertical_alignment="center")
+    about = "Opens the module as a model in all of the page's tabs: graph, passes, times."
+    how: dict[str, Any] = {"icon": ":material/open_in_new:", "help": about}
     for label, after in (("Open its input", False), ("Open its result", True)):
-        place.button(
-            label,
-            key=f"recorded_model_{after}",
-            icon=":material/open_in_new:",
-            disabled=after and (row["failure"] is not None or not row["ended"]),
-            on_click=_open_model,
-            args=(opened, row["number"] - 1, after),
-            help="Opens the module as a model in all of the page's tabs: graph, passes, times.",
-        )
+        none = after and (row["failure"] is not None or not row["ended"])
+        go = partial(_open_model, opened, row["number"] - 1, after)
+        place.button(label, key=f"recorded_model_{after}", disabled=none, on_click=go, **how)
     error = st.session_state.pop(_REFUSED, None)
     if error is not None:
         show_error(error)
