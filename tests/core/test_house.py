@@ -34,14 +34,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3604,
-    "commands": 3313,
+    "bench": 3591,
+    "commands": 3270,
     "core": 1398,
     "engine": 41689,
-    "passes": 11832,
-    "recorder": 1451,
+    "passes": 11748,
+    "recorder": 1444,
     "samples": 545,
-    "viz": 24303,
+    "viz": 24128,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 
