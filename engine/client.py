@@ -95,10 +95,6 @@ class EngineClient:
     def pid(self) -> int | None:
         return self._supervisor.pid()
 
-    @property
-    def alive(self) -> bool:
-        return self.pid is not None
-
     def close(self) -> None:
         self._finalizer()
         self._supervisor.join()

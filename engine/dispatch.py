@@ -110,10 +110,8 @@ def add_tvm_dispatch(
         message = f"forward() does not take these samples: {wrong}."
         raise EngineError("usage", message, type(module).__name__) from wrong
     leaves, nest = nested.opened(given)
-    own = nested.closed(
-        nest, iter([v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves])
-    )
-    samples = nested.call_apart(dispatch.own, *own)
+    apart = [v.clone() if isinstance(v, torch.Tensor) else v for _, v in leaves]
+    samples = nested.call_apart(dispatch.own, *nested.closed(nest, iter(apart)))
     wanted = any(t.requires_grad for t in (*samples.tensors, *module.parameters()))
     about = samples, backend, (captures, budget), target, verify
     route = _Route(module, dispatch.own, *about)
@@ -238,12 +236,13 @@ class _Route:
             leaves += (leaf for _, leaf in found)
         if not all(nested.same_constant(v, parameters[n].default) for n, v in bound.items()):
             return None
-        pairs = [*zip(leaves, self.given.leaves, strict=True)]
-        if not all(
-            isinstance(own, nested.Slot) or nested.same_constant(v, own) for v, own in pairs
-        ):
-            return None
-        return [v for v, own in pairs if isinstance(own, nested.Slot)]
+        tensors: list[Any] = []
+        for value, own in zip(leaves, self.given.leaves, strict=True):
+            if isinstance(own, nested.Slot):
+                tensors.append(value)
+            elif not nested.same_constant(value, own):
+                return None
+        return tensors
 
     def run(self, forward: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         args, kwargs = self.given.call(tensors)
@@ -288,16 +287,10 @@ class _Mode:
 
         with _own_forwards(module), _without_hooks(module):
             effects = Effects(module)
-            hooks = (
-                module.register_forward_pre_hook(begin, with_kwargs=True),
-                module.register_forward_hook(flatten, with_kwargs=True),
-            )
-            try:
+            before = module.register_forward_pre_hook(begin, with_kwargs=True)
+            with before, module.register_forward_hook(flatten, with_kwargs=True):
                 about = module, route.names, samples, source, silent
                 model = model_from_module(*about, differentiable=differentiable)
-            finally:
-                for hook in hooks:
-                    hook.remove()
         self.live = LiveProgram(route.backend, model, route.captures, route.target)
         self.reads = model.reads
         self.ties = any(n.kind() in _TIED for n in model.flat.graph.nodes())
@@ -442,12 +435,9 @@ class _Mode:
         `module` (the dispatched one, or its copy in float64), or of the build where it is None."""
         owner, route = module or self.route.module, self.route
         double = module is not None and module is not route.module
-        values = {
-            n: (s.double() if double and s.is_floating_point() else s.clone()).requires_grad_(
-                n in wanted
-            )
-            for n, s in zip(self.inputs, inputs, strict=True)
-        }
+        fresh = (s.double() if double and s.is_floating_point() else s.clone() for s in inputs)
+        named = zip(self.inputs, fresh, strict=True)
+        values = {n: t.requires_grad_(n in wanted) for n, t in named}
         given = tuple(values.values())
         values |= {n: attrgetter(n)(owner) for n in self.live.program.params}
         with _own_run(owner):

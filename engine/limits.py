@@ -79,10 +79,6 @@ class Usage:
         wall, processor = self.wall - other.wall, self.processor - other.processor
         return Usage(wall, processor, self.memory - other.memory)
 
-    def __add__(self, other: "Usage") -> "Usage":
-        wall, processor = self.wall + other.wall, self.processor + other.processor
-        return Usage(wall, processor, self.memory + other.memory)
-
 
 @dataclass(frozen=True)
 class Limits:

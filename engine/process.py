@@ -339,12 +339,11 @@ def usage(pid: int) -> Usage:
         with contextlib.suppress(psutil.Error):  # it has just ended
             process = psutil.Process(member)
             seconds += sum(process.cpu_times()[:4])  # its own, and of its children that have ended
+            whole = process.memory_info().rss
             try:
-                memory += (
-                    process.memory_info().rss if member == pid else process.memory_full_info().uss
-                )
+                memory += whole if member == pid else process.memory_full_info().uss
             except psutil.AccessDenied:
-                memory += process.memory_info().rss
+                memory += whole
     return Usage(now, seconds, memory)
 
 

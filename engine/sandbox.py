@@ -137,6 +137,7 @@ def _unshare() -> bool:
 def _mount(writable: Iterable[Path]) -> bool:
     """Mount everything but some folders read-only, and a new /dev/shm; return whether it worked."""
     places = [os.fsencode(p) for p in writable]
+    shared = b"tmpfs", b"/dev/shm", b"tmpfs", ctypes.c_ulong(_MS_NOSUID_NODEV)
     return (
         _libc.mount(None, b"/", None, ctypes.c_ulong(_MS_PRIVATE_REC), None) == 0
         and all(_libc.mount(p, p, None, ctypes.c_ulong(_MS_BIND), None) == 0 for p in places)
@@ -144,12 +145,7 @@ def _mount(writable: Iterable[Path]) -> bool:
         # CUDA writes there as it starts.
         and (not _has_nvidia() or _set_read_only(b"/proc", False))
         and all(_set_read_only(p, False) for p in places)
-        and (
-            not os.path.isdir("/dev/shm")
-            or not _libc.mount(
-                b"tmpfs", b"/dev/shm", b"tmpfs", ctypes.c_ulong(_MS_NOSUID_NODEV), None
-            )
-        )
+        and (not os.path.isdir("/dev/shm") or not _libc.mount(*shared, None))
     )
 
 
@@ -170,10 +166,8 @@ def _drop_capabilities() -> None:
     header, data = ctypes.create_string_buffer(struct.pack("Ii", 0x20080522, 0)), bytearray(24)
     buffer = (ctypes.c_char * 24).from_buffer(data)
     _libc.capget(header, buffer)
-    effective, permitted = struct.unpack_from("II", data)
-    data[:] = struct.pack(
-        "6I", effective & _FILES_OF_OTHERS, permitted & _FILES_OF_OTHERS, *[0] * 4
-    )
+    kept = (rights & _FILES_OF_OTHERS for rights in struct.unpack_from("II", data))
+    data[:] = struct.pack("6I", *kept, *[0] * 4)
     if _libc.capset(header, buffer):
         raise OSError(ctypes.get_errno(), "capset")
 
@@ -202,9 +196,8 @@ def _landlock(writable: Iterable[Path], readable: Iterable[Path], read_only: boo
     scoped = _SIGNALS_AND_SOCKETS if version >= 6 else 0
     size = 8 if version < 4 else 16 if version < 6 else 24
     attributes = struct.pack("QQQ", handled, 0, scoped)[:size]
-    rules: int = _libc.syscall(
-        _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)
-    )
+    length = ctypes.c_size_t(len(attributes))
+    rules: int = _libc.syscall(_CREATE_RULESET, attributes, length, ctypes.c_uint32(0))
     if rules < 0:
         return
     devices = [Path("/dev", name) for name in _DEVICES] + [*Path("/dev").glob("nvidia*")]
@@ -255,11 +248,8 @@ def environment() -> Iterator[Path]:
     caches of models and kernels, and the user's passes."""
     yield from (Path("/", name) for name in _SYSTEM)
     yield from (Path("/etc", name) for name in _ETC)
-    found = [
-        *(Path("/", name) for name in _INSTALLED),
-        Path(IMPORT_ROOT),
-        Path(__file__).resolve().parents[1],
-    ]
+    found = [Path("/", name) for name in _INSTALLED]
+    found += [Path(IMPORT_ROOT), Path(__file__).resolve().parents[1]]
     found += map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path)))
     for folder in {sys.prefix, *filter(os.path.isdir, sys.path)}:  # packages may be links
         with os.scandir(folder) as entries:

@@ -175,9 +175,8 @@ class _Exchange:
     def _pause(self, why: str) -> None:
         """Count nothing that is used while it waits for others; `why` is "" when it goes on."""
         used = self._process.usage()
-        if self._paused is not None:
-            meanwhile = used - self._paused
-            self._units = [(unit, before + meanwhile) for unit, before in self._units]
+        if (paused := self._paused) is not None:
+            self._units = [(unit, used - (paused - before)) for unit, before in self._units]
         self._paused, self._since = used if why else None, time.monotonic()
         self._report(self._job.progress[0], why)
 
@@ -251,12 +250,6 @@ class Supervisor:
             elif job in self.waiting:
                 self.waiting.remove(job)
 
-    @property
-    def begun(self) -> bool:
-        """Whether the session has begun on the request that is put to the process."""
-        exchange = self.exchange
-        return exchange is not None and exchange.begun
-
     def pid(self) -> int | None:
         process = self.process
         return process.pid or None if process is not None and process.running() else None
@@ -318,7 +311,8 @@ class Supervisor:
         lost, failure = False, None
         try:
             lost = not self.converse(job)
-            if lost and not self.begun and not self.cancelled and not self.closed:
+            begun = self.exchange is not None and self.exchange.begun
+            if lost and not begun and not self.cancelled and not self.closed:
                 with self.changed:
                     status, output, _ = self.drop_process()
                 words = "the %s engine's process %s before %s began; asking again\n%s"
