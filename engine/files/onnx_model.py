@@ -112,18 +112,12 @@ class OnnxNode:
 class OnnxModel:
     """A model as importers take it.
 
-    Args:
-        model: the ModelProto; the name of a node is its place in `nodes`, as text.
-        given: the ModelProto as its file has it, with its external data.
-        opset: of ONNX's own operators.
-        inputs: (name, type), with the names in `model`.
-        names: of the inputs in the file.
-        weights: values of the tensors that are arguments of the program, by name.
-        outputs: types of what it returns.
-        types: of every tensor whose type is known.
-        nodes: where each node comes from.
-        notes: sentences for people.
-    """
+    `model` is the ModelProto, in which a node's name is its place in `nodes`, which say where each
+    comes from; `given` is the one of the file, with its external data. `opset` is of ONNX's own
+    operators. `inputs` has names, as in `model`, and types; `names` are theirs in the file.
+    `weights` has the values of tensors that are arguments of the program, by name; `outputs` the
+    types of what it returns; `types` those of every tensor whose type is known; `notes` are
+    sentences for people."""
 
     model: ModelProto
     given: ModelProto

@@ -69,18 +69,12 @@ def forward_times(
 
 @dataclass(frozen=True)
 class Point:
-    """A cut, with its estimates and measurements.
-
-    Args:
-        bytes: captures and dropout masks: `passes.cuts.cut.Cut.bytes`.
-        share: estimated time beyond that of `BASE`, as a fraction of its forward; below 0 if it
-            moves fewer bytes.
-        measured_share: the same, measured.
-        ratio: forward and backward to PyTorch eager's, in turns.
-        estimated_peak_bytes: see `passes.cuts.lifetimes`.
-        peak_bytes: the most memory that a step takes; None where unknown.
-        max_abs_error: of outputs and gradients, against PyTorch's.
-    """
+    """A cut, with its estimates and measurements. `bytes` counts captures and dropout masks, as
+    `passes.cuts.cut.Cut.bytes` does. `share` is the estimated time beyond that of `BASE`, as a
+    fraction of its forward, below 0 if it moves fewer bytes, and `measured_share` the same,
+    measured. `ratio` is forward and backward to PyTorch eager's, in turns. For
+    `estimated_peak_bytes` see `passes.cuts.lifetimes`; `peak_bytes` is the most memory that a step
+    takes, None where unknown. `max_abs_error` is of outputs and gradients, against PyTorch's."""
 
     title: str
     captures: int

@@ -51,17 +51,12 @@ class Branches:
 class ModelInfo:
     """A loaded model: its graph as imported, and notes.
 
-    Args:
-        parameters: number of parameter elements.
-        arguments: (name, type) of the graph's arguments: inputs first, then parameters in PyTorch's
-            order.
-        seconds: of tracing and importing.
-        notes: for people: what the import changed or left out.
-        calls: how often the whole model calls it, if it is a submodule.
-        against: what its numbers are compared with, after "against": PyTorch, or without it the
-            imported program or a judge; whether that can judge it is known only if asked.
-        unjudged: a sentence that says why nothing outside TVM judges its numbers, or "".
-    """
+    `parameters` counts parameter elements; `arguments` has (name, type) of the graph's arguments:
+    inputs first, then parameters in PyTorch's order. `seconds` are of tracing and importing;
+    `notes` say what the import changed or left out; `calls` is how often the whole model calls it,
+    if it is a submodule. `against` is what its numbers are compared with, after "against": PyTorch,
+    or without it the imported program or a judge; whether that can judge it is known only if asked.
+    `unjudged` is a sentence that says why nothing outside TVM judges its numbers, or ""."""
 
     source: ModelSource
     graph: Graph

@@ -109,16 +109,11 @@ BUDGETS = (1.0, BEST_BUDGET), tuple(k / 10 for k in range(10, -1, -1))
 
 @dataclass(frozen=True)
 class TorchCut:
-    """A cut of PyTorch's partitioner within a share `budget` of what it keeps by default.
-
-    Args:
-        bytes: what it saves.
-        net_share: estimated time added, as of `passes.cuts.joint.Joint.net_share`, on PyTorch's own
-            joint graph; None where ours is another.
-        peak_bytes: estimated peak of a step of that graph; None where ours is another.
-        drawn_anew: how many random tensors the backward draws once more, from other seeds than the
-            forward: the gradients are then of other masks.
-    """
+    """A cut of PyTorch's partitioner within a share `budget` of what it keeps by default. `bytes`
+    is what it saves. On PyTorch's own joint graph, `net_share` is the estimated time added, as of
+    `passes.cuts.joint.Joint.net_share`, and `peak_bytes` the estimated peak of a step; None where
+    ours is another. `drawn_anew` is how many random tensors the backward draws once more, from
+    other seeds than the forward: the gradients are then of other masks."""
 
     budget: float
     bytes: int

@@ -16,21 +16,17 @@ RECORDS = "-records=relascope"
 class TuneTask:
     """A kernel that can be tuned, and what is known about it.
 
-    Args:
-        key: names the task, in every program and on every target; a file's name too.
-        name: the kernel's symbol, for people.
-        arguments: what it reads and writes, in order.
-        nodes: ids of the nodes that its calls compute, in graph order, of the joint graph if split.
-        calls: how often the program calls it.
-        flops: of one call, where TVM can count them.
-        share: fraction of all kernels' time, with the present records; None where the program
-            cannot run here.
-        before_ms: milliseconds of a call without records, measured in tuning or by running the
-            program; None where neither is possible.
-        best_ms: the same with its best record, measured in turn where possible; None without one.
-        trials: measurements on disk, failed ones included.
-        uses_record: whether a build with `RECORDS` takes the best record: nothing known is faster.
-    """
+    `key` names the task, in every program and on every target, and a file; `name` is the kernel's
+    symbol, for people; `arguments` are what it reads and writes, in order; `nodes` the ids of the
+    nodes that its calls compute, in graph order, of the joint graph if split. `calls` is how often
+    the program calls it, `flops` those of one call, where TVM can count them. `share` is the
+    fraction of all kernels' time, with the present records; None where the program cannot run here.
+
+    `before_ms` is the time of a call without records, measured in tuning or by running the program;
+    None where neither is possible. `best_ms` is the same with its best record, measured in turn
+    where possible; None without one. `trials` counts measurements on disk, failed ones included.
+    `uses_record` says whether a build with `RECORDS` takes the best record: nothing known is
+    faster."""
 
     key: str
     name: str
@@ -81,18 +77,12 @@ class TuneResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """One measurement of one schedule of a task.
-
-    Args:
-        task: the task's key.
-        run: an id of the call of `tune` that made it.
-        trial: the task's count of measurements, over all runs; from 1.
-        ms: of one call of the kernel; None where the schedule could not be built or run.
-        best_ms: the least so far, with this one; None while none succeeded.
-        seconds: wall time since the run began.
-        candidate: names the schedule, so that it is not measured again.
-        error: why there is no time.
-    """
+    """One measurement of one schedule of a task, by the task's key. `run` is an id of the call of
+    `tune` that made it, and `trial` the task's count of measurements, over all runs, from 1. `ms`
+    is of one call of the kernel, None where the schedule could not be built or run, and `best_ms`
+    the least so far, with this one; None while none succeeded. `seconds` are wall time since the
+    run began. `candidate` names the schedule, so that it is not measured again; `error` says why
+    there is no time."""
 
     task: str
     run: str

@@ -217,16 +217,11 @@ def _turn(graph: Any, node: Any) -> None:
 
 
 class _InPlaceRewriter:
-    """Walks a trace once. Keys are debug names.
-
-    Attributes:
-        steps: of a view, its node and the tensor that it views; likewise of a change in place.
-        now: of a written tensor, its current value; valid where `at` says so.
-        at: the number of writes into the root that `now` includes.
-        writes: of a root, the number of writes so far.
-        first: of a root, the origin of its first write.
-        roots: of a view, its root, once known.
-    """
+    """Walks a trace once. By debug name, `steps` has the node of a view and the tensor that it
+    views, likewise of a change in place; `now` the current value of a written tensor, valid where
+    `at`, the number of writes into the root that it includes, says so; `writes` the number of
+    writes into a root so far, and `first` the origin of its first write; `roots` the root of a
+    view, once known."""
 
     def __init__(self, flat: FlatTrace, buffers: Collection[str]) -> None:
         self.flat, self.graph, self.buffers = flat, flat.graph, buffers

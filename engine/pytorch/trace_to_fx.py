@@ -75,20 +75,16 @@ _SIZES = 8
 class FxTrace:
     """What a trace became.
 
-    Args:
-        graph: placeholders are the model's inputs, then its parameters and buffers, in the order
-            of the trace; `meta["val"]` is each node's value without memory, `meta["origin"]` where
-            it came from.
-        arguments: name of each placeholder's argument in PyTorch, in order.
-        constants: tensors that the trace holds, by the target of their `get_attr` node.
-        updates: the new value of each buffer that an operator changes as a whole, by name.
-        values: what each value of the flat trace became, by its debug name: a node, or what is
-            known without a run.
-        masks: of a joint graph, the dropouts' masks, which are placeholders after `arguments`.
-        grad_outs: of a joint graph, shape and dtype of the gradient of each floating output by its
-            argument's name; the last placeholders.
-        gradients: of a joint graph, each floating-point input's and parameter's gradient, by name.
-    """
+    The placeholders of `graph` are the model's inputs, then its parameters and buffers, in the
+    order of the trace; `arguments` are their names in PyTorch. `meta["val"]` is each node's value
+    without memory, `meta["origin"]` where it came from. `constants` has tensors that the trace
+    holds, by the target of their `get_attr` node; `updates` the new value of each buffer that an
+    operator changes as a whole; `values` what each value of the flat trace became, by its debug
+    name: a node, or what is known without a run.
+
+    A joint graph's last placeholders are `masks`, the dropouts', and `grad_outs`, shape and dtype
+    of the gradient of each floating output by its argument's name; `gradients` has each
+    floating-point input's and parameter's gradient, by name."""
 
     graph: Graph
     arguments: tuple[str, ...]

@@ -68,15 +68,11 @@ class Watch(TorchFunctionMode):
     """Writes into a trace, as `detach`, where gradients end; sees what cannot be written, and
     refuses (kind "operator") hooks of submodules on their gradients.
 
-    Attributes:
-        inside, done: modules that run now, outermost first, and those that have run; the tracer
-            keeps them.
-        paths: of all modules.
-        no_gradient: why no program can take the gradient that PyTorch takes; None if one can.
-        reads: sentences, in order, on numbers that the module reads out of a tensor that depends on
-            an input, parameter or buffer.
-        draws: modules and lines, in order, that call functions that may draw random numbers.
-    """
+    `inside` and `done` are the modules that run now, outermost first, and those that have run; the
+    tracer keeps them. `paths` are of all modules. `no_gradient` says why no program can take the
+    gradient that PyTorch takes, None if one can. `reads` has sentences, in order, on numbers that
+    the module reads out of a tensor that depends on an input, parameter or buffer; `draws` modules
+    and lines, in order, that call functions that may draw random numbers."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

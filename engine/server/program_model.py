@@ -52,18 +52,11 @@ class Judge:
 
 @dataclass(frozen=True)
 class Imported:
-    """A program as read from a file.
-
-    Args:
-        program: the engine's own; has no masks, updates or gradients yet.
-        inputs: (name, type) of each input.
-        tensors: by name; floating ones are parameters, others buffers.
-        outputs: types of what it returns, flat.
-        run: outputs for inputs by name; None runs the import without optimisation.
-        against: what `run` is, after "against".
-        judge: what decides the outputs, if not `run`.
-        branches: what decides each of its `if`.
-    """
+    """A program as read from a file. `program` is the engine's own, without masks, updates or
+    gradients yet; floating `tensors` are parameters, others buffers; `outputs` are the types of
+    what it returns, flat. `run` gives outputs for inputs by name, and None runs the import without
+    optimisation; `against` is what `run` is, after "against". A `judge` decides the outputs instead
+    of `run`, and `branches` what decides each of its `if`."""
 
     program: Any
     inputs: tuple[tuple[str, TensorType], ...]

@@ -236,12 +236,8 @@ class _Origins(TorchDispatchMode):
     """Gives every recorded operator its origin.
 
     It sees operators between autograd and their decomposition: in a forward, under the trace's
-    current node; in a backward, under the autograd node made for one of those.
-
-    Attributes:
-        current: the origin of the node that the forward is at.
-        no_gradient: the origin of the first operator without a rule in autograd.
-    """
+    current node, whose origin is `current`; in a backward, under the autograd node made for one of
+    those. `no_gradient` is the origin of the first operator without a rule in autograd."""
 
     def __init__(self) -> None:
         super().__init__()
