@@ -98,9 +98,8 @@ def cpu_words(info: dict[str, str], flags: frozenset[str]) -> str:
     """The processor for people: its name, its vector instructions, its number of cores."""
     model = machine(info)
     model = re.sub(r"\((R|TM|r|tm)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model)
-    vector = next(
-        (w for f, w in (("avx512f", "AVX-512"), ("avx2", "AVX2"), ("avx", "AVX")) if f in flags), ""
-    )
+    vectors = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}
+    vector = next((words for flag, words in vectors.items() if flag in flags), "")
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cores = f"{count} core" if count == 1 else f"{count} cores"
     parts = [" ".join(model.split()), vector, cores]

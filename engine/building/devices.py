@@ -151,9 +151,8 @@ class Tvm:
             name = f"{gpu.name} {option}".rstrip()
             problem = self.attempt(name, device) if option else ""
             missing = f"TVM sees it but cannot use it this way: {problem}" if problem else ""
-            found.append(
-                replace(gpu, name=name, kernels=words, runs_here=not problem, missing=missing)
-            )
+            about = {"name": name, "kernels": words, "missing": missing}
+            found.append(replace(gpu, **about, runs_here=not problem))
         return tuple(found)
 
     def _of_kind(self, kind: str) -> list[Target]:
@@ -182,9 +181,8 @@ class Tvm:
         if not self._writes(kind):
             return f"This TVM was built without {kind}, so it cannot generate code for it."
         if kind == "cuda":
-            return self.cuda_missing() or (
-                "There is no NVIDIA GPU here, or the driver hides it from this process."
-            )
+            none = "There is no NVIDIA GPU here, or the driver hides it from this process."
+            return self.cuda_missing() or none
         if not self._drives(kind):
             return f"This TVM generates code for {kind}, but was built without its runtime."
         return f"{kind} finds no device here."

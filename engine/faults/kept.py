@@ -31,7 +31,5 @@ def since() -> Callable[[], int]:
 
 def beyond(stayed: int, before: Graph, after: Graph) -> int:
     """Bytes that stayed over a pass, without those of new constants of the program."""
-    constants = [
-        sum(n.bytes or 0 for n in graph if n.kind is Kind.CONSTANT) for graph in (before, after)
-    ]
-    return max(stayed - max(constants[1] - constants[0], 0), 0)
+    was, now = (sum(n.bytes or 0 for n in g if n.kind is Kind.CONSTANT) for g in (before, after))
+    return max(stayed - max(now - was, 0), 0)

@@ -172,9 +172,8 @@ def script(
         return ""
     source += "import base64\nimport zlib\n\n" * bool(packed)
     text = "\n".join([f"{source}import numpy as np", "import tvm", words.imports]) + "\n"
-    text += (_PACKED if packed else words.program).format(
-        program=packed or program.strip().replace("# from tvm.script", "from tvm.script")
-    )
+    program = packed or program.strip().replace("# from tvm.script", "from tvm.script")
+    text += (_PACKED if packed else words.program).format(program=program)
     bound = "".join(f"    {n!r}: {words.array}({given.texts[n]}),\n" for n in constants)
     text += _BOUND if bound and ir == "relay" else "\n"
     text += "rng = np.random.default_rng(0)\n" * given.drawn

@@ -201,9 +201,8 @@ def open_sizes(archive: Archive) -> dict[str, OpenSize]:
     for symbol, ends in (program.get("range_constraints") or {}).items():
         low, high = ends.get("min_val"), ends.get("max_val")
         if not all(end is None or type(end) is int for end in (low, high)):
-            raise archive.refused(
-                PROGRAM, f"has a range of {symbol[:40]} with other ends than integers"
-            )
+            wrong = f"has a range of {symbol[:40]} with other ends than integers"
+            raise archive.refused(PROGRAM, wrong)
         least, most = max(low or 1, 1), high if high is None or high < 2**60 else None
         size = max(sizes.get(symbol, least), least)
         found_sizes[symbol] = OpenSize(symbol, min(size, most or size), least, most)

@@ -26,9 +26,8 @@ class Format:
 def _text(pattern: str) -> Callable[[bytes], bool]:
     """Whether a text begins with a pattern, after its comments and, in Python, its docstring."""
     docstring = rb'"""(?:[^"]|"(?!""))*"""'
-    wanted = re.compile(
-        rb"\s*((?:(?:#(?!\[)|//)[^\n]*\n|" + docstring + rb")\s*)*" + pattern.encode()
-    )
+    before = rb"\s*((?:(?:#(?!\[)|//)[^\n]*\n|" + docstring + rb")\s*)*"
+    wanted = re.compile(before + pattern.encode())
     return lambda head: wanted.match(head) is not None
 
 

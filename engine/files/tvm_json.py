@@ -218,9 +218,8 @@ class _RelayGraph:
         data, keys = node.get("data", []), node.get("keys", [])
         _need(isinstance(data, list) and isinstance(keys, list), f"node {index} is not a list")
         if keys:  # a map with texts as keys
-            _need(
-                all(isinstance(k, str) for k in keys), f"node {index} has a key that is not a text"
-            )
+            texts = all(isinstance(k, str) for k in keys)
+            _need(texts, f"node {index} has a key that is not a text")
             _need(len(keys) == len(data), f"node {index} does not have as many keys as values")
         elif node["type_key"] == "Map":
             _need(len(data) % 2 == 0, f"node {index} has a key without a value")

@@ -381,9 +381,8 @@ def _of_pass(
     question: Question, kind: str, index: int, log: tuple[Try, ...], taken: PassCost | None
 ) -> Bisection:
     pipeline = question.pipeline
-    found = (
-        Culprits((index,), pipeline.upto(index), pipeline.upto(index - 1)) if kind else Culprits(())
-    )
+    culprits = (index,), pipeline.upto(index), pipeline.upto(index - 1)
+    found = Culprits(*culprits) if kind else Culprits(())
     return Bisection(question, kind, found, log, None, taken)
 
 

@@ -27,9 +27,8 @@ def parse_target(target: str) -> tuple[str, dict[str, str]]:
     for option in options:
         name, equals, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not name or (equals and not value):
-            raise EngineError(
-                "target", f"Cannot read {option!r} in the target {target!r}.", target, _HINT
-            )
+            message = f"Cannot read {option!r} in the target {target!r}."
+            raise EngineError("target", message, target, _HINT)
         found[name] = value if equals else "true"
     return kind, found
 

@@ -501,9 +501,8 @@ def _read(source: ModelSource, path: Path) -> tuple[torch.jit.ScriptModule, tupl
         if not wrong.message.startswith("This file is"):
             raise
         hint = f"{_TRACE_HINT} A file written by torch.save holds no program."
-        raise EngineError(
-            "file", "This file is not a TorchScript trace.", path.name, hint
-        ) from wrong
+        message = "This file is not a TorchScript trace."
+        raise EngineError("file", message, path.name, hint) from wrong
     except (RuntimeError, ValueError, EOFError, OSError) as wrong:
         message = f"This file's trace cannot be read: {plainly(wrong)}."
         raise EngineError("file", message, path.name, _TRACE_HINT) from wrong

@@ -82,9 +82,8 @@ class Builds:
             with building(f"Building the {phase}", request, step):
                 library = self._programs.backend.library(one, phase, request.target)
             seconds += time.perf_counter() - began
-            taken.append(
-                take_apart(library, self._programs.backend.compiler_for(request.target), place)
-            )
+            compiler = self._programs.backend.compiler_for(request.target)
+            taken.append(take_apart(library, compiler, place))
         notes = [] if known.runs_here else [f"It cannot be timed here. {known.missing}"]
         notes += dict.fromkeys(n for t in taken for n in t.notes)
         kernels = tuple(k for t in taken for k in t.kernels)

@@ -43,9 +43,8 @@ class Faults:
         start = self._start(source, where, part(progress, 0.0, 0.5))
         if where.kind != "wrong" or where.tail:
             return Suspects(start.graph, ())
-        after = self._programs.end(
-            source, where.pipeline.upto(where.last), part(progress, 0.5, 0.8)
-        )
+        upto = where.pipeline.upto(where.last)
+        after = self._programs.end(source, upto, part(progress, 0.5, 0.8))
         progress(0.8, "looking for the first values that differ")
         with limited("Building the program after the passes", "suspects", "engine", where):
             later = self._recorded(source, after.function, where.target)
@@ -123,9 +122,8 @@ class Faults:
             made = Start(program, graph, exprs, steps, tail, recorded, least)
             if not any(s.name == recorded_pass.NAME for s, _ in steps):
                 return made
-            left = self._programs.end(
-                source, where.pipeline.upto(where.last), part(progress, 0.6, 0.8)
-            )
+            upto = where.pipeline.upto(where.last)
+            left = self._programs.end(source, upto, part(progress, 0.6, 0.8))
             later = self._recorded(source, left.function, where.target) if where.building else {}
             found = map(frozenset, narrow.split_by_difference(made, later, where.limit))
             about = left.program, left.base, left.exprs, later

@@ -159,9 +159,8 @@ class Numbers:
             exprs = shown_in(self._programs.backend, state.function)
             values: dict[str, torch.Tensor] = {}
             if exprs:
-                shown = self._programs.backend.with_intermediates(
-                    program, "main", list(exprs.values())
-                )
+                backend, wanted = self._programs.backend, list(exprs.values())
+                shown = backend.with_intermediates(program, "main", wanted)
                 found = self._programs.runner(source, shown, model.arrays())()
                 values = dict(zip(exprs, map(torch.tensor, found), strict=True))
             return ImportedRun(graph, values, program.gradients)

@@ -22,16 +22,11 @@ from relascope.passes.pipeline import Step
 class State:
     """The state of a pipeline after a step.
 
-    Args:
-        program: where the next step, or the build, starts.
-        graph: the graph to show; after a pass for inspection, not `program`'s.
-        exprs: the IR's expression behind each id of `base`.
-        base: graph of `program`, which the next step's nodes are matched against.
-        done: names of the passes that ran.
-        shown: after passes for inspection, the program of `graph`, from which the next such pass
-            starts; else None.
-        applications: what the step replaced, even if it failed.
-    """
+    The next step, or the build, starts from `program`; its nodes are matched against those of
+    `base`, the graph of `program`. `exprs` has the IR's expression behind each id of `base`.
+    `graph` is the graph to show: after passes for inspection, that of the program `shown`, from
+    which the next such pass starts (else None). `done` has the names of the passes that ran, and
+    `applications` what the step replaced, even if it failed."""
 
     program: Program
     graph: Graph
@@ -131,9 +126,8 @@ def check_signature(
     "type", which names the argument or result.
     """
     (was, old), (now, new) = before, after
-    types, made = (
-        {g.by_id[i].name: str(g.by_id[i].outputs[0]) for i in g.inputs} for g in (old, new)
-    )
+    given = [[g.by_id[i] for i in g.inputs] for g in (old, new)]
+    types, made = ({n.name: str(n.outputs[0]) for n in nodes} for nodes in given)
     known = {*now.inputs, *now.params, *now.grad_outs, *(m.name for m in now.masks)}
     known |= set(types) if was.not_run else set()
     wrong = [f"added an argument {n}, which gets no value" for n in made if n not in known]

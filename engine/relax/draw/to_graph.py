@@ -175,9 +175,8 @@ class _Walk(builder.GraphBuilder):
             source, index = self.value(expr.tuple_value, ""), int(expr.index)
             return self.add(at, f"item {index}", Kind.ITEM, (source,), attrs={"index": index})
         if isinstance(expr, relax.Tuple):
-            return self.add(
-                at, "tuple", Kind.TUPLE, tuple(self.value(f, "") for f in expr.fields[:])
-            )
+            parts = tuple(self.value(f, "") for f in expr.fields[:])
+            return self.add(at, "tuple", Kind.TUPLE, parts)
         if isinstance(expr, relax.If):
             inputs, counts = [self.value(expr.cond, "")], [len(self.nodes)]
             for branch in (expr.true_branch, expr.false_branch):

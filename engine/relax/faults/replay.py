@@ -63,9 +63,8 @@ class Run:
         shapes = {n: (_sizes(t), str(t.dtype)) for n, t in kinds.items()}
         given = filled(values, shapes)
         given |= {n: v.astype("bfloat16") for n, v in given.items() if shapes[n][1] == "bfloat16"}
-        self._values = [
-            tvm.runtime.tensor(np.asarray(v, order="C"), device) for v in given.values()
-        ]
+        arrays = (np.asarray(v, order="C") for v in given.values())
+        self._values = [tvm.runtime.tensor(array, device) for array in arrays]
         self._made: Any = None
 
     def __call__(self) -> None:

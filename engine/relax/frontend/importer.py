@@ -83,9 +83,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     main = relax.Function(
         [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs
     )
-    mod = relax.transform.Normalize()(
-        tvm.IRModule({"main": main.with_attr("global_symbol", "main")})
-    )
+    main = main.with_attr("global_symbol", "main")
+    mod = relax.transform.Normalize()(tvm.IRModule({"main": main}))
     masks = zip((*trace.masks, *converter.masks), model.flat.draws(), strict=True)
     return RelaxProgram(
         mod=mod,

@@ -146,9 +146,8 @@ def _code(mod: Any, name: str) -> tuple[str, ...]:
     """A module's kernels and the functions that it calls by name; raises if it is not Relax."""
     if not isinstance(mod, tvm.IRModule):
         if not isinstance(mod, relax.Function):
-            raise program_file.not_read(
-                name, "Relax", [f"it is a {type(mod).__name__}, not a module"]
-            )
+            wrong = f"it is a {type(mod).__name__}, not a module"
+            raise program_file.not_read(name, "Relax", [wrong])
         mod = tvm.IRModule({"main": mod})
     found: dict[str, None] = {}
     for var, function in mod.functions.items():

@@ -117,9 +117,8 @@ class Importer(onnx_frontend.ONNXGraphImporter):
     def _cast(self, value: Any, dtype: str) -> Any:
         if value is None or not isinstance(getattr(value, "ty", None), relax.TensorType):
             return value
-        return (
-            value if value.ty.dtype == dtype else self.builder.emit(relax.op.astype(value, dtype))
-        )
+        same = value.ty.dtype == dtype
+        return value if same else self.builder.emit(relax.op.astype(value, dtype))
 
     def _bound(self, made: Any) -> Any:
         if isinstance(made, relax.Tuple):
@@ -160,9 +159,8 @@ def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
         warnings.simplefilter("ignore")
         mod = importer.from_onnx(given.model.graph, given.opset)
     main = mod["main"]
-    mod["main"] = relax.Function(main.params, main.body, main.ret_ty, True).with_attr(
-        "global_symbol", "main"
-    )
+    pure = relax.Function(main.params, main.body, main.ret_ty, True)
+    mod["main"] = pure.with_attr("global_symbol", "main")
     mod = relax.transform.DeadCodeElimination(["main"])(relax.transform.Normalize()(mod))
     main = mod["main"]
     read = {str(v.name) for v in relax.analysis.free_vars(main.body)}

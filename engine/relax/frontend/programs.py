@@ -42,9 +42,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
     if order != list(kinds) and not not_run:  # passes take inputs first
         variables = {str(p.name): p for p in main.params}
-        main = relax.Function(
-            [variables[n] for n in order], main.body, main.ret_ty, main.is_pure, main.attrs
-        )
+        params = [variables[name] for name in order]
+        main = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
         mod = tvm.IRModule({**others(mod, mod["main"]), "main": main})
         mod = relax.transform.Normalize()(mod)
     result = closed.ret_ty

@@ -36,12 +36,8 @@ _PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose
 
 
 class Converter(core_operators.CoreOperators, TypedConverter):
-    """See the module's text.
-
-    Attributes:
-        masks: those of active dropouts and other draws, in order.
-        updates: the new value of each buffer that the model changes, by name; returned last.
-    """
+    """See the module's text. `masks` are those of active dropouts and other draws, in order;
+    `updates` has the new value of each buffer that the model changes, by name, returned last."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -237,10 +233,11 @@ class Converter(core_operators.CoreOperators, TypedConverter):
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out the update of the running statistics, where it keeps some."""
         if inputs[5] and inputs[3] is not None:
-            message = (
-                "Instance norm in train mode updates its running statistics; Relay cannot do that."
+            updates = "Instance norm in train mode updates its running statistics"
+            self.refuse(
+                f"{updates}; Relay cannot do that.",
+                "Put it in eval mode, or build it without running statistics.",
             )
-            self.refuse(message, "Put it in eval mode, or build it without running statistics.")
         return super().instance_norm(inputs, input_types)
 
     # Arithmetic.
@@ -416,9 +413,8 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         padding = [*padding] * (rank if len(padding) == 1 else 1)  # one number for all axes
         ends = []
         lengths = [int(d) for d in self.infer_shape(data)[-rank:]]
-        for size, k, step, pad, apart in zip(
-            lengths, kernel, strides, padding, dilation, strict=True
-        ):
+        sizes = zip(lengths, kernel, strides, padding, dilation, strict=True)
+        for size, k, step, pad, apart in sizes:
             reach = apart * (k - 1) + 1
             more = -(-(size + 2 * pad - reach) // step) if ceil else 0
             more -= more * step >= size + pad

@@ -42,9 +42,8 @@ class CoreOperators(tvm_frontend.PyTorchOpConverter):
     def create_convert_map(self) -> None:
         super().create_convert_map()
         self.convert_map["aten::_convolution"] = self.convolution
-        ours: dict[str, Callable[..., Any]] = {
-            name: lambda inputs, _: inputs[0] for name in ("alias", "lift_fresh_copy", "positive")
-        }
+        same = ("alias", "lift_fresh_copy", "positive")
+        ours: dict[str, Callable[..., Any]] = dict.fromkeys(same, lambda inputs, _: inputs[0])
         ours |= {f"grid_sampler_{n}d": self.grid_sampler for n in (2, 3)}
         ours |= {"_softmax": self.softmax, "_log_softmax": self.log_softmax}
         ours |= {"_unsafe_view": self.convert_map["aten::view"]}

@@ -95,9 +95,8 @@ def _grid_sample(inputs: Any, attrs: Mapping[str, Any]) -> Any:
     grid = relay.transpose(inputs[1], (0, rank - 1, *range(1, rank - 1)))
     layout = "NCHW" if rank == 4 else "NCDHW"
     corners = bool(attrs.get("align_corners", 0))
-    return relay.image.grid_sample(
-        inputs[0], grid, _MODES.get(mode, mode), layout, padding, corners
-    )
+    mode = _MODES.get(mode, mode)
+    return relay.image.grid_sample(inputs[0], grid, mode, layout, padding, corners)
 
 
 def _square_sum(data: Any, axes: list[int], keep: bool) -> Any:

@@ -105,9 +105,8 @@ def stub_library(soname: str, symbols: tuple[Symbol, ...]) -> bytes:
     versions = sorted({s.version for s in symbols if s.version})
     names = list(dict.fromkeys((soname, *versions, *(s.name for s in symbols))))
     strings = b"".join(n.encode() + b"\0" for n in ("", *names))
-    places = dict(
-        zip(names, accumulate((len(n.encode()) + 1 for n in names), initial=1), strict=False)
-    )
+    ends = accumulate((len(n.encode()) + 1 for n in names), initial=1)
+    places = dict(zip(names, ends, strict=False))
 
     # One readable and executable segment, then the dynamic section on a writable page, because the
     # loader writes addresses into it.
