@@ -39,7 +39,9 @@ class Stepwise:
     def do(self, name: str, **parameters: object) -> StepRecord:
         """Run one pass. Raises EngineError where there is no such pass, its parameters are wrong,
         or it failed; the program then stays as it was."""
-        step = Step(name, True, tuple((k, _text(v)) for k, v in parameters.items()))
+        texts = {k: str(v) for k, v in parameters.items()}
+        texts |= {k: texts[k].lower() for k, v in parameters.items() if isinstance(v, bool)}
+        step = Step(name, True, tuple(texts.items()))
         entry = entry_of(self._session.ir, step)
         pipeline = self.pipeline.inserted(len(self.pipeline), step)
         record = self._session.step(self.source, pipeline, progress=silent)[-1]
@@ -87,7 +89,3 @@ class Stepwise:
     def _say(self, line: str) -> None:
         if self._out is not None:
             print(line, file=self._out, flush=True)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -101,10 +101,6 @@ class Form:
         return self.constants.get(self.input(index))
 
 
-def _reverse(form: Form) -> bool:
-    return bool(form.has("direction") == "reverse")
-
-
 def _training(form: Form) -> bool:
     mode = form.constant(2)
     return mode is not None and bool(np.any(mode))
@@ -125,9 +121,9 @@ def _resize(form: Form) -> bool:
     if scales is not None and scales.size == len(shape):
         exact = np.float64(scales) * shape
         return bool(np.any(exact % 1) or (nearest and np.any(scales % 1)))
-    if nearest and sizes is not None and sizes.size == len(shape):
-        return bool(np.any(sizes % shape))
-    return False
+    if not nearest or sizes is None or sizes.size != len(shape):
+        return False
+    return bool(np.any(sizes % shape))
 
 
 def _half_pixel(form: Form) -> bool:
@@ -145,10 +141,9 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
     ("Dropout", "both", "in training", _training),
     ("Dropout", "both", "with its mask", lambda f: f.outputs() > 1),
     ("Gelu", "relay", "approximated by tanh", lambda f: f.has("approximate") == "tanh"),
-    ("GRU", "relay", "in reverse", _reverse),
+    ("GRU LSTM RNN", "relay", "in reverse", lambda f: f.has("direction") == "reverse"),
     ("IsInf", "relax", "of one sign", _one_sign),
     ("LayerNormalization", "relax", "with its statistics", lambda f: f.outputs() > 1),
-    ("LSTM", "relay", "in reverse", _reverse),
     ("MaxUnpool", "relay", "to a given shape", lambda f: f.constant(2) is not None),
     (
         "Mod",
@@ -158,20 +153,19 @@ _RULES: tuple[tuple[str, str, str, Callable[[Form], Any]], ...] = (
     ),
     ("Resize", "both", "with these scales, sizes or options", _resize),
     ("Resize", "relay", "rounding up", lambda f: f.has("nearest_mode") == "round_prefer_ceil"),
-    ("RNN", "relay", "in reverse", _reverse),
     ("RoiAlign", "both", "with mode=max", lambda f: f.has("mode") == "max"),
     ("RoiAlign", "relay", "with half pixels", _half_pixel),
     ("SpaceToDepth", "both", "in CRD order", lambda f: f.has("mode", "DCR") == "CRD"),
     ("TopK", "both", "of uint64", lambda f: f.dtype(0) == "uint64"),
 )
-"""Forms of operators that importers compute wrongly: the operator, the importer, and a name."""
+"""Forms of operators that importers compute wrongly: the operators, the importer, and a name."""
 
 
 def fault_of(ir: str, form: Form) -> str:
     """What to call a node that "relay" or "relax" is known to compute wrongly, else ""."""
-    for op, of, what, is_it in _RULES:
-        if op == form.node.op_type and of in (ir, "both") and is_it(form):
-            return f"{op} {what}"
+    for operators, of, what, is_it in _RULES:
+        if form.node.op_type in operators.split() and of in (ir, "both") and is_it(form):
+            return f"{form.node.op_type} {what}"
     return ""
 
 

@@ -208,8 +208,9 @@ class _ReduceSearch:
         except EngineError as death:
             if death.kind != "engine":
                 raise
+            ended = PieceResult("crash", error=death, crash=limit_crossed(death) or "ends")
             if not (where.building or where.tail):
-                return _death(death)
+                return ended
             # Do the passes end the process, or can the piece not be run at all?
             try:
                 self.ask("narrow", self.source, where, piece, True)
@@ -217,7 +218,7 @@ class _ReduceSearch:
                 if other.kind != "engine":
                     raise
                 return PieceResult("cannot be run", error=other)
-            return _death(death)
+            return ended
         return answer
 
     def _tested(self, test: OwnTest, where: Suspicion, piece: Piece) -> PieceResult:
@@ -241,10 +242,6 @@ class _ReduceSearch:
             return True
         same = alike(shown.error.message, self.first.error.message)
         return shown.crash == self.first.crash and same
-
-
-def _death(error: EngineError) -> PieceResult:
-    return PieceResult("crash", error=error, crash=limit_crossed(error) or "ends")
 
 
 def search_words(result: Reduction, count: int) -> str:

@@ -90,7 +90,8 @@ class Exported:
         specs = program.graph_signature.input_specs
         given = [s.arg.name for s in specs if s.kind == InputKind.USER_INPUT]
         values = dict(zip(given, map(nodes.get, given), strict=True))
-        self.values: dict[str, Any] = {n: v for n, v in values.items() if _is_tensor(v)}
+        tensors = (n for n, v in values.items() if isinstance(v, torch.Tensor))
+        self.values: dict[str, Any] = {n: values[n] for n in tensors}
         self._numbers = {n: v for n, v in values.items() if isinstance(v, torch.SymInt)}
         if strange := [n for n in values if n not in self.values and n not in self._numbers]:
             message = f"The program's input {strange[0]} is neither a tensor nor a number."
@@ -144,9 +145,10 @@ class Exported:
         """The symbols of the inputs' dimensions and numbers, with the places where they appear."""
         places: dict[str, list[str]] = {}
         for name, value in {**self.values, **self._numbers}.items():
-            for axis, size in enumerate(value.shape if _is_tensor(value) else [value]):
+            several = isinstance(value, torch.Tensor)
+            for axis, size in enumerate(value.shape if several else [value]):
                 for symbol in [] if isinstance(size, int) else size.node.expr.free_symbols:
-                    here = f"{name}.{axis}" if _is_tensor(value) else name
+                    here = f"{name}.{axis}" if several else name
                     whole = size.node.expr == symbol
                     text = here if whole else f"{here} = {size.node.expr}"
                     places.setdefault(str(symbol), []).append(text)
@@ -187,8 +189,9 @@ class Exported:
         return {s: fixed[s][0] if s in fixed else one.size for s, one in of.items()}
 
     def _check_type(self, name: str, kind: TensorType, saved: bool) -> None:
-        own, hint = tensor_type(self.values[name]), f"It takes {self._said(name)}."
+        own = tensor_type(self.values[name])
         floats = all(getattr(torch, t.dtype).is_floating_point for t in (kind, own))
+        hint = f"It takes {own}."
         if not saved and kind.dtype != own.dtype and not floats:
             message = f"{name} is given as {kind.dtype}, but the program takes {own.dtype}."
             raise EngineError("input", message, name, hint)
@@ -214,7 +217,8 @@ class Exported:
         if isinstance(dim, int):
             if dim != size:
                 message = f"{place} is {size}, but the program fixes it at {dim}."
-                hint = f"{name} is {self._said(name)}. Export it with this dimension dynamic."
+                own = tensor_type(self.values[name])
+                hint = f"{name} is {own}. Export it with this dimension dynamic."
                 raise EngineError("input", message, where, hint)
             return "", 0
         (symbol, *others) = dim.node.expr.free_symbols
@@ -226,9 +230,6 @@ class Exported:
             message = f"{place} is {size}, but the program takes {dim.node.expr}."
             raise EngineError("input", message, where, f"Pin {symbol} instead.")
         return str(symbol), int((size - rest) / slope)
-
-    def _said(self, name: str) -> str:
-        return str(tensor_type(self.values[name]))
 
     def filled_in(self, sizes: Mapping[str, int]) -> tuple[torch.nn.Module, tuple[Input, ...]]:
         """The module with every open size fixed, in train or eval mode as exported, and its inputs.
@@ -354,10 +355,6 @@ def _fix(node: torch.fx.Node, value: Any) -> None:
     for user in [*node.users]:
         _put(user, {node: value})
     node.graph.erase_node(node)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:

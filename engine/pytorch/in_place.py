@@ -307,16 +307,11 @@ class _InPlaceRewriter:
             elif (new := self.read(value, node)) is not value:
                 node.replaceInput(index, new)
 
-    def is_stale(self, value: Any) -> bool:
-        root = self.root(value.debugName())
-        if root is None or root not in self.writes:
-            return False
-        return self.at.get(value.debugName(), 0) != self.writes[root]
-
     def read(self, value: Any, before: Any) -> Any:
         """The current value of a tensor of the trace."""
         name = value.debugName()
-        if not self.is_stale(value):
+        root = self.root(name) or ""
+        if root not in self.writes or self.at.get(name, 0) == self.writes[root]:
             return self.now.get(name, value)
         node, parent = self.steps[name]
         source = self.read(self.values[parent], before)
@@ -326,7 +321,7 @@ class _InPlaceRewriter:
         elif node.kind() == "aten::unbind":
             given, origin = self.selected(source, node, value), self.flat.origin(node)
             source = self.add("aten::select", given, value, before, origin)
-        self.now[name], self.at[name] = source, self.writes[self.root(name) or ""]
+        self.now[name], self.at[name] = source, self.writes[root]
         return source
 
     def selected(self, source: Any, unbind: Any, part: Any) -> list[Any]:

@@ -67,6 +67,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 _NOT_PLAIN = object()
 _CPU = torch.device("cpu")
+_DOUBLE = (torch.float64, torch.complex128)
 _SIZES = 8
 """The most integers that are taken for sizes."""
 
@@ -113,11 +114,6 @@ def note_values(model: Model, values: Mapping[str, Any]) -> None:
             made = values.get(value.debugName())
             if isinstance(made, Node) and isinstance(made.meta["val"], torch.Tensor):
                 value.inferTypeFrom(made.meta["val"])
-
-
-def _is_double(value: Any) -> bool:
-    kinds = torch.float64, torch.complex128
-    return isinstance(value, torch.Tensor) and not value.dim() and value.dtype in kinds
 
 
 class _FxWriter:
@@ -175,7 +171,8 @@ class _FxWriter:
                 return _CPU
             value = value.cpu() if isinstance(value, torch.Tensor) else value
             # A file has a Python number as a tensor, but it counts as a number.
-            return value.item() if self.loaded and _is_double(value) else value
+            single = self.loaded and isinstance(value, torch.Tensor) and not value.dim()
+            return value.item() if single and value.dtype in _DOUBLE else value
         if kind in ("prim::ListConstruct", "prim::TupleConstruct"):
             return inputs
         if kind == "prim::NumToTensor":

@@ -217,14 +217,8 @@ def _erfc(x: Tensor) -> Tensor:
 
 
 _LANCZOS = (
-    676.5203681218851,
-    -1259.1392167224028,
-    771.32342877765313,
-    -176.61502916214059,
-    12.507343278686905,
-    -0.13857109526572012,
-    9.9843695780195716e-6,
-    1.5056327351493116e-7,
+    *(676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059),
+    *(12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7),
 )
 
 
@@ -612,7 +606,14 @@ def _grouped_product(
     return torch.where(inside, products, torch.zeros_like(products)).sum(0)
 
 
+_BY_NAME = (
+    *(_acosh, _addbmm, _angle, _as_strided, _as_strided_scatter, _asinh, _atan2, _atanh),
+    *(_diagonal_scatter, _elu, _erfc, _expm1, _hypot, _lgamma, _put, _signbit, _sinc, _softplus),
+)
+"""Those that are named like their operators."""
+
 _OURS: dict[str, Callable[..., Any]] = {
+    **{made.__name__[1:]: made for made in _BY_NAME},
     **dict.fromkeys(("clamp.Tensor", "clamp_min.Tensor"), _clamp),
     **dict.fromkeys(("div.Scalar_mode", "div.Tensor_mode"), _divide),
     **dict.fromkeys(("floor_divide", "floor_divide.Scalar"), _floor_divide),
@@ -626,14 +627,6 @@ _OURS: dict[str, Callable[..., Any]] = {
     "_safe_softmax": _safe_softmax,
     "_softmax_backward_data": _softmax_gradient,
     "_trilinear": _trilinear,
-    "acosh": _acosh,
-    "addbmm": _addbmm,
-    "angle": _angle,
-    "as_strided": _as_strided,
-    "as_strided_scatter": _as_strided_scatter,
-    "asinh": _asinh,
-    "atan2": _atan2,
-    "atanh": _atanh,
     "bucketize.Scalar": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
     "bucketize.Tensor": lambda x, ends, **how: torch.searchsorted(ends, x, **how),
     "celu": lambda x, alpha=1.0: _elu(x, alpha, 1.0, 1 / alpha),
@@ -641,17 +634,11 @@ _OURS: dict[str, Callable[..., Any]] = {
     "copysign.Scalar": _copysign_scalar,
     "copysign.Tensor": _copysign,
     "cosh": partial(_hyperbolic, odd=0),
-    "diagonal_scatter": _diagonal_scatter,
-    "elu": _elu,
-    "erfc": _erfc,
     "exp2": lambda x: torch.pow(2.0, _floating(x)),
-    "expm1": _expm1,
     "fmax": partial(_but_nan, torch.ge),
     "fmin": partial(_but_nan, torch.le),
     "histc": _histogram,
     "huber_loss": _huber,
-    "hypot": _hypot,
-    "lgamma": _lgamma,
     "linalg_solve_triangular": _solve_triangular,
     "linalg_vector_norm": _vector_norm,
     "log_sigmoid": lambda x: -_softplus(-x, 1, 40),
@@ -659,12 +646,8 @@ _OURS: dict[str, Callable[..., Any]] = {
     "multi_margin_loss": _multi_margin,
     "multilabel_margin_loss_forward": _multilabel_margin,
     "native_layer_norm": _layer_norm,
-    "put": _put,
-    "signbit": _signbit,
-    "sinc": _sinc,
     "sinh": partial(_hyperbolic, odd=1),
     "smooth_l1_loss": _smooth_l1,
-    "softplus": _softplus,
     "softshrink": lambda x, size=0.5: x - x.clamp(-size, size),
     "var_mean.correction": _var_mean,
 }

@@ -215,77 +215,66 @@ def _permute(given: _Values, attrs: Any) -> Any:
     return given[0].permute(list(range(given[0].ndim))[::-1] if axes is None else axes)
 
 
-def _table() -> dict[str, _Operator]:
-    same = "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative rsqrt"
-    same += " sigmoid sign sin sinh sqrt square tan tanh trunc logical_not isfinite isinf isnan"
-    same += " add subtract multiply maximum minimum atan2 where"
-    same += " logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not"
-    same += " equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge"
-    table = {n: _plain(t or n) for n, _, t in (s.partition("=") for s in same.split())}
-    return table | {
-        "divide": partial(_floating, "div"),
-        "power": partial(_floating, "pow"),
-        "sum": partial(_reduced, lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
-        "prod": partial(_reduced, _product),
-        "mean": partial(_reduced, torch.mean),
-        "max": partial(_reduced, torch.amax),
-        "min": partial(_reduced, torch.amin),
-        "variance": partial(
-            _reduced, lambda x, axes, keep: x.var(axes, keepdim=keep, correction=0)
-        ),
-        "std": partial(_reduced, lambda x, axes, keep: x.std(axes, keepdim=keep, correction=0)),
-        "argmax": partial(_extreme, torch.argmax),
-        "argmin": partial(_extreme, torch.argmin),
-        "cumsum": partial(_scan, torch.cumsum),
-        "cumprod": partial(_scan, torch.cumprod),
-        "matmul": _matmul,
-        "reshape": lambda g, a: g[0].reshape(list(g[1])),
-        "broadcast_to": lambda g, a: g[0].broadcast_to(list(g[1])),
-        "flatten": lambda g, a: g[0].flatten(),
-        "permute_dims": _permute,
-        "expand_dims": _expand_dims,
-        "squeeze": _squeeze,
-        "concat": lambda g, a: torch.cat(list(g[0]), 0 if a.axis is None else int(a.axis)),
-        "stack": lambda g, a: torch.stack(list(g[0]), 0 if a.axis is None else int(a.axis)),
-        "split": _split,
-        "flip": lambda g, a: g[0].flip(_ints(a.axis)),
-        "tile": lambda g, a: g[0].tile(_ints(a.repeats)),
-        "strided_slice": _strided_slice,
-        "take": _take,
-        "gather_elements": lambda g, a: torch.gather(g[0], int(a.axis), g[1].long()),
-        "astype": lambda g, a: g[0].to(_dtype(a.dtype)),
-        "clip": lambda g, a: torch.clip(*g),
-        "full": _full,
-        "zeros": lambda g, a: torch.zeros(list(g[0]), dtype=_dtype(a.dtype)),
-        "ones": lambda g, a: torch.ones(list(g[0]), dtype=_dtype(a.dtype)),
-        "zeros_like": lambda g, a: torch.zeros_like(g[0], dtype=_dtype(a.dtype)),
-        "ones_like": lambda g, a: torch.ones_like(g[0], dtype=_dtype(a.dtype)),
-        "arange": lambda g, a: torch.arange(*g, dtype=_dtype(a.dtype)),
-        "tril": _plain("tril"),
-        "triu": _plain("triu"),
-        "shape_of": lambda g, a: list(g[0].shape),
-        "shape_to_tensor": lambda g, a: torch.tensor(g[0], dtype=torch.int64),
-        "tensor_to_shape": lambda g, a: g[0].tolist(),
-        "einsum": lambda g, a: torch.einsum(str(a.subscripts), *g[0]),
-        "nn.relu": lambda g, a: F.relu(g[0]),
-        "nn.gelu": lambda g, a: F.gelu(g[0]),
-        "nn.gelu_tanh": lambda g, a: F.gelu(g[0], approximate="tanh"),
-        "nn.silu": lambda g, a: F.silu(g[0]),
-        "nn.leakyrelu": lambda g, a: F.leaky_relu(g[0], float(a.alpha)),
-        "nn.softmax": lambda g, a: torch.softmax(g[0], int(a.axis)),
-        "nn.log_softmax": lambda g, a: torch.log_softmax(g[0], int(a.axis)),
-        "nn.conv1d": partial(_convolution, F.conv1d, ("NCW", "OIW")),
-        "nn.conv2d": partial(_convolution, F.conv2d, ("NCHW", "OIHW")),
-        "nn.max_pool2d": _max_pool,
-        "nn.avg_pool2d": _avg_pool,
-        "nn.adaptive_avg_pool2d": _adaptive_pool,
-        "nn.layer_norm": _layer_norm,
-        "nn.batch_norm": _batch_norm,
-        "nn.pad": _pad,
-    }
-
-
-_OPERATORS = _table()
+_ALIKE = """
+    abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative rsqrt sigmoid sign
+    sin sinh sqrt square tan tanh trunc logical_not isfinite isinf isnan tril triu add subtract
+    multiply maximum minimum atan2 where logical_and logical_or logical_xor bitwise_and bitwise_or
+    bitwise_xor bitwise_not
+    equal=eq not_equal=ne less=lt less_equal=le greater=gt greater_equal=ge
+"""
+_BY_NAME = (_expand_dims, _full, _matmul, _split, _squeeze, _strided_slice, _take)
+_OPERATORS: dict[str, _Operator] = {
+    **{n: _plain(t or n) for n, _, t in (s.partition("=") for s in _ALIKE.split())},
+    **{made.__name__[1:]: made for made in _BY_NAME},
+    "divide": partial(_floating, "div"),
+    "power": partial(_floating, "pow"),
+    "sum": partial(_reduced, lambda x, axes, keep: x.sum(axes, keep, dtype=x.dtype)),
+    "prod": partial(_reduced, _product),
+    "mean": partial(_reduced, torch.mean),
+    "max": partial(_reduced, torch.amax),
+    "min": partial(_reduced, torch.amin),
+    "variance": partial(_reduced, lambda x, axes, keep: x.var(axes, keepdim=keep, correction=0)),
+    "std": partial(_reduced, lambda x, axes, keep: x.std(axes, keepdim=keep, correction=0)),
+    "argmax": partial(_extreme, torch.argmax),
+    "argmin": partial(_extreme, torch.argmin),
+    "cumsum": partial(_scan, torch.cumsum),
+    "cumprod": partial(_scan, torch.cumprod),
+    "reshape": lambda g, a: g[0].reshape(list(g[1])),
+    "broadcast_to": lambda g, a: g[0].broadcast_to(list(g[1])),
+    "flatten": lambda g, a: g[0].flatten(),
+    "permute_dims": _permute,
+    "concat": lambda g, a: torch.cat(list(g[0]), 0 if a.axis is None else int(a.axis)),
+    "stack": lambda g, a: torch.stack(list(g[0]), 0 if a.axis is None else int(a.axis)),
+    "flip": lambda g, a: g[0].flip(_ints(a.axis)),
+    "tile": lambda g, a: g[0].tile(_ints(a.repeats)),
+    "gather_elements": lambda g, a: torch.gather(g[0], int(a.axis), g[1].long()),
+    "astype": lambda g, a: g[0].to(_dtype(a.dtype)),
+    "clip": lambda g, a: torch.clip(*g),
+    "zeros": lambda g, a: torch.zeros(list(g[0]), dtype=_dtype(a.dtype)),
+    "ones": lambda g, a: torch.ones(list(g[0]), dtype=_dtype(a.dtype)),
+    "zeros_like": lambda g, a: torch.zeros_like(g[0], dtype=_dtype(a.dtype)),
+    "ones_like": lambda g, a: torch.ones_like(g[0], dtype=_dtype(a.dtype)),
+    "arange": lambda g, a: torch.arange(*g, dtype=_dtype(a.dtype)),
+    "shape_of": lambda g, a: list(g[0].shape),
+    "shape_to_tensor": lambda g, a: torch.tensor(g[0], dtype=torch.int64),
+    "tensor_to_shape": lambda g, a: g[0].tolist(),
+    "einsum": lambda g, a: torch.einsum(str(a.subscripts), *g[0]),
+    "nn.relu": lambda g, a: F.relu(g[0]),
+    "nn.gelu": lambda g, a: F.gelu(g[0]),
+    "nn.gelu_tanh": lambda g, a: F.gelu(g[0], approximate="tanh"),
+    "nn.silu": lambda g, a: F.silu(g[0]),
+    "nn.leakyrelu": lambda g, a: F.leaky_relu(g[0], float(a.alpha)),
+    "nn.softmax": lambda g, a: torch.softmax(g[0], int(a.axis)),
+    "nn.log_softmax": lambda g, a: torch.log_softmax(g[0], int(a.axis)),
+    "nn.conv1d": partial(_convolution, F.conv1d, ("NCW", "OIW")),
+    "nn.conv2d": partial(_convolution, F.conv2d, ("NCHW", "OIHW")),
+    "nn.max_pool2d": _max_pool,
+    "nn.avg_pool2d": _avg_pool,
+    "nn.adaptive_avg_pool2d": _adaptive_pool,
+    "nn.layer_norm": _layer_norm,
+    "nn.batch_norm": _batch_norm,
+    "nn.pad": _pad,
+}
 _ARITHMETIC: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
     (tirx.Add, operator.add),
     (tirx.Sub, operator.sub),
@@ -339,10 +328,8 @@ def _missing(call: Any) -> str:
 
 def _applied(function: _Operator, given: _Values, call: Any) -> Any:
     kinds = tensor_types(call.ty)
-    halves = {kind.dtype for kind in kinds} | {
-        kind.dtype for a in call.args if hasattr(a, "ty") for kind in tensor_types(a.ty)
-    }
-    if not halves & {*_HALVES}:
+    given_kinds = (kind for a in call.args if hasattr(a, "ty") for kind in tensor_types(a.ty))
+    if not {kind.dtype for kind in (*kinds, *given_kinds)} & {*_HALVES}:
         return function(given, call.attrs)
     made = function(_wide(given), call.attrs)
     several = isinstance(made, tuple)

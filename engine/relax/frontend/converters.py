@@ -563,9 +563,7 @@ class Converter(ExportedProgramImporter):
 
     def detached(self, node: Node) -> Any:
         """TVM's lets the gradient pass."""
-        return self.stopped(self.env[node.args[0]])
-
-    def stopped(self, data: Any) -> Any:
+        data = self.env[node.args[0]]
         is_stop = self.model.differentiable and "float" in str(data.ty.dtype)
         return self.op.grad.no_grad(data) if is_stop else data
 

@@ -266,29 +266,28 @@ def _resize(c: _RelayCall) -> Any:
 
 
 _SLIDING = "strides padding dilation"
+_RESHAPES = "nn.batch_flatten reshape reshape_like squeeze"
 _CONV: dict[str, Any] = {"texts": "data_layout kernel_layout out_layout out_dtype", "groups": 1}
 _POOL: dict[str, Any] = {"nodes": f"pool_size {_SLIDING}", "texts": "layout", "ceil_mode": False}
+_AVERAGE = {**_POOL, "count_include_pad": False}
 _ALIKE = """
     abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf exp floor isfinite isinf
     isnan log logical_not negative rsqrt sigmoid sign sin sinh sqrt tan tanh trunc
     add subtract multiply divide power floor_mod floor_divide maximum minimum equal not_equal less
     less_equal greater greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or
-    bitwise_xor left_shift right_shift where zeros_like ones_like full_like
+    bitwise_xor left_shift right_shift where zeros_like ones_like full_like nn.relu
 """
+_BY_NAME = (_arange, _gather_nd, _one_hot, _round, _take, _topk, _variance)
 _OPERATORS: dict[str, _Made] = {
     **{name: _called(name) for name in _ALIKE.split()},
+    **{made.__name__[1:]: made for made in _BY_NAME},
     **{name: _reduced(name) for name in ("sum", "mean", "max", "min", "prod")},
     **{n: _called(n, _SLIDING, **_CONV) for n in ("nn.conv1d", "nn.conv2d", "nn.conv3d")},
     "nn.conv2d_transpose": _called("nn.conv2d_transpose", f"{_SLIDING} output_padding", **_CONV),
     "nn.conv2d_backward_weight": _conv_weight,
     **{n: _called(n, **_POOL) for n in (f"nn.max_pool{d}d" for d in (1, 2, 3))},
-    **{
-        n: _called(n, **_POOL, count_include_pad=False)
-        for n in (f"nn.avg_pool{d}d" for d in (1, 2, 3))
-    },
-    "arange": _arange,
-    "argmax": partial(_arg, "argmax"),
-    "argmin": partial(_arg, "argmin"),
+    **{n: _called(n, **_AVERAGE) for n in (f"nn.avg_pool{d}d" for d in (1, 2, 3))},
+    **{name: partial(_arg, name) for name in ("argmax", "argmin")},
     "broadcast_to": lambda c: op.broadcast_to(c.args[0], c.shape),
     "broadcast_to_like": lambda c: op.broadcast_to(c.args[0], c.shape),
     "cast": lambda c: op.astype(c.args[0], c.kinds[0].dtype),
@@ -304,47 +303,34 @@ _OPERATORS: dict[str, _Made] = {
     "expand_dims": _expand,
     "full": lambda c: op.full(c.shape, c.args[0], c.kinds[0].dtype),
     "gather": _called("gather_elements", "axis"),
-    "gather_nd": _gather_nd,
     "image.resize2d": _resize,
-    "nn.adaptive_avg_pool2d": _adaptive,
-    "nn.batch_flatten": lambda c: op.reshape(c.args[0], c.shape),
-    "nn.batch_matmul": partial(_matmul, 0, 1),
     "nn.batch_norm": _called("nn.batch_norm", axis=1, training=False, **_NORM),
     "nn.bias_add": _bias,
-    "nn.dense": partial(_matmul, 0, 1),
+    **dict.fromkeys(("nn.batch_matmul", "nn.dense"), partial(_matmul, 0, 1)),
     "nn.dropout": lambda c: relax.Tuple([c.args[0], op.ones_like(c.args[0])]),
-    "nn.global_avg_pool2d": _adaptive,
+    **dict.fromkeys(("nn.adaptive_avg_pool2d", "nn.global_avg_pool2d"), _adaptive),
     "nn.global_max_pool2d": _global_max,
     "nn.group_norm": _group_norm,
     "nn.layer_norm": lambda c: op.nn.layer_norm(
         *c.args, c.number("axis", -1), **c.options(**_NORM)
     ),
     "nn.leaky_relu": lambda c: op.nn.leakyrelu(c.args[0], c.number("alpha", 0.25)),
-    "nn.log_softmax": _called("nn.log_softmax", axis=-1),
     "nn.matmul": partial(_matmul, 0, 0),
     "nn.pad": _pad,
     "nn.prelu": _called("nn.prelu", axis=1),
-    "nn.relu": _called("nn.relu"),
-    "nn.softmax": _called("nn.softmax", axis=-1),
-    "one_hot": _one_hot,
+    **{n: _called(n, axis=-1) for n in ("nn.log_softmax", "nn.softmax")},
     "ones": _filled(1),
     "repeat": _called("repeat", "repeats axis"),
-    "reshape": lambda c: op.reshape(c.args[0], c.shape),
-    "reshape_like": lambda c: op.reshape(c.args[0], c.shape),
     "reverse": _called("flip", "axis"),
-    "round": _round,
     "scatter_elements": lambda c: op.scatter_elements(
         *c.args, c.has("axis"), c.text("reduction", "update")
     ),
     "split": _called("split", "indices_or_sections", axis=0),
-    "squeeze": lambda c: op.reshape(c.args[0], c.shape),
+    **dict.fromkeys(_RESHAPES.split(), lambda c: op.reshape(c.args[0], c.shape)),
     "stack": lambda c: op.stack(list(c.args[0].fields), c.has("axis")),
     "strided_slice": _slice,
-    "take": _take,
     "tile": lambda c: op.tile(c.args[0], c.has("reps")),
-    "topk": _topk,
     "transpose": _called("permute_dims", "axes"),
-    "variance": _variance,
     "zeros": _filled(0),
 }
 """By the name of an operator of Relay's, what computes the same in Relax."""

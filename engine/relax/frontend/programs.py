@@ -42,8 +42,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     order = [n for n, _ in inputs] + [n for n in kinds if n in params]
     if order != list(kinds) and not not_run:  # passes take inputs first
         variables = {str(p.name): p for p in main.params}
-        params = [variables[name] for name in order]
-        main = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
+        arguments = [variables[name] for name in order]
+        main = relax.Function(arguments, main.body, main.ret_ty, main.is_pure, main.attrs)
         mod = tvm.IRModule({**others(mod, mod["main"]), "main": main})
         mod = relax.transform.Normalize()(mod)
     result = closed.ret_ty

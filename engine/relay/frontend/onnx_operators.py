@@ -87,10 +87,8 @@ _MODES = {"linear": "bilinear", "cubic": "bicubic"}  # as opset 20 spells them
 
 
 def _grid_sample(inputs: Any, attrs: Mapping[str, Any]) -> Any:
-    mode, padding = (
-        attrs.get(name, default).decode()
-        for name, default in (("mode", b"bilinear"), ("padding_mode", b"zeros"))
-    )
+    mode = attrs.get("mode", b"bilinear").decode()
+    padding = attrs.get("padding_mode", b"zeros").decode()
     rank = len(infer_shape(inputs[0]))
     grid = relay.transpose(inputs[1], (0, rank - 1, *range(1, rank - 1)))
     layout = "NCHW" if rank == 4 else "NCDHW"
@@ -103,6 +101,7 @@ def _square_sum(data: Any, axes: list[int], keep: bool) -> Any:
     return relay.sum(data * data, axes, keep)
 
 
+_REDUCTIONS = ("max", "mean", "min", "prod", "sum")
 OPERATORS: dict[str, _Made] = {
     "BitShift": _shift,
     "Dropout": lambda inputs, attrs: inputs[0],
@@ -112,11 +111,7 @@ OPERATORS: dict[str, _Made] = {
     "ReduceL2": partial(_reduced, lambda *given: relay.sqrt(_square_sum(*given))),
     "ReduceLogSum": partial(_reduced, lambda *given: relay.log(relay.sum(*given))),
     "ReduceLogSumExp": partial(_reduced, relay.logsumexp),
-    "ReduceMax": partial(_reduced, relay.max),
-    "ReduceMean": partial(_reduced, relay.mean),
-    "ReduceMin": partial(_reduced, relay.min),
-    "ReduceProd": partial(_reduced, relay.prod),
-    "ReduceSum": partial(_reduced, relay.sum),
+    **{f"Reduce{n.title()}": partial(_reduced, getattr(relay, n)) for n in _REDUCTIONS},
     "ReduceSumSquare": partial(_reduced, _square_sum),
     "Split": _split,
     "Trilu": _triangle,
