@@ -147,10 +147,8 @@ def _blame(backend: PieceBackend, start: Start, where: Suspicion, ident: str) ->
     assert run is not None, "what is wrong was built"
     expected = [start.recorded[o] for o in start.graph.outputs]
     seen = [after.values[o] for o in after.graph.outputs]
-    was, left = (
-        max((g.max_rel for g in replay.differences(expected, results, start.floor)), default=0.0)
-        for results in (seen, run.results())
-    )
+    gaps = (replay.differences(expected, made, start.floor) for made in (seen, run.results()))
+    was, left = (max((g.max_rel for g in found), default=0.0) for found in gaps)
     if left > max(where.limit, _LEFT * was):
         message = "With its right value in place, the program is still as wrong."
         raise EngineError("pass", message, start.graph.by_id[ident].title)

@@ -257,9 +257,8 @@ def prepare_onnx(
     said = f"{given.producer_name} {given.producer_version}".strip()
     producer = said[:100] if said.isprintable() and said else "an unnamed exporter"
     notes = (f"An ONNX model with operator set {opset}, written by {producer}.",)
-    return OnnxModel(
-        model, given, opset, inputs, names, weights, outputs, types_of, tuple(nodes), notes
-    )
+    about = model, given, opset, inputs, names, weights, outputs, types_of
+    return OnnxModel(*about, tuple(nodes), notes)
 
 
 def _opset(model: ModelProto, name: str) -> int:

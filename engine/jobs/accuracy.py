@@ -70,9 +70,8 @@ class Tolerance:
     absolute: float = 0.0
 
     def limit(self, dtype: str) -> Limit:
-        known, given = LIMITS[dtype], self.relative
-        if given is not None:
-            return Limit(given, given, self.absolute)
+        given = self.relative
+        known = LIMITS[dtype] if given is None else Limit(given, given)
         return replace(known, absolute=self.absolute)
 
     def fitted(self, model: ModelInfo) -> "Tolerance":
@@ -226,10 +225,8 @@ def plan(
         # A budget of saved bytes does not limit the peak, unless `peak` alone is asked for.
         limits = [s for s in strategies if STRATEGIES[s].has_budget]
         limits = limits if len(strategies) == 1 else [s for s in limits if s != "peak"]
-        stages += [
-            Stage("cut and split", trained, joint, s, budget if s in limits else None)
-            for s in strategies
-        ]
+        cuts = ((s, budget if s in limits else None) for s in strategies)
+        stages += (Stage("cut and split", trained, joint, *one) for one in cuts)
     return tuple(stages)
 
 

@@ -145,11 +145,8 @@ def by_scope(nodes: Iterable[Node]) -> Document:
 
 def kernel_lines(graph: Graph, kernels: Sequence[Sequence[str]]) -> list[list[str]]:
     """The nodes that each kernel computes, one word each: "nn.dense @encoder.layer.0"."""
-    by_id = graph.by_id
-    named = (
-        [by_id[i] for i in nodes if by_id[i].kind not in (Kind.TUPLE, Kind.ITEM)]
-        for nodes in kernels
-    )
+    computing = {n.id: n for n in graph if n.kind not in (Kind.TUPLE, Kind.ITEM)}
+    named = ([computing[i] for i in nodes if i in computing] for nodes in kernels)
     return [[f"{n.title} @{n.scope}" if n.scope else n.title for n in ns] for ns in named if ns]
 
 
@@ -194,13 +191,9 @@ def error(result: Judged, against: str) -> Document:
 
 def compile_document(pipeline: Pipeline, times: CompileTimes) -> Document:
     """Times of passes and build; a pass is named by its place and name, as "3 fold"."""
-    by_index = dict(times.passes)
+    taken = ((i, pipeline.steps[i].name, each) for i, each in sorted(times.passes))
     return {
-        "passes": {
-            f"{i + 1} {s.name}": spread(by_index[i])
-            for i, s in enumerate(pipeline)
-            if i in by_index
-        },
+        "passes": {f"{i + 1} {name}": spread(each) for i, name, each in taken},
         # Older baselines timed a remembered build.
         "build": spread(times.build) | {"anew": True},
         "yardstick": spread(times.yardstick),

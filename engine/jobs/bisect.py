@@ -249,12 +249,8 @@ class _FaultSearch:
         """The smallest wrong pipeline in float64; None where there is no other precision."""
         question = self.question
         single = question.source.dtype == DTYPES[0] and self.against == PYTORCH
-        if (
-            kind != "wrong"
-            or not single
-            or found.bad is None
-            or recorded.in_pipeline(question.pipeline)
-        ):
+        runs = single and not recorded.in_pipeline(question.pipeline)
+        if kind != "wrong" or not runs or found.bad is None:
             return None
         source = replace(question.source, dtype=DTYPES[1])
         about = "", None, question.tolerance, question.runs
@@ -500,14 +496,12 @@ def _took(ir: str, result: Bisection) -> str:
     taken, pipeline = result.taken, result.question.pipeline
     if taken is None:
         return ""
-    longest, keeper = (
-        _name(ir, pipeline, i).rstrip(",").replace("Step", "step", 1)
-        for i in (taken.longest, taken.keeper)
-    )
-    memory = f"most memory stayed after {keeper}: {_mib(taken.kept)}" if taken.kept else ""
-    return (
-        f"The longest pass, {longest}, took {taken.seconds:.2g} s; {memory or 'no memory stayed'}."
-    )
+    names = (_name(ir, pipeline, i).rstrip(",") for i in (taken.longest, taken.keeper))
+    longest, keeper = (name.replace("Step", "step", 1) for name in names)
+    memory = "no memory stayed"
+    if taken.kept:
+        memory = f"most memory stayed after {keeper}: {taken.kept / MIB:.1f} MiB"
+    return f"The longest pass, {longest}, took {taken.seconds:.2g} s; {memory}."
 
 
 def _too_much(result: Bisection) -> str:
@@ -515,11 +509,7 @@ def _too_much(result: Bisection) -> str:
     assert taken is not None, "or no pass would be blamed for it"
     if result.kind == "long":
         return f"it took {taken.seconds:.3g} s (limit {question.seconds:g} s)"
-    return f"{_mib(taken.kept)} stayed after it (limit {question.memory:g} MiB)"
-
-
-def _mib(count: int) -> str:
-    return f"{count / MIB:.1f} MiB"
+    return f"{taken.kept / MIB:.1f} MiB stayed after it (limit {question.memory:g} MiB)"
 
 
 def _name(ir: str, pipeline: Pipeline, index: int) -> str:

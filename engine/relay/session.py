@@ -54,6 +54,7 @@ class RelayBackend:
     written = staticmethod(extract.written)
     extract = staticmethod(extract.extract)
     problems = staticmethod(problems)
+    ordinal = staticmethod(lambda program, expr: imported_order(expr))
     examples = EXAMPLES
     parts = Tensors
 
@@ -75,9 +76,6 @@ class RelayBackend:
 
     def can_show(self, expr: Any) -> bool:
         return True
-
-    def ordinal(self, program: RelayProgram, expr: Any) -> int | None:
-        return imported_order(expr)
 
 
 class RelaySession(PipelineSession):

@@ -155,14 +155,13 @@ class Numbers:
             state = self._programs.least(source, gradients)
             model = self._programs.loaded(source, silent).model
             assert isinstance(model, ProgramModel)
-            program, graph = state.program, state.base
-            exprs = shown_in(self._programs.backend, state.function)
+            backend, program = self._programs.backend, state.program
+            exprs = shown_in(backend, state.function)
             values: dict[str, torch.Tensor] = {}
             if exprs:
-                backend, wanted = self._programs.backend, list(exprs.values())
-                shown = backend.with_intermediates(program, "main", wanted)
+                shown = backend.with_intermediates(program, "main", list(exprs.values()))
                 found = self._programs.runner(source, shown, model.arrays())()
                 values = dict(zip(exprs, map(torch.tensor, found), strict=True))
-            return ImportedRun(graph, values, program.gradients)
+            return ImportedRun(state.base, values, program.gradients)
 
         return self._imported_runs.get((source, gradients), make)

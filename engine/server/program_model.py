@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,12 +109,10 @@ class ProgramModel(Model):
         return sum(t.numel() for t in self.parameters.values())
 
     def on(self, device: str) -> Model:
-        def moved(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-            return {n: t.to(device) for n, t in tensors.items()}
-
         inputs = tuple(t.to(device) for t in self.inputs)
-        about: Any = {"parameters": moved(self.parameters), "buffers": moved(self.buffers)}
-        return replace(self, inputs=inputs, **about)
+        parameters = {n: t.to(device) for n, t in self.parameters.items()}
+        buffers = {n: t.to(device) for n, t in self.buffers.items()}
+        return replace(self, inputs=inputs, parameters=parameters, buffers=buffers)
 
     def forward(self) -> tuple[torch.Tensor, ...]:
         judge = self._judge
@@ -126,14 +125,14 @@ class ProgramModel(Model):
                 message = f"{who} has no counterpart of {other}, and these inputs need it."
                 raise EngineError("input", message, self.source.model) from other
         else:
-            made = self._run(False)[0]()
+            made = self.plain(False, self.arrays())[0]()
         return self._tensors(made)
 
     def updated(self, names: Collection[str]) -> dict[str, torch.Tensor]:
         return {}
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        run, names = self._run(True)
+        run, names = self.plain(True, self.arrays())
         return dict(zip(names, self._tensors(run())[len(self.outputs_flat) :], strict=True))
 
     def eager(
@@ -142,13 +141,9 @@ class ProgramModel(Model):
         if module is not None:
             raise EngineError("usage", f"{self.source.model} is not a PyTorch model.", "baseline")
         if self.imported.run is not None and not backward:
-            given, run = dict(zip(self.input_names, self.inputs, strict=True)), self.imported.run
-            arrays = _arrays(given)
-            return lambda: run(arrays)
-        return self._run(backward)[0]
-
-    def _run(self, gradients: bool) -> tuple[Run, tuple[str, ...]]:
-        return self.plain(gradients, self.arrays())
+            run, given = self.imported.run, zip(self.input_names, self.inputs, strict=True)
+            return partial(run, _arrays(dict(given)))
+        return self.plain(backward, self.arrays())[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
         inputs = dict(zip(self.input_names, self.inputs, strict=True))

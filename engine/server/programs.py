@@ -311,9 +311,8 @@ class Programs:
             if graph.forward_outputs is not None:  # imported with its gradient
                 graph = graph.with_roles(roles(graph))
             state = State(program, graph, graph, exprs)
-            if isinstance(model, ProgramModel):  # nothing was converted
-                return Loaded(model, state, time.perf_counter() - began, ())
-            did = changes(self.backend, model, program, graph, exprs)
+            whole = isinstance(model, ProgramModel)  # nothing was converted
+            did = () if whole else changes(self.backend, model, program, graph, exprs)
             return Loaded(model, state, time.perf_counter() - began, did)
 
         return self._loaded.get(source, make)

@@ -276,12 +276,12 @@ class _Walk(builder.GraphBuilder):
         )
         for index, place in enumerate(places):
             if isinstance(place, spelling.Var):
-                one = _At(place, place, at.origin)
-                self.ids[place.__chandle__()] = (
-                    ident
-                    if len(places) == 1
-                    else self.add(one, f"item {index}", Kind.ITEM, (ident,), attrs={"index": index})
-                )
+                now, one = ident, _At(place, place, at.origin)
+                if len(places) > 1:
+                    now = self.add(
+                        one, f"item {index}", Kind.ITEM, (ident,), attrs={"index": index}
+                    )
+                self.ids[place.__chandle__()] = now
         return ident
 
     def arguments(

@@ -66,35 +66,28 @@ class _Shared:
         """Attributes as JSON values, and as the text that ids are made of."""
         if attrs is None:
             return {}, ""
-        key = tvm.ir.structural_hash(attrs)
-        found = self.attributes.get(key)
-        if found is None:
+        if (key := tvm.ir.structural_hash(attrs)) not in self.attributes:
             values = _attributes(attrs)
-            found = self.attributes[key] = values, json.dumps(values)
-        return found
+            self.attributes[key] = values, json.dumps(values)
+        return self.attributes[key]
 
     def outputs(self, expr: Any) -> tuple[TensorType, ...]:
         try:
             kind = expr.checked_type
         except ValueError as untyped:
             raise _Untyped from untyped
-        key = tvm.ir.structural_hash(kind)
-        found = self.types.get(key)
-        if found is None:
-            found = self.types[key] = tensor_types(kind)
-        return found
+        if (key := tvm.ir.structural_hash(kind)) not in self.types:
+            self.types[key] = tensor_types(kind)
+        return self.types[key]
 
     def origin(self, expr: Any) -> NodeOrigin:
         span = expr.span
         if span is None:
             return NodeOrigin()
-        handle = span.handle.value
-        found = self.origins.get(handle)
-        if found is None:
+        if (handle := span.handle.value) not in self.origins:
             self.spans.append(span)
-            found = self.provenance.get(span.source_name.name, NodeOrigin())
-            self.origins[handle] = found
-        return found
+            self.origins[handle] = self.provenance.get(span.source_name.name, NodeOrigin())
+        return self.origins[handle]
 
 
 class _Walk(builder.GraphBuilder):
@@ -150,7 +143,7 @@ class _Walk(builder.GraphBuilder):
                     todo.append((self.call_global, expr, reads))
                 else:
                     children = reads
-                    todo.append((self.call_value, expr, children))
+                    todo.append((self.other, expr, children))
             elif type(expr) in leaves:
                 leaves[type(expr)](expr)
             elif isinstance(expr, relay.Let):
@@ -207,10 +200,6 @@ class _Walk(builder.GraphBuilder):
         what, op = f"@{name} {' '.join(body.outputs)}", f"@{name}"
         self.add(expr, what, Kind.FUNCTION, parts[1:], op=op, body=body)
 
-    def call_value(self, expr: Any, parts: list[Any]) -> None:
-        """A call of a computed function, or of one that calls itself."""
-        self.add(expr, "call", Kind.CALL, parts, op="call")
-
     def function(self, expr: Any, free: list[Any]) -> None:
         body = self.inside(expr, "closure")
         what = f"closure {' '.join(body.outputs)}"
@@ -223,7 +212,7 @@ class _Walk(builder.GraphBuilder):
 
     def other(self, expr: Any, parts: list[Any]) -> None:
         """Tuples, their items, and anything else by the name of its kind: "if", "ref_read",
-        "match"."""
+        "match", or "call" for that of a computed function, or of one that calls itself."""
         if isinstance(expr, relay.TupleGetItem):
             index = int(expr.index)
             self.add(expr, f"item {index}", Kind.ITEM, parts, attrs={"index": index})
