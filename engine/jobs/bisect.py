@@ -56,18 +56,12 @@ def does(kind: str, error: EngineError | None = None) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a pipeline.
-
-    Args:
-        kind: "wrong" (over the limits of `accuracy`), "slow", "crash" (a pass raises, the program
-            cannot be built or run, or the process ends), "memory" (stays after a pass), "bad" (by
-            `test`); "" for wrong or crash.
-        factor: a pass is slow if the pipeline takes more than this many times as long with it as
-            without it, timed in turns.
-        runs: how often each try runs passes, build and program: one bad run makes it bad.
-        seconds, memory: limits of a pass itself; memory in MiB.
-        test: judges the module of each try, for the kind "bad".
-    """
+    """A question about a pipeline. `kind` is "wrong" (over the limits of `accuracy`), "slow",
+    "crash" (a pass raises, the program cannot be built or run, or the process ends), "memory"
+    (stays after a pass), "bad" (by `test`, which judges the module of each try); "" for wrong or
+    crash. A pass is slow if the pipeline takes more than `factor` times as long with it as without
+    it, timed in turns. `runs` is how often each try runs passes, build and program: one bad run
+    makes it bad. `seconds` and `memory` (MiB) are limits of a pass itself."""
 
     source: ModelSource
     pipeline: Pipeline

@@ -52,21 +52,16 @@ class ScriptRun:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Which passes of a pipeline are under suspicion, and what the fault is.
+    """Which passes of a pipeline, which ends with the fault, are under suspicion, and what it is.
 
-    Args:
-        pipeline: ends with the fault.
-        kind: "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
-            than the limit) or "memory" (more bytes stay); "bad" by the user's own test.
-        limit: least difference that is wrong, relative to scale; least ratio of times that is slow.
-        tail: the steps after the last suspect run, too, with and without suspects: the fault needs
-            them.
-        building: compile and run it; not needed where a pass itself crashes.
-        absolute: a difference up to this is not wrong.
-        runs: how often to look at a piece; one that shows the fault is enough.
-        plain: build operator by operator, because TVM's default may crash in the same way without
-            the suspects.
-    """
+    `kind` is "wrong", "slow", "crash"; of the passes themselves, "long" (they take more seconds
+    than the `limit`) or "memory" (more bytes stay); "bad" by the user's own test. `limit` is the
+    least difference that is wrong, relative to scale, or the least ratio of times that is slow; a
+    difference up to `absolute` is not wrong. With `tail`, the steps after the last suspect run,
+    too, with and without suspects: the fault needs them. `building` compiles and runs it, which is
+    not needed where a pass itself crashes. `runs` is how often to look at a piece; one that shows
+    the fault is enough. `plain` builds operator by operator, because TVM's default may crash in the
+    same way without the suspects."""
 
     pipeline: Pipeline
     first: int

@@ -162,9 +162,8 @@ def call_apart(
                 names[id(leaf)] = name
                 tensors.append(leaf)
             leaves.append(Slot([*names].index(id(leaf))))
-    return Arguments(
-        unlike(names.values()), tuple(tensors), tuple(fixed), signature, bound, tuple(leaves)
-    )
+    parts = unlike(names.values()), tuple(tensors), tuple(fixed)
+    return Arguments(*parts, signature, bound, tuple(leaves))
 
 
 def _signature(

@@ -140,9 +140,8 @@ def partitions(
 
 
 def _wanting(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [
-        t.detach().clone().requires_grad_(t.is_floating_point() or t.is_complex()) for t in inputs
-    ]
+    wanting = ((t, t.is_floating_point() or t.is_complex()) for t in inputs)
+    return [t.detach().clone().requires_grad_(wants) for t, wants in wanting]
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.hash import ELFHashTable
 
 NO_DEVICE = 100
 """What every stub function returns: cudaErrorNoDevice, CUDA_ERROR_NO_DEVICE."""
@@ -190,20 +191,12 @@ def _lea_rax(at: int, target: int) -> bytes:
     return b"\x48\x8d\x05" + struct.pack("<i", target - (at + 7))
 
 
-def _elf_hash(name: str) -> int:
-    value = 0
-    for byte in name.encode():
-        value = (value << 4) + byte
-        high = value & 0xF0000000
-        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-    return value
-
-
 def _version_definitions(names: list[str], places: dict[str, int]) -> bytes:
     out = b""
     for index, name in enumerate(names, start=1):
         step = 28 if index < len(names) else 0
         base = 1 if index == 1 else 0
-        out += struct.pack("<HHHHIII", 1, base, index, 1, _elf_hash(name), 20, step)
+        hashed = ELFHashTable.elf_hash(name)
+        out += struct.pack("<HHHHIII", 1, base, index, 1, hashed, 20, step)
         out += struct.pack("<II", places[name], 0)
     return out
