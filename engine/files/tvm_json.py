@@ -93,10 +93,7 @@ _RELAY: dict[str, Fields] = {
         "type_params": _array(set()),
         "type_constraints": _array(set()),
     },
-    "IncompleteType": _fields(),
-    "tir.Any": _fields(),
-    "IntImm": _fields(),
-    "FloatImm": _fields(),
+    **dict.fromkeys(("IncompleteType", "tir.Any", "IntImm", "FloatImm"), _fields()),
     "Span": {"source_name": ({"SourceName"}, ())},
     "SequentialSpan": {"spans": _array({"Span"})},
 }

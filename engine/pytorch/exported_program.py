@@ -358,9 +358,8 @@ def _fix(node: torch.fx.Node, value: Any) -> None:
 
 
 def _put(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> None:
-    node.args, node.kwargs = torch.fx.node.map_arg(
-        (node.args, node.kwargs), lambda read: values.get(read, read)
-    )
+    read = node.args, node.kwargs
+    node.args, node.kwargs = torch.fx.node.map_arg(read, lambda n: values.get(n, n))
 
 
 _SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)

@@ -33,12 +33,10 @@ def run_inside(model: Model, gradients: bool) -> Reference:
     graph, values = _handing_out(model)
     run = torch._C._create_function_from_graph("inside", graph)
     given = dict(zip(model.flat.input_names, model.inputs, strict=True))
-    leaves = {
-        name: tensor.detach().requires_grad_(
-            gradients and tensor.is_floating_point() and name not in model.buffers
-        )
-        for name, tensor in {**given, **model.flat.tensors}.items()
-    }
+    tensors = {**given, **model.flat.tensors}
+    floating = {n for n, t in tensors.items() if t.is_floating_point()}
+    wanted = floating.difference(model.buffers) if gradients else set()
+    leaves = {n: t.detach().requires_grad_(n in wanted) for n, t in tensors.items()}
     by_operators = torch.jit.optimized_execution(False)
     with seeded(model.source.seed), torch.set_grad_enabled(gradients), by_operators:
         # An operator in place must not change a leaf or the caller's tensor.

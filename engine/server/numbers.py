@@ -121,9 +121,8 @@ class Numbers:
             progress(0.3 + 0.7 * index / len(budgets), f"within a budget of {budgets[index]}")
 
         inputs, estimated = model.own_inputs(model.inputs), source.gradient == "pytorch"
-        return self._torch_saved.get(
-            (source, budgets), lambda: torch_saved(model.module, inputs, budgets, estimated, tell)
-        )
+        about = model.module, inputs, budgets, estimated
+        return self._torch_saved.get((source, budgets), lambda: torch_saved(*about, tell))
 
     def _results(self, request: BuildRequest, reference: Reference) -> Counterparts:
         """PyTorch's results of operators, by node id at the pipeline's end; a node that lost its

@@ -119,9 +119,8 @@ def fitting(argument: Input, tensor: Tensor, dtype: torch.dtype, source: ModelSo
     if wanted in (torch.float32, torch.float64):
         wanted = dtype
     cast = tensor.to(wanted)
-    if tensor.is_floating_point() != wanted.is_floating_point or (
-        not wanted.is_floating_point and not torch.equal(cast.to(tensor.dtype), tensor)
-    ):
+    same = wanted.is_floating_point or torch.equal(cast.to(tensor.dtype), tensor)
+    if tensor.is_floating_point() != wanted.is_floating_point or not same:
         kind = str(wanted).removeprefix("torch.")
         message = f"{argument.name} is saved as {tensor_type(tensor)}, but the model takes {kind}."
         raise EngineError("input", message, file_of(source), f"Save it as {kind}.")

@@ -80,9 +80,8 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         builder.emit_func_output(made)
     note_updates(model, tuple(updates))
     main = builder.get()["main"]
-    main = relax.Function(
-        [*main.params, *converter.mask_variables], main.body, main.ret_ty, attrs=main.attrs
-    )
+    params = [*main.params, *converter.mask_variables]
+    main = relax.Function(params, main.body, main.ret_ty, attrs=main.attrs)
     main = main.with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(tvm.IRModule({"main": main}))
     masks = zip((*trace.masks, *converter.masks), model.flat.draws(), strict=True)

@@ -135,9 +135,8 @@ _SUMS = "Conv ConvTranspose MatMul Gemm Einsum ReduceSum ReduceMean AveragePool 
 
 def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
     """The dtype to compute an operator in, and that of its result; "" for its own."""
-    kinds = [
-        i.ty.dtype if isinstance(getattr(i, "ty", None), relax.TensorType) else "" for i in inputs
-    ]
+    types = [getattr(i, "ty", None) for i in inputs]
+    kinds = [t.dtype if isinstance(t, relax.TensorType) else "" for t in types]
     first = str(kinds[0]) if kinds else ""
     if op_name in _SUMS.split() and first in ("float16", "bfloat16"):
         return "float32", first

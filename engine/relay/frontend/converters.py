@@ -381,10 +381,8 @@ class Converter(core_operators.CoreOperators, TypedConverter):
 
     def wrapped(self, theirs: Convert, inputs: Any, input_types: Any) -> Any:
         """Negative indices count from the end; TVM's reads and writes outside the data there."""
-        lengths = [int(d) for d in self.infer_shape(inputs[0])]
-        indices = [
-            v if v is None else self._wrapped(v, lengths[i]) for i, v in enumerate(inputs[1])
-        ]
+        along = zip(inputs[1], map(int, self.infer_shape(inputs[0])), strict=False)
+        indices = [v if v is None else self._wrapped(v, length) for v, length in along]
         return theirs([inputs[0], indices, *inputs[2:]], input_types)
 
     def _wrapped(self, index: Any, length: int) -> Any:
