@@ -117,14 +117,12 @@ def _tensor(dtype: str, offset: int, shape: tuple[int, ...], *rest: Any) -> Tens
 
 
 def _weight(dtype: str, offset: int, shape: Any, strides: Any, form: Any, *rest: Any) -> _Weight:
-    rows, columns = shape
+    (rows, columns), known = shape, False
     match form:
         case ("per_tensor_affine", float(), int()):
             known = True
         case ("per_channel_affine", TensorType((count,)), TensorType((same,)), 0):
             known = count == same == rows
-        case _:
-            known = False
     if not (known and dtype == "qint8" and min(shape) > 0 and strides == (columns, 1)):
         raise pickle.UnpicklingError("a tensor is quantized, but not by quantize_dynamic")
     return _Weight(shape)

@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from relascope.core.errors import EngineError, ending
 from relascope.core.scratch import Scratch
@@ -52,14 +53,9 @@ class OwnTest:
             paths = [os.path.join(folder, one.name) for one in (judged, before)]
             began = time.perf_counter()
             try:
-                process = subprocess.Popen(
-                    [self.path, *paths],
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+                how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "cwd": folder}
+                how |= {"stderr": subprocess.STDOUT, "start_new_session": True}
+                process = subprocess.Popen([self.path, *paths], **how)
             except OSError as wrong:
                 message = f"The test cannot be started: {wrong.strerror}."
                 raise EngineError("usage", message, self.path, _START) from wrong

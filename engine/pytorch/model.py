@@ -169,14 +169,11 @@ class Model:
         if wanted.type == "cuda":
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         module = copy.deepcopy(self.module).to(device)
-        parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
-        return replace(
-            self,
-            module=module,
-            inputs=tuple(t.to(device) for t in self.inputs),
-            parameters={n: leaf(parameters[n]) for n in self.parameters},
-            buffers={n: leaf(buffers[n]) for n in self.buffers},
-        )
+        moved, held = dict(module.named_parameters()), dict(module.named_buffers())
+        parameters = {n: leaf(moved[n]) for n in self.parameters}
+        buffers = {n: leaf(held[n]) for n in self.buffers}
+        inputs = tuple(t.to(device) for t in self.inputs)
+        return replace(self, module=module, inputs=inputs, parameters=parameters, buffers=buffers)
 
     @cached_property
     def _draws(self) -> bool:

@@ -82,17 +82,10 @@ def with_weights(library: str, name: str) -> tuple[nn.Module, tuple[str, ...]]:
             message = f"There are no weights in safetensors files beside {name}'s {_CONFIG}."
         raise EngineError("usage", message, f"hf:{name}", "Add --random-weights.")
     config = _config(settings, kind, name)
-    read: Any = class_.from_pretrained
-    module, info = read(
-        str(folder),
-        config=config,
-        local_files_only=True,
-        use_safetensors=True,
-        trust_remote_code=False,
-        attn_implementation="eager",
-        dtype=torch.float32,
-        output_loading_info=True,
-    )
+    how: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    how |= {"use_safetensors": True, "attn_implementation": "eager", "dtype": torch.float32}
+    how |= {"config": config, "output_loading_info": True}
+    module, info = class_.from_pretrained(str(folder), **how)
     missing = sorted(info["missing_keys"])
     said = f"{len(missing)} weights are missing, and random: {', '.join(missing[:3])}"
     return module, (f"{said}{', …' if missing[3:] else ''}.",) if missing else ()
