@@ -22,11 +22,11 @@ from relascope.passes.pipeline import Step
 class State:
     """The state of a pipeline after a step.
 
-    The next step, or the build, starts from `program`; its nodes are matched against those of
-    `base`, the graph of `program`. `exprs` has the IR's expression behind each id of `base`.
-    `graph` is the graph to show: after passes for inspection, that of the program `shown`, from
-    which the next such pass starts (else None). `done` has the names of the passes that ran, and
-    `applications` what the step replaced, even if it failed."""
+    The next step, or the build, starts from `program`, whose graph is `base`: the next step's nodes
+    are matched against it. `exprs` has the IR's expression behind each id of `base`. `graph` is the
+    graph to show: after passes for inspection, that of the program `shown`, from which the next
+    such pass starts (else None). `done` has the names of the passes that ran, and `applications`
+    what the step replaced, even if it failed."""
 
     program: Program
     graph: Graph

@@ -37,7 +37,7 @@ LINES = {
     "bench": 3591,
     "commands": 3270,
     "core": 1398,
-    "engine": 41689,
+    "engine": 41390,
     "passes": 11748,
     "recorder": 1444,
     "samples": 545,

@@ -233,11 +233,9 @@ class Converter(core_operators.CoreOperators, TypedConverter):
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out the update of the running statistics, where it keeps some."""
         if inputs[5] and inputs[3] is not None:
-            updates = "Instance norm in train mode updates its running statistics"
-            self.refuse(
-                f"{updates}; Relay cannot do that.",
-                "Put it in eval mode, or build it without running statistics.",
-            )
+            message = "Instance norm in train mode updates its running statistics; Relay cannot do "
+            hint = "Put it in eval mode, or build it without running statistics."
+            self.refuse(f"{message}that.", hint)
         return super().instance_norm(inputs, input_types)
 
     # Arithmetic.
