@@ -22,15 +22,7 @@ from relascope.core.graph import Graph, Kind, Node, Role, TensorType
 from relascope.viz.drawing import palette
 from relascope.viz.drawing.drawing import View
 from relascope.viz.drawing.modules import fold_constants, module_groups
-from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.formats import (
-    FORMATS,
-    Appearance,
-    ending_of,
-    graph_file,
-    picture,
-    size_of,
-)
+from relascope.viz.handed_on import formats, sheet
 from relascope.viz.handed_on.graphs import to_svg
 from relascope.viz.handed_on.interchange import to_dot, to_json_text
 from relascope.viz.handed_on.notebook import diff, show
@@ -53,9 +45,9 @@ def _nasty() -> Graph:
 
 def test_an_ending_says_the_format_and_the_longest_counts():
     for stem, ending in (("m", ".html"), ("m", ".explorer.json"), ("m", ".json"), ("A.", ".HTML")):
-        assert ending_of(stem + ending, FORMATS) == ending.lower()
+        assert formats.ending_of(stem + ending, formats.FORMATS) == ending.lower()
     with refused(match="ending of the file's name", hint=".explorer.json"):
-        ending_of("model.docx", FORMATS)
+        formats.ending_of("model.docx", formats.FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +80,8 @@ def test_svg_says_forward_captured_and_backward_without_its_colours():
 
     def bars(text: str, title: str) -> list[tuple[str, str]]:
         """Side and colour of each bar of the first box that is called so."""
-        box = next(
-            g
-            for g in ET.fromstring(text).iter(f"{SVG}g")
-            if (g.findtext(f"{SVG}title") or "").startswith(title)
-        )
+        groups = ET.fromstring(text).iter(f"{SVG}g")
+        box = next(g for g in groups if (g.findtext(f"{SVG}title") or "").startswith(title))
         outline, *others = box.iter(f"{SVG}path")
         (left, right), height = extent(outline.get("d", ""))
         found = []
@@ -117,35 +106,33 @@ def test_svg_says_forward_captured_and_backward_without_its_colours():
     assert bars(changed, graph.by_id[added].title) == [("right", light["backward"].stroke)]
     assert ">+</text>" in changed
     closed = to_svg(graph, View(open_groups=()))  # what is captured in a module is its bar, too
-    assert bars(closed, "forward") == [
-        ("left", light["forward"].stroke),
-        ("right", light["captured"].stroke),
-    ]
+    both = [("left", light["forward"].stroke), ("right", light["captured"].stroke)]
+    assert bars(closed, "forward") == both
 
 
 def test_a_legend_is_inside_the_picture_and_types_come_on_demand():
     graph = transformer(1)
     plain, typed = to_svg(graph), to_svg(graph, View(show_shapes=True))
     last = max(float(t.get("y")) for t in ET.fromstring(plain).iter(f"{SVG}text"))
-    assert last < size_of(plain)[1]
+    assert last < formats.size_of(plain)[1]
     assert typed.count("<text") > plain.count("<text")
 
 
 def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
     graph = transformer(1)
-    png = graph_file(".png", graph, Appearance())
+    png = formats.graph_file(".png", graph, formats.Appearance())
     assert png.startswith(b"\x89PNG")
-    wide, _ = size_of(to_svg(graph))
+    wide, _ = formats.size_of(to_svg(graph))
     assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * wide, abs=2)
-    assert graph_file(".pdf", graph, Appearance()).startswith(b"%PDF")
+    assert formats.graph_file(".pdf", graph, formats.Appearance()).startswith(b"%PDF")
     huge = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90000"></svg>'
     with pytest.raises(EngineError, match="too many to be readable"):
-        picture(".png", huge)
+        formats.picture(".png", huge)
 
 
 def test_model_explorer_gets_each_node_in_its_modules():
     graph = transformer(1)
-    collection = json.loads(graph_file(".explorer.json", graph, Appearance()))
+    collection = json.loads(formats.graph_file(".explorer.json", graph, formats.Appearance()))
     assert set(collection) == {"label", "graphs"}
     (made,) = collection["graphs"]
     folded = fold_constants(graph)
@@ -179,7 +166,7 @@ def test_long_texts_stand_once_and_come_back():
 def test_names_cannot_end_the_script_or_leave_the_page():
     file = Sheet(NASTY, {"model": NASTY}, [NASTY])
     file.tab("one", NASTY, [sheet.sections.table(NASTY, [{"a": NASTY}]), sheet.sentence(NASTY)])
-    text = graph_file(".html", _nasty(), Appearance(sheet=lambda: file)).decode()
+    text = formats.graph_file(".html", _nasty(), formats.Appearance(sheet=lambda: file)).decode()
     assert "alert" not in text.replace(sheet.escape(NASTY), "").replace("alert(1)&lt;", "")
     assert len(re.findall("</script>", text)) == len(re.findall("<script", text))
     assert "default-src 'none'" in text.replace("&#x27;", "'")
@@ -190,12 +177,13 @@ def test_names_cannot_end_the_script_or_leave_the_page():
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
-@pytest.mark.parametrize("ending", sorted({*FORMATS} - {".png", ".pdf", ".json"}))
+@pytest.mark.parametrize("ending", sorted({*formats.FORMATS} - {".png", ".pdf", ".json"}))
 def test_control_characters_are_seen_in_every_format(ending):
     name = "a\x1b[31m\rb\t\x85\u202ec"
     x = Node("x\x1b", Kind.INPUT, name=name, outputs=(TensorType((2,), "float32"),))
     y = Node("y", Kind.CALL, name, attrs={"a": name}, inputs=(x.id,), outputs=x.outputs, scope=name)
-    text = graph_file(ending, Graph(name, "relay", (x, y), (x.id,), ("y",)), Appearance()).decode()
+    graph = Graph(name, "relay", (x, y), (x.id,), ("y",))
+    text = formats.graph_file(ending, graph, formats.Appearance()).decode()
     shown = json.dumps(_blocks(text), ensure_ascii=False) if ending == ".html" else text
     assert not CONTROL.search(re.sub(r"(?<=\")\\\\u0001\d+(?=\")", "", shown))
     assert "u001b[31m" in shown
@@ -352,9 +340,8 @@ def test_dot_has_every_node_edge_and_module(graph):
 def test_dot_has_ellipses_for_inputs_the_palettes_colours_roles_and_crossings():
     for theme in ("light", "dark"):
         dot = to_dot(transformer(), theme=theme)
-        mask, softmax = (
-            next(n for n in _nodes(dot) if name in n) for name in ("attention_mask", "softmax")
-        )
+        mask = next(n for n in _nodes(dot) if "attention_mask" in n)
+        softmax = next(n for n in _nodes(dot) if "softmax" in n)
         assert "shape=ellipse" in mask and palette.STYLES[theme]["input"].fill in mask
         assert "shape=ellipse" not in softmax
     dot = to_dot(joint())

@@ -163,9 +163,8 @@ def test_work_grows_with_the_graph_and_hardly_faster(modules):
     def made(layers):
         if modules:
             return fold_constants(transformer(layers))
-        nodes = [
-            Node(n.id, n.kind, n.op, inputs=n.inputs, outputs=n.outputs) for n in joint(layers)
-        ]
+        whole = joint(layers)
+        nodes = [Node(n.id, n.kind, n.op, inputs=n.inputs, outputs=n.outputs) for n in whole]
         return Graph("flat", "relay", tuple(nodes), (), (nodes[-1].id,))
 
     small, large = (made(5), made(20)) if modules else (made(3), made(12))

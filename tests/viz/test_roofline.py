@@ -10,15 +10,7 @@ from relascope.engine.protocol.profile import Kernel, Output, Peaks, Phase, Prof
 from relascope.passes.cost import Read, known_flops, reads, storages
 from relascope.viz.charts.roofline import roofline
 from relascope.viz.drawing import palette
-from relascope.viz.rows.profile import (
-    chosen_text,
-    computing,
-    peak_texts,
-    peaks_text,
-    phase_texts,
-    profile_document,
-    share_text,
-)
+from relascope.viz.rows import profile as profiles
 
 MIB = 2**20
 BANDWIDTH = ((MIB, 1e11), (16 * MIB, 5e10), (64 * MIB, 1e10))
@@ -82,12 +74,12 @@ def graph():
 
 def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=1e7, nodes=()))
-    document = profile_document(found, graph())
+    document = profiles.profile_document(found, graph())
     (phase,) = document["phases"]
     expected = {"mapped_ms": 1.2, "mapped_share": 0.6, "unexplained_ms": 0.5, "least_ms": 0.6}
     expected |= {"of_peak": 0.3, "unknown_ms": 0.2, "explained": False}
     assert {name: phase[name] for name in expected} == pytest.approx(expected)
-    (said,) = phase_texts(document)
+    (said,) = profiles.phase_texts(document)
     for words in (
         "explain 60.0% of it (1.200 ms)",
         "15.0% (0.300 ms) are in kernels of no node",
@@ -100,38 +92,40 @@ def test_a_phase_has_its_share_of_peak_and_what_is_not_explained():
     assert (first["roof"], first["sort"]) == ("compute", "matmul")
     assert first["of_peak"] == pytest.approx(0.5)
     assert document["kernels"][1]["of_peak"] is None
-    assert share_text(None) == "unknown"
+    assert profiles.share_text(None) == "unknown"
     json.dumps(document)
 
 
 def test_the_bar_is_ten_percent_either_way_and_watching_that_costs_more_is_said():
     for taken, explains in {0.85: False, 0.91: True, 1.09: True, 1.15: False}.items():
-        document = profile_document(profile(kernel(taken), whole=1.0), graph())
+        document = profiles.profile_document(profile(kernel(taken), whole=1.0), graph())
         assert document["phases"][0]["explained"] is explains
-    assert "15.0% (0.150 ms) more than the whole" in phase_texts(document)[0]
+    assert "15.0% (0.150 ms) more than the whole" in profiles.phase_texts(document)[0]
 
 
 def test_kernels_above_the_roof_tell_that_the_peaks_are_wrong():
-    quick = profile_document(profile(kernel(0.1, flops=1e8)), graph())
+    quick = profiles.profile_document(profile(kernel(0.1, flops=1e8)), graph())
     assert any("busy when those were measured" in n for n in quick["notes"])
-    right = profile_document(profile(kernel(1.0, flops=1e8)), graph())
+    right = profiles.profile_document(profile(kernel(1.0, flops=1e8)), graph())
     assert right["notes"] == []
-    assert [sort for _, _, *sort in peak_texts(quick)] == [["unsure"]]
-    assert "%" not in peak_texts(quick)[0][0] and "% of peak" in peak_texts(right)[0][0]
-    assert "of peak" not in phase_texts(quick)[0] and "% of peak" in phase_texts(right)[0]
+    assert [sort for _, _, *sort in profiles.peak_texts(quick)] == [["unsure"]]
+    assert "%" not in profiles.peak_texts(quick)[0][0]
+    assert "% of peak" in profiles.peak_texts(right)[0][0]
+    assert "of peak" not in profiles.phase_texts(quick)[0]
+    assert "% of peak" in profiles.phase_texts(right)[0]
 
 
 def test_without_peaks_there_is_no_share_and_no_chart():
-    document = profile_document(profile(kernel(), peaks=None), graph())
+    document = profiles.profile_document(profile(kernel(), peaks=None), graph())
     assert document["phases"][0]["of_peak"] is None
-    assert "of peak" not in phase_texts(document)[0]
+    assert "of peak" not in profiles.phase_texts(document)[0]
     assert roofline(document) is None
-    assert "not measured" in peaks_text(None)
+    assert "not measured" in profiles.peaks_text(None)
 
 
 def test_the_chart_has_a_dot_a_kernel_that_computes_and_the_roofs():
     found = profile(kernel(flops=5e7), kernel(0.2, flops=None), kernel(0.3, flops=0.0))
-    document = profile_document(found, graph())
+    document = profiles.profile_document(found, graph())
     spec = roofline(document).to_dict()
     dots = [rows for rows in spec["datasets"].values() if "kernel" in rows[0]]
     assert [[d["index"] for d in rows] for rows in dots] == [[0]]
@@ -150,9 +144,8 @@ def test_the_chart_has_a_dot_a_kernel_that_computes_and_the_roofs():
 def test_a_colour_of_charts_lies_between_the_themes():
     for key in palette.STYLES["light"]:
         ends = (styles[key].stroke for styles in palette.STYLES.values())
-        first, mixed, last = (
-            bytes.fromhex(c[1:]) for c in (next(ends), palette.between(key), *ends)
-        )
+        colours = next(ends), palette.between(key), *ends
+        first, mixed, last = (bytes.fromhex(c[1:]) for c in colours)
         assert all(min(a, b) <= m <= max(a, b) for a, m, b in zip(first, mixed, last, strict=True))
 
 
@@ -167,21 +160,18 @@ def test_what_a_kernel_computes_and_reads_as_far_as_it_is_known():
     )
     assert reads(g, ["rows"], storages(g)) == Read(weights=64, unread=32_000 - 64)
     assert reads(g, ["product"], storages(g)) == Read(weights=128, unread=0)
-    assert reads(g, ["rows", "view", "product"], storages(g)) == Read(
-        weights=192, unread=32_000 - 64
-    )
+    of_all = Read(weights=192, unread=32_000 - 64)
+    assert reads(g, ["rows", "view", "product"], storages(g)) == of_all
 
 
 def convolved(*kernels):
     text = "x; w! :4x4x1x1; first nn.conv2d x w; second nn.conv2d first w; total add second x"
     graph = graph_of(text, of="1x4x8x8")
-    made = [
-        Kernel(name, "forward", tuple(nodes), 1.0, 0.5, 8, 8, (output(),), flops)
-        for name, nodes, flops in kernels
-    ]
+    about = 1.0, 0.5, 8, 8, (output(),)
+    made = [Kernel(n, "forward", tuple(nodes), *about, flops) for n, nodes, flops in kernels]
     phases = (Phase("forward", 2.0, 2.0, 0.0),)
     found = Profile("m", "llvm", 1, 1, tuple(made), phases, (), 0.0, peaks=PEAKS)
-    return profile_document(found, graph)
+    return profiles.profile_document(found, graph)
 
 
 def test_each_convolution_is_told_of_with_its_part_of_the_peak():
@@ -191,17 +181,18 @@ def test_each_convolution_is_told_of_with_its_part_of_the_peak():
     assert one["of_flops"] == pytest.approx(2048.0 / 1e-3 / 1e11)
     # The build changed the second one's weights: its kernel is known to compute the addition.
     assert two["operators"] == ["nn.conv2d", "add"] and two["flops"] > 2048.0
-    document |= {"operator": "conv2d", "chosen": computing(document, "conv2d")}
+    document |= {"operator": "conv2d", "chosen": profiles.computing(document, "conv2d")}
     assert document["chosen"] == [0, 1]
-    assert chosen_text(document).startswith("2 kernels compute conv2d: ")
-    assert "of what the machine does at best" in chosen_text(document)
+    assert profiles.chosen_text(document).startswith("2 kernels compute conv2d: ")
+    assert "of what the machine does at best" in profiles.chosen_text(document)
     slow = {**document, "peaks": {**document["peaks"], "flops": [["float32", 1e3]]}}
-    assert "at best" not in chosen_text(slow)  # which they have beaten
-    assert computing(document, "nn.conv2d") == [0, 1] and computing(document, "add") == [1]
+    assert "at best" not in profiles.chosen_text(slow)  # which they have beaten
+    assert profiles.computing(document, "nn.conv2d") == [0, 1]
+    assert profiles.computing(document, "add") == [1]
 
 
 def test_kernels_are_not_said_to_compute_what_cannot_be_told():
     document = convolved(("conv2d_add", ["total"], 256.0))  # of which of the two it is
     assert document["kernels"][0]["operators"] == ["add"]
     with refused(match="No kernel of this program computes conv2d", hint="add"):
-        computing(document, "conv2d")
+        profiles.computing(document, "conv2d")

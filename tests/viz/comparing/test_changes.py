@@ -4,13 +4,7 @@ from graphs import graph_of
 from page_session import forward_graph
 from relascope.core.identity import carry_identity
 from relascope.passes.pipeline import Pipeline
-from relascope.viz.compare.changes import (
-    change_rows,
-    figures,
-    operator_rows,
-    start_of,
-    with_removed,
-)
+from relascope.viz.compare import changes
 from relascope.viz.compare.text import stretches_of, text_diff
 
 BEFORE, AFTER = forward_graph(), forward_graph(transposed=False)
@@ -18,32 +12,33 @@ BEFORE, AFTER = forward_graph(), forward_graph(transposed=False)
 
 def test_a_step_starts_from_before_what_is_only_for_looking_unless_it_is_so_too():
     relax = Pipeline.parse("cse|legalize|fuse_ops|dce")
-    assert [start_of("relax", relax, i) for i in range(-1, 4)] == [-1, -1, 0, 1, 0]
-    assert start_of("relay", Pipeline.parse("fuse|cse"), 1) == -1
+    assert [changes.start_of("relax", relax, i) for i in range(-1, 4)] == [-1, -1, 0, 1, 0]
+    assert changes.start_of("relay", Pipeline.parse("fuse|cse"), 1) == -1
 
 
 def test_rows_name_the_origin_in_words():
-    rows = {r["id"]: r for r in change_rows(BEFORE, carry_identity(BEFORE, AFTER))}
+    rows = {r["id"]: r for r in changes.change_rows(BEFORE, carry_identity(BEFORE, AFTER))}
     assert rows["t0"]["text"] == "left out: its readers read layers.0.weight"
     assert rows["d0"]["text"] == "reads layers.0.weight, not transpose"
     assert (rows["t0"]["to"], rows["d0"]["from"]) == (["w0"], ["w0"])
-    rows = {r["id"]: r for r in change_rows(AFTER, carry_identity(AFTER, BEFORE))}
+    rows = {r["id"]: r for r in changes.change_rows(AFTER, carry_identity(AFTER, BEFORE))}
     assert rows["t0"]["text"] == "inserted behind layers.0.weight"
 
 
 def test_figures_count_what_is_held_and_leave_open_what_kernels_cost():
-    assert figures(BEFORE)["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
-    assert figures(BEFORE)["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 2 * 8 * 32 * 4
+    assert changes.figures(BEFORE)["parameter_bytes"] == 4 * (32 * 16 + 4 * 32)
+    assert changes.figures(BEFORE)["flops"] == 2 * 8 * 16 * 32 + 8 * 32 + 2 * 8 * 32 * 4
     kernel = "x :8x16; k add1 x call='call_tir' :8x16"
-    assert figures(graph_of(kernel))["flops"] is None
-    assert figures(graph_of(f"{kernel} flops=12"))["flops"] == 12  # as the compiler counted it
+    assert changes.figures(graph_of(kernel))["flops"] is None
+    counted = graph_of(f"{kernel} flops=12")  # by the compiler
+    assert changes.figures(counted)["flops"] == 12
 
 
 def test_operators_that_differ_come_first_and_what_was_removed_is_put_back():
-    rows = operator_rows(BEFORE, AFTER)
+    rows = changes.operator_rows(BEFORE, AFTER)
     assert rows[0] == {"operator": "transpose", "before": 1, "after": 0}
     assert {"operator": "nn.dense", "before": 2, "after": 2} in rows[1:]
-    both = with_removed(BEFORE, carry_identity(BEFORE, AFTER))
+    both = changes.with_removed(BEFORE, carry_identity(BEFORE, AFTER))
     both.validate()
     assert both.by_id["t0"].inputs == ("w0",)
     assert both.readers["t0"] == ()

@@ -236,9 +236,8 @@ def test_a_fused_function_goes_to_all_that_its_body_came_from():
 
 
 def test_tuples_go_with_their_reader_and_items_with_their_maker():
-    left = graph_of(
-        "x; t () x x; c concat t @a <aten::cat; s split c @b <aten::split; i [0] s", ir="relax"
-    )
+    text = "x; t () x x; c concat t @a <aten::cat; s split c @b <aten::split; i [0] s"
+    left = graph_of(text, ir="relax")
     both = align(left, left)
     assert both.of_one_origin(0, "t")[1] == ("t", "c")
     assert both.of_one_origin(0, "i")[1] == ("s", "i")
