@@ -105,10 +105,8 @@ def test_a_link_goes_to_a_node_on_a_dark_phone_and_what_is_seen_is_saved(opened,
 def test_a_report_of_a_fault_has_its_text_and_the_module_before_and_after(opened, tmp_path):
     first, second = transformer(1), transformer(2)
     row = {"at": "[0]", "expected": "1.0", "seen": "<b>2.0"}
-    parts = (
-        Passage("Actual behavior", "It calls `<b>abs`.", rows=(row,)),
-        Passage(code="a <b>\n  b"),
-    )
+    actual = Passage("Actual behavior", "It calls `<b>abs`.", rows=(row,))
+    parts = actual, Passage(code="a <b>\n  b")
     report = Report("Fold is wrong", "a\nb", "a\nc", {"README.md": b""}, first, second, parts)
     files = with_page(report).files
     assert [*files] == ["README.md", "report.html"]
@@ -154,10 +152,8 @@ def test_a_notebooks_frame_draws_the_graph_in_the_theme_of_its_frontend(
     shown = show(transformer(1), overlay=lambda graph: {n.id: len(n.edges) for n in graph})
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ""
     path = tmp_path / "notebook.html"
-    path.write_text(
-        f"<!doctype html><html {root}><head>{head}</head>"
-        f"<body {body}>{shown._repr_html_()}</body></html>"
-    )
+    content = f"<head>{head}</head><body {body}>{shown._repr_html_()}</body>"
+    path.write_text(f"<!doctype html><html {root}>{content}</html>")
     with drawn_outputs(chromium, path) as (frame,):
         assert "nodes" in frame.locator(".count").inner_text()
         assert "<lambda>" in frame.locator(".legend").inner_text()

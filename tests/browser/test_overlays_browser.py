@@ -114,14 +114,11 @@ def test_keys_walk_along_edges_and_come_back(view):
     assert seen.ask("v.selected") == first
     page.keyboard.press("ArrowDown")
     below = seen.ask("v.selected")
-    assert seen.ask(
-        "d.node.readers[v.nodeIndex.get(a)].includes(v.nodeIndex.get(v.selected))", first
-    )
+    among = "d.node.{}[v.nodeIndex.get(a)].includes(v.nodeIndex.get(v.selected))"
+    assert seen.ask(among.format("readers"), first)
     page.keyboard.press("ArrowUp")
     above = seen.ask("v.selected")
-    assert seen.ask(
-        "d.node.inputs[v.nodeIndex.get(a)].includes(v.nodeIndex.get(v.selected))", below
-    )
+    assert seen.ask(among.format("inputs"), below)
     assert above
     # Wider and wider around it; the rest fades.
     near = seen.ask("v.lit().boxes.size")
@@ -138,9 +135,8 @@ def test_keys_walk_along_edges_and_come_back(view):
     seen.ask("v.walk.connect(a)", end)
     lit = seen.ask("[...v.lit().boxes]")
     assert len(lit) > 2
-    assert seen.ask(
-        "a.every((b, k) => !k || d.edge.s.some((s, e) => s === a[k - 1] && d.edge.t[e] === b))", lit
-    )
+    linked = "a.every((b, k) => !k || d.edge.s.some((s, e) => s === a[k - 1] && d.edge.t[e] === b))"
+    assert seen.ask(linked, lit)
     # Undo: groups, place and selection.
     seen.ask("v.select(null)")
     before = seen.ask("[v.zoom, v.x, v.y, v.open.length]")
@@ -240,27 +236,25 @@ def test_fingers_choose_open_drag_zoom_connect_and_undo(view):
 
     seen.ask("v.fit()")
     x, y = left + 300, top + 300
-    before = seen.ask("[v.x, v.y, v.zoom]")
+    was_x, was_y, zoom = seen.ask("[v.x, v.y, v.zoom]")
     touch("Start", (x, y))
     touch("Move", (x + 20, y + 10))
     touch("Move", (x + 60, y + 30))
     touch("End")
-    assert seen.ask("[v.x, v.y, v.zoom]") == pytest.approx(
-        [before[0] + 60, before[1] + 30, before[2]]
-    )
+    assert seen.ask("[v.x, v.y, v.zoom]") == pytest.approx([was_x + 60, was_y + 30, zoom])
     assert seen.ask("v.selected") is None  # a drag chooses nothing
     touch("Start", (x, y), (x + 100, y))
     touch("Move", (x, y), (x + 150, y))
     touch("Move", (x, y), (x + 200, y))
     touch("End", (x, y))
     touch("End")
-    assert seen.ask("v.zoom") == pytest.approx(2 * before[2], rel=0.02)
+    assert seen.ask("v.zoom") == pytest.approx(2 * zoom, rel=0.02)
     assert seen.ask("v.selected") is None
     zoomed = seen.ask("v.zoom")
     touch("Start", (x, y), (x + 100, y))  # a tap with two fingers goes back
     touch("End", (x, y))
     touch("End")
-    assert seen.ask("v.zoom") == pytest.approx(before[2]) != zoomed
+    assert seen.ask("v.zoom") == pytest.approx(zoom) != zoomed
     # A tap chooses, and on a module's mark opens it.
     seen.ask("(v.fit(), v.select(null))")
     softmax = seen.node("nn.softmax")

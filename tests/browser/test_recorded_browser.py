@@ -82,10 +82,8 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     assert chosen(page) == "tir.Simplify"
     page.locator(".line.changed").first.wait_for()
     assert page.locator(".left mark").all_text_contents() == [" * 1"]
-    page.locator(".passes").evaluate(
-        "({ steps: list }) => list.receive("
-        "{ data: { ...list.data, selected: 0, done: list.count - 1 } })"
-    )
+    receive = "list.receive({ data: { ...list.data, selected: 0, done: list.count - 1 } })"
+    page.locator(".passes").evaluate(f"({{ steps: list }}) => {receive}")
     assert chosen(page) == "tir.Simplify", "an answer to an earlier key undoes nothing"
 
     def reloaded():
@@ -139,10 +137,8 @@ def test_thousands_of_passes_are_folded_filtered_searched_chosen_read_and_handed
     for width, columns in ((1280, 2), (390, 1)):
         page.set_viewport_size({"width": width, "height": 900})
         page.locator(".line.changed").first.wait_for()
-        boxes = [
-            page.locator(f".line.changed .{side}").first.bounding_box()
-            for side in ("left", "right")
-        ]
+        sides = (page.locator(f".line.changed .{side}") for side in ("left", "right"))
+        boxes = [side.first.bounding_box() for side in sides]
         assert (boxes[0]["y"] == boxes[1]["y"]) is (columns == 2)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, "nothing stands beyond the edge"

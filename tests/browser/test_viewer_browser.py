@@ -106,10 +106,8 @@ def test_the_card_of_a_kernels_call_has_its_loops_and_its_text_folded(graph_page
         side.get_by_title("Show details").click()
     rows = side.locator("dl").last
     assert rows.locator("dt").all_inner_texts() == ["total", "half"]
-    assert rows.locator("dd").all_inner_texts() == [
-        "1 × 14, reduced over 64",
-        "7 blockIdx.x × 2 vectorized",
-    ]
+    loops = ["1 × 14, reduced over 64", "7 blockIdx.x × 2 vectorized"]
+    assert rows.locator("dd").all_inner_texts() == loops
     text = side.locator("pre")
     assert text.is_hidden()
     while text.is_hidden():  # a card that is drawn anew between press and release takes no click
@@ -279,9 +277,7 @@ def test_an_open_page_takes_over_a_newer_script_and_an_element_may_be_moved(stre
     view.ask("v.focus(a)", soft := view.node("nn.softmax"))
     page.get_by_text(f"selected: {soft}", exact=True).wait_for()  # Python is told, as before
 
-    view.ask(
-        "window.was = v, window.host = v.root.getRootNode().host, window.at = host.parentElement"
-    )
+    view.ask("window.was = v, window.host = v.root.getRootNode().host, window.at = host.parentNode")
     page.evaluate("document.body.append(host), at.append(host)")
     page.wait_for_timeout(50)
     assert view.ask("v === window.was && !v.gone && d.node.id.length > 0")

@@ -23,9 +23,8 @@ ANIMATED = "() => document.getAnimations().map(a => a.animationName ?? a.transit
 @pytest.fixture
 def opened(streamlit_page):
     def start(tab, **more):
-        page = streamlit_page(
-            PAGE, query=f"mode=training&tab={tab.replace('&', '%26')}", sidebar=False, **more
-        )
+        query = f"mode=training&tab={tab.replace('&', '%26')}"
+        page = streamlit_page(PAGE, query=query, sidebar=False, **more)
         page.locator(".rs[data-ready]:visible").wait_for()
         settle(page)
         return page
@@ -67,9 +66,8 @@ def look_elsewhere(page):
 
 
 def seen(page):
-    return ask(
-        page, 0, "[v.zoom, v.x, v.y, ...Object.keys(d.groups).filter(g => d.groups[g].open)]"
-    )
+    opened = "Object.keys(d.groups).filter(g => d.groups[g].open)"
+    return ask(page, 0, f"[v.zoom, v.x, v.y, ...{opened}]")
 
 
 def test_the_picture_has_most_of_the_window_and_a_reload_brings_pane_and_screen_back(opened):
@@ -205,9 +203,8 @@ def test_the_app_ends_and_starts_again(chromium, tmp_path, end):
         server.process.send_signal(end)
         server.process.wait()
         with server:
-            page.wait_for_function(
-                "() => !document.querySelector('[data-testid=stConnectionStatus]')"
-            )
+            status = "[data-testid=stConnectionStatus]"
+            page.wait_for_function(f"() => !document.querySelector('{status}')")
             assert screen(page) == before
             assert seen(page) == looked_at
             context.close()

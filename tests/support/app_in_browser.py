@@ -20,13 +20,10 @@ SHARE = (
 )
 
 # All elements, those of a page that is handed on among them, which has a root of its own.
-_ALL = (
-    "[document, document.querySelector('relascope-graph')?.shadowRoot]"
-    ".flatMap(root => [...root?.querySelectorAll('*') ?? []])"
-)
-_VIEWS = (
-    f"{_ALL}.map(e => e.viewer).filter(v => v?.drawing && v.root.getBoundingClientRect().width)"
-)
+_ROOTS = "[document, document.querySelector('relascope-graph')?.shadowRoot]"
+_ALL = f"{_ROOTS}.flatMap(root => [...root?.querySelectorAll('*') ?? []])"
+_SHOWN = "v => v?.drawing && v.root.getBoundingClientRect().width"
+_VIEWS = f"{_ALL}.map(e => e.viewer).filter({_SHOWN})"
 
 
 def viewer_page(streamlit_page, query):

@@ -41,9 +41,8 @@ def browsing() -> "Iterator[Browser]":
 def keeping(browser: "Browser") -> "Iterator[BrowserContext]":
     """A context of a Chromium beside `browser`, with a cache for as long as it is entered."""
     with tempfile.TemporaryDirectory() as folder:
-        context = browser.browser_type.launch_persistent_context(
-            folder, executable_path=str(CHROMIUM), args=ARGUMENTS
-        )
+        start = {"executable_path": str(CHROMIUM), "args": ARGUMENTS}
+        context = browser.browser_type.launch_persistent_context(folder, **start)
         yield context
         context.close()
 
@@ -84,9 +83,8 @@ def forget(context: "BrowserContext", url: str) -> None:
     context.clear_cookies()
     context.clear_permissions()
     storage = context.new_cdp_session(blank)
-    storage.send(
-        "Storage.clearDataForOrigin", {"origin": url, "storageTypes": "local_storage,indexeddb"}
-    )
+    what = {"origin": url, "storageTypes": "local_storage,indexeddb"}
+    storage.send("Storage.clearDataForOrigin", what)
     storage.detach()
 
 

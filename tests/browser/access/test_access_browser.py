@@ -144,9 +144,8 @@ def test_all_text_of_all_tabs_has_enough_contrast(opened, dark):
         open_tab(page, tab)
         options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"], "rules": _OTHERS}
         for found in Axe().run(page, options=options).response["violations"]:
-            wrong += [
-                (tab, found["id"], n["html"][:200], n["failureSummary"]) for n in found["nodes"]
-            ]
+            nodes = found["nodes"]
+            wrong += [(tab, found["id"], n["html"][:200], n["failureSummary"]) for n in nodes]
     assert wrong == []
 
 

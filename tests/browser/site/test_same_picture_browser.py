@@ -34,9 +34,8 @@ def site(tmp_path_factory):
 @pytest.fixture
 def viewer(chromium, site):
     """Opens a file in the static viewer, or a page that was handed on, without a network."""
-    context = chromium.new_context(
-        viewport={"width": 1280, "height": 900}, offline=True, bypass_csp=True
-    )
+    size = {"width": 1280, "height": 900}
+    context = chromium.new_context(viewport=size, offline=True, bypass_csp=True)
     page = context.new_page()
 
     def open_(name):

@@ -28,10 +28,8 @@ from relascope.viz.sessions.state import ModelChoice, Session
 pytestmark = pytest.mark.browser
 
 NASTY = "</script><img src=x onerror=alert(1)>"
-DRAWN = (
-    "e => [...e.shadowRoot.querySelectorAll('.picture')]"
-    ".map(p => p.viewer?.drawing?.node.id.length ?? 0)[0] ?? 0"
-)
+PICTURES = "[...e.shadowRoot.querySelectorAll('.picture')]"
+DRAWN = f"e => {PICTURES}.map(p => p.viewer?.drawing?.node.id.length ?? 0)[0] ?? 0"
 
 
 class Quiet(SimpleHTTPRequestHandler):
