@@ -184,9 +184,8 @@ def test_the_limit_of_a_program_follows_from_its_format_and_its_sums(
     off = Comparison("output 0", size, size, 1.0, "float32")
     asked = []
     check = lambda about: asked.append(about.dtype) or (off,)  # noqa: E731
-    judged = accuracy.judged(
-        engine(check=check, load=model), ModelSource("mlp"), lambda source: source, accuracy.OURS
-    )
+    about = ModelSource("mlp"), lambda source: source, accuracy.OURS
+    judged = accuracy.judged(engine(check=check, load=model), *about)
     assert judged.verdict == ("right" if wanted else "wrong")
     assert ("float64" in asked) == (against == "PyTorch" and wanted is None)
 

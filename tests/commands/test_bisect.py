@@ -428,9 +428,8 @@ def test_a_process_that_ends_at_the_import_is_no_fault_of_a_step():
 
 def test_of_several_runs_the_numbers_are_those_of_the_worst():
     found = [Comparison("output 0", e, e, 1.0, "float32") for e in [1e-7, 5.0, 2.0]]
-    question = bisection.Question(
-        ModelSource("mlp"), Pipeline(), "llvm", tolerance=Tolerance(1e-3), runs=3
-    )
+    asked = ModelSource("mlp"), Pipeline(), "llvm"
+    question = bisection.Question(*asked, tolerance=Tolerance(1e-3), runs=3)
     done = bisection.tried(lambda method, *_: found if method == "check" else None, question)
     assert (done.outcome, done.runs, done.bad) == ("wrong", 3, 2)
     assert (done.worst, done.max_abs, done.limit) == ("output 0", 5.0, 1e-3)

@@ -107,9 +107,8 @@ def test_compare_is_a_word_for_diff_with_the_other_engine_and_says_which_one_fai
     both = ("diff", "mlp", "mlp", "--engine-b", "relax", "--passes", "default")
     found = document(*both, status=1)
     timed = ("verdict", "a", "b", "steps")
-    assert {k: v for k, v in data.items() if k not in (*timed, "model")} == {
-        k: v for k, v in found.items() if k not in timed
-    }
+    own = {k: v for k, v in data.items() if k not in (*timed, "model")}
+    assert own == {k: v for k, v in found.items() if k not in timed}
     assert data["model"] == "mlp"
     assert data["verdict"].startswith("They start from different programs")
     assert (found["a"]["engine"], found["b"]["engine"]) == ("relay", "relax")
@@ -573,9 +572,8 @@ def test_a_name_gives_a_terminal_no_orders():
     for encoding, seen in (("utf-8", "é…"), ("ascii", r"\u00e9\u2026")):
         out = io.TextIOWrapper(io.BytesIO(), encoding)
         assert cli._print("a\x1b[2J\r\x9b1m\udc80é…\tb\n", out)
-        assert out.buffer.getvalue().decode(encoding) == (
-            r"a\u001b[2J\r\u009b1m\udc80" + seen + "\tb\n\n"
-        )
+        wanted = r"a\u001b[2J\r\u009b1m\udc80" + seen + "\tb\n\n"
+        assert out.buffer.getvalue().decode(encoding) == wanted
 
 
 def test_pipelines_of_tvms_and_the_place_of_the_viewer_are_said(tmp_path):

@@ -254,11 +254,8 @@ def test_a_module_whose_constants_grow_without_end_is_refused(tmp_path, monkeypa
 def test_a_step_is_a_diff_that_follows_the_numbers_or_says_why_there_is_none(path):
     said = run("open", path, "--step", "2").stdout
     assert "+++ main after" in said
-    assert [x for x in said.splitlines() if x[0] in "+-"][2:] == [
-        "-  %0' = transpose(w);",
-        "-  %0 = dense(x, %0');",
-        "+  %0 = dense(x, w);",
-    ]
+    wanted = ["-  %0' = transpose(w);", "-  %0 = dense(x, %0');", "+  %0 = dense(x, w);"]
+    assert [x for x in said.splitlines() if x[0] in "+-"][2:] == wanted
     for none in ("0", "7"):
         assert f"There is no pass {none}" in run("open", path, "--step", none).stderr
     said = run("open", path, "--step", "6")

@@ -45,10 +45,9 @@ def test_the_docs_example_has_five_lines_and_colours_a_picture_with_a_legend(exa
     assert {r["id"]: r["value"] for r in rows} == depths
     assert [r["value"] for r in rows] == sorted(depths.values(), reverse=True)
     assert "overlays" not in document(*GIVEN[:-1], "-o", str(plain), real=True)
-    told, before = (
-        ["".join(e.itertext()) for e in ElementTree.parse(p).iter() if e.tag.endswith("text")]
-        for p in (coloured, plain)
-    )
+    pictures = (ElementTree.parse(p).iter() for p in (coloured, plain))
+    texts = ((e for e in picture if e.tag.endswith("text")) for picture in pictures)
+    told, before = (["".join(e.itertext()) for e in some] for some in texts)
     assert "depth" in told and told[-1].endswith(f" to {max(depths.values())}")
     assert "depth" not in before
     assert f"0 to {max(depths.values()) ** 0.25:.3g}" in told  # ratios begin at the least above 0

@@ -113,9 +113,8 @@ def question(test, pipeline="cse|fold|bind", **options):
 
 
 def search(path, pipeline="cse|fold|bind", ask=None, **options):
-    return bisection.bisect(
-        ask or answers(), "relay", question(OwnTest.of(path), pipeline, **options)
-    )
+    asked = question(OwnTest.of(path), pipeline, **options)
+    return bisection.bisect(ask or answers(), "relay", asked)
 
 
 def test_bisection_asks_the_test_about_the_module_after_each_try(tmp_path):

@@ -86,11 +86,8 @@ def test_an_output_that_is_wrong_leads_to_what_it_is_computed_of():
 
     def judge(piece):
         asked.append(piece)
-        return (
-            pieces.PieceVerdict(BAD, ("d",))
-            if {"c", "d"} <= {*piece.nodes}
-            else pieces.PieceVerdict(GOOD)
-        )
+        bad = {"c", "d"} <= {*piece.nodes}
+        return pieces.PieceVerdict(BAD, ("d",)) if bad else pieces.PieceVerdict(GOOD)
 
     assert pieces.reduce(one, judge).piece == pieces.Piece(("c", "d"), ("d",))
     assert asked[1] == pieces.Piece(("c", "d"), ("d",))

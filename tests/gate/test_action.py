@@ -173,9 +173,8 @@ def checked(job):
 
 
 def test_a_regression_fails_the_job_and_is_commented_with_a_page(job):
-    status, log = job.play(
-        model="mlp", baseline="ci/worse.json", options="--rtol 1e-3\n --fail-on operators"
-    )
+    options = "--rtol 1e-3\n --fail-on operators"
+    status, log = job.play(model="mlp", baseline="ci/worse.json", options=options)
     assert status == 3 and REGRESSION in log
     ((words, text),) = job.written
     where = f"repos/{REPOSITORY}/issues/7/comments"

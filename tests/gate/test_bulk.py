@@ -164,10 +164,9 @@ def test_culprits_are_named_and_what_was_run_beside_the_sample_is_said_once():
         "AdjustMatmulOrder in front of tvm:zero: type changed.",
     ]
     left = "Not run: the sides of 1 `if` in recursive functions."
-    lines = [
-        tried(n, "right", key=n, seconds=0.1, also=(left,)) for n in ("tvm:zero", "tvm:target")
-    ]
-    said = tvms.sections(tvms.document(lines, {"tvm:zero", "tvm:target"}, False))
+    names = "tvm:zero", "tvm:target"
+    lines = [tried(n, "right", key=n, seconds=0.1, also=(left,)) for n in names]
+    said = tvms.sections(tvms.document(lines, {*names}, False))
     assert [one["text"] for one in said[1:]] == ["Every pipeline matches.", left]
 
 

@@ -44,10 +44,7 @@ def parts(tmp_path, monkeypatch):
     about = {"hangs": ("relax", 1.0), "dies": ("relax", 20.0), "misses": ("relay", 20.0)}
     about |= {"breaks": ("relay", 20.0), "well": ("", 20.0)}
     script = tmp_path / "fake_parts.py"
-    return [
-        gpu.Part(name, name.title(), engine, limit, f"{script} {name}")
-        for name, (engine, limit) in about.items()
-    ]
+    return [gpu.Part(n, n.title(), *of, f"{script} {n}") for n, of in about.items()]
 
 
 @pytest.fixture

@@ -89,9 +89,8 @@ def test_relay_is_shown_in_each_way_and_failing_cells_are_shown_with_their_recor
         assert "invalid choice: 'recrd'" in wrong.error and not wrong.bundles
         nowhere = running.run("%%relascope record -o none/x.rsc\nprint('run')")
         assert "Nothing is recorded" in nowhere.printed and "run\n" not in nowhere.printed
-        path = running.ran(
-            "with relascope.recording() as alone:\n    build()\nprint(alone)"
-        ).printed
-        assert Path(path.strip()).stat().st_size > 10_000
+        code = "with relascope.recording() as alone:\n    build()\nprint(alone)"
+        path = Path(running.ran(code).printed.strip())
+        assert path.stat().st_size > 10_000
         running.ran("del alone")
-        assert not Path(path.strip()).exists()
+        assert not path.exists()

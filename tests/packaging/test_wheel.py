@@ -65,9 +65,8 @@ class Environment:
 class Saved(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body = torch.nn.Sequential(
-            torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.1), torch.nn.Linear(16, 4)
-        )
+        first, last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
+        self.body = torch.nn.Sequential(first, torch.nn.GELU(), torch.nn.Dropout(0.1), last)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.body(x)
@@ -88,10 +87,8 @@ def build_wheel(place: Path) -> None:
     left = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*ROOMS, "relascope", ".streamlit"):
         shutil.copytree(ROOT / name, place / "source" / name, ignore=left, symlinks=True)
-    files = (
-        "pyproject.toml setup.py requirements.txt requirements-onnxruntime.txt README.md LICENSE"
-    )
-    for name in files.split():
+    needs = "requirements.txt", "requirements-onnxruntime.txt"
+    for name in ("pyproject.toml", "setup.py", *needs, "README.md", "LICENSE"):
         shutil.copy(ROOT / name, place / "source")
     build = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", place)
     python("pip", "wheel", *build, place / "source")
@@ -136,19 +133,16 @@ def test_the_wheel_brings_one_name_and_every_file_of_it(wheel):
         if path.is_file() and path.suffix != ".pyc"
     }
     assert "relascope/py.typed" in here
-    assert {n for n in names if ".dist-info/" not in n} == here | {
-        "relascope/viz/.streamlit/config.toml"
-    }
+    here.add("relascope/viz/.streamlit/config.toml")
+    assert {n for n in names if ".dist-info/" not in n} == here
 
 
 HEAVY = {"altair", "networkx", "numpy", "scipy", "streamlit", "torch", "transformers", "tvm"}
 
 
 def test_little_is_imported_until_it_is_needed(environment):
-    code = (
-        "import sys, relascope, {}; print(relascope.__file__);"
-        "print(*{{name.partition('.')[0] for name in sys.modules}})"
-    )
+    code = "import sys, relascope, {}; print(relascope.__file__);"
+    code += "print(*{{name.partition('.')[0] for name in sys.modules}})"
     for module, allowed in (
         *(("relascope", set()), ("relascope.commands.main", set())),
         ("relascope.commands.handing_on", {"numpy"}),  # with the cuts and all of a command's files
@@ -275,8 +269,7 @@ def test_constraints_agree_with_the_requirements(version):
     assert all(re.fullmatch(r"[a-z0-9-]+==[a-z0-9.]+", line) for line in lines)
     pins = dict(line.split("==") for line in lines)
     assert len(pins) > 90  # what is brought along, too
-    here = [
-        r for r in requirements() if not r.marker or r.marker.evaluate({"python_version": version})
-    ]
+    about = {"python_version": version}
+    here = [r for r in requirements() if not r.marker or r.marker.evaluate(about)]
     assert len(here) > 20
     assert {r.name: str(r.specifier) for r in here} == {r.name: f"=={pins[r.name]}" for r in here}

@@ -306,9 +306,8 @@ def test_pytorchs_cuts_are_a_curve_where_their_time_is_known_and_alike_ones_a_po
         assert "PyTorch&#x27;s, by budget" in legend
         assert ("PyTorch eager" in legend) == (field == "bytes")
         assert ("Within a peak" in legend) == (field == "peak_bytes")
-        curve = [
-            r for d in spec["datasets"].values() for r in d if r.get("what") == "Within a peak"
-        ]
+        rows = (r for d in spec["datasets"].values() for r in d)
+        curve = [r for r in rows if r.get("what") == "Within a peak"]
         peaks = {r["peak_bytes"] for r in document["within_peak"]}
         assert {r["peak_bytes"] for r in curve} == (peaks if field == "peak_bytes" else set())
     assert "Within 0 PyTorch's backward draws masks anew" in tables.masks_line(rivals)

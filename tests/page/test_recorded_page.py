@@ -205,9 +205,8 @@ def test_a_module_that_was_recorded_is_opened_as_a_model(opened, tmp_path, monke
     lines = path.read_text().replace('"level": "text"', '"level": "modules"', 1).splitlines()
     packed = base64.b64encode(zlib.compress(b'{"root_index": 1}')).decode()
     at = next(i for i, x in enumerate(lines) if '"begin": 2' in x)
-    path.write_text(
-        "\n".join([*lines[:at], json.dumps({"json": "1", "zlib": packed}), *lines[at:], ""])
-    )
+    lines.insert(at, json.dumps({"json": "1", "zlib": packed}))
+    path.write_text("\n".join([*lines, ""]))
     page = choose(opened(path), 3)
     page.button(key="recorded_model_True").click()
     said = "The recording has no module after pass 4. It is not in the file."
@@ -241,10 +240,8 @@ def test_damage_is_a_sentence_and_the_page_goes_on(opened, tmp_path):
 def test_what_is_hostile_stays_within_limits(opened, tmp_path):
     path = recorded(tmp_path / "run.rsc")
     lines = path.read_text().splitlines()
-    bomb = base64.b64encode(zlib.compress(b"a" * (65 << 20))).decode()
-    lines = [
-        json.dumps({**json.loads(x), "zlib": bomb}) if x.startswith('{"text"') else x for x in lines
-    ]
+    bomb = {"zlib": base64.b64encode(zlib.compress(b"a" * (65 << 20))).decode()}
+    lines = [json.dumps(json.loads(x) | bomb) if x.startswith('{"text"') else x for x in lines]
     begin = {"depth": 199, "name": "deep", "opt_level": 0, "module": None}
     deep = [json.dumps({"begin": n, **begin}) for n in range(6, 200)]
     path.write_text("\n".join([*lines, *deep, ""]))

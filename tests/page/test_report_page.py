@@ -14,10 +14,8 @@ from relascope.viz.rows.timings import short, verdicts
 def said(ours, eager):
     """What is said of rounds of runs in milliseconds beside those of eager."""
     ours, eager = (tuple((ms / 1e3,) for ms in runs) for runs in (ours, eager))
-    rows = [
-        row("pytorch eager", "forward", eager, None, None, None),
-        row("relay, cpu", "forward", ours, eager, 1e-6, None),
-    ]
+    theirs = row("pytorch eager", "forward", eager, None, None, None)
+    rows = [theirs, row("relay, cpu", "forward", ours, eager, 1e-6, None)]
     none, (text, sure) = verdicts(rows)
     assert none is None
     assert bool(unsteady(rows)) == text.endswith("; the machine is busy")
@@ -47,10 +45,8 @@ def test_a_headline_says_no_more_than_its_data(ours, eager, text, sure):
 
 def test_a_module_of_tvm_is_told_beside_its_program_and_targets_by_whose_kernels_they_take():
     ours, theirs = (tuple((ms / 1e3,) for ms in runs) for runs in (STEADY, [20.0] * 5))
-    rows = [
-        row(IMPORTED, "forward", theirs, None, None, None),
-        row("relay, cpu", "forward", ours, theirs, 0.0, None),
-    ]
+    imported = row(IMPORTED, "forward", theirs, None, None, None)
+    rows = [imported, row("relay, cpu", "forward", ours, theirs, 0.0, None)]
     assert verdicts(rows)[1][0].endswith("faster than the imported program")
     best = Target("llvm -mcpu=x -libs=blas", "the CPU", True, kernels="PyTorch's BLAS")
     plain = replace(best, name="llvm -mcpu=x", kernels="TVM's own kernels")

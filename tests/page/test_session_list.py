@@ -120,15 +120,13 @@ def test_a_file_opened_before_is_opened_again_and_a_lost_one_says_so(tmp_path):
     file = tmp_path / "own.onnx"
     file.write_bytes(b"a model")
     store.keep_model(str(file), here)
-    inputs = "x=1x4:float32"
-    store.put(
-        "1", replace(NEW, ir="relax", model=ModelChoice("own.onnx", here, inputs=inputs)), "own"
-    )
+    own = ModelChoice("own.onnx", here, inputs="x=1x4:float32")
+    store.put("1", replace(NEW, ir="relax", model=own), "own")
     store.put("2", replace(NEW, model=ModelChoice("lost.pt", gone)), "lost")
     page = AppTest.from_function(recent).run()
     assert page.button(key=f"again_{gone}").disabled
     assert "No longer on this machine." in words(page)
     page.button(key=f"again_{here}").click().run()
     opened = page.session_state.session_to_open
-    assert (opened.ir, opened.model.digest, opened.model.inputs) == ("relax", here, inputs)
+    assert (opened.ir, opened.model.digest, opened.model.inputs) == ("relax", here, own.inputs)
     assert page.session_state.session_id not in ("1", "2")

@@ -149,9 +149,8 @@ def test_the_pipeline_of_another_mode_is_kept(page):
 
 
 def test_a_session_of_a_bad_pill_is_shown(page):
-    session = Session(
-        model=ModelChoice(batch=1, tokens=14), build=Compile(variants=("library", "cuda"))
-    )
+    bad = Compile(variants=("library", "cuda"))
+    session = Session(model=ModelChoice(batch=1, tokens=14), build=bad)
     store.put("one", replace(session, look=ScreenState("Compile & time")), "one")
     assert not opened(session="one").exception
 

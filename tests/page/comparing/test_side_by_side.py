@@ -201,9 +201,8 @@ def kept(path, ident="other", look=Session.look):
 def beside(clients, monkeypatch, tmp_path):
     monkeypatch.setenv(store.OPEN, str(recorded(tmp_path / "a.rsc")))
     ident = kept(recorded(tmp_path / "b.rsc", passes=2, code="store"))
-    return opened(
-        keep_recorded_tab="Side by side", keep_against="session", keep_against_session=ident
-    )
+    chosen = {"keep_against": "session", "keep_against_session": ident}
+    return opened(keep_recorded_tab="Side by side", **chosen)
 
 
 def test_two_recordings_need_no_engine_and_say_where_they_part(beside, clients):
