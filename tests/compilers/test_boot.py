@@ -19,14 +19,8 @@ from limits import ELEMENTWISE
 from place import ROOT
 from relascope.core.errors import EngineError
 from relascope.engine.relay.tvm import boot as booting
+from relascope.engine.relay.tvm import cuda_stubs
 from relascope.engine.relay.tvm import find as finding
-from relascope.engine.relay.tvm.cuda_stubs import (
-    MARKER,
-    NO_DEVICE,
-    Symbol,
-    read_needs,
-    stub_library,
-)
 
 
 def answer(code: str, tmp_path: Path, **environment: str):
@@ -40,7 +34,7 @@ def answer(code: str, tmp_path: Path, **environment: str):
 def needs():
     found = finding.installation()
     assert found.origin == "bitblas" and found.library is not None
-    return read_needs(found.library)
+    return cuda_stubs.read_needs(found.library)
 
 
 LIBRARIES = ("libcuda.so.1", "libcudart.so.12", "libnvrtc.so.12")
@@ -100,7 +94,7 @@ def test_relay_builds_and_runs_without_compiler_driver_or_library_path(tmp_path)
 def test_wanted_symbols_are_read_from_the_library(needs):
     driver, runtime, nvrtc = (booting.wanted_of(needs, library) for library in LIBRARIES)
     assert {"cuLaunchKernel", "cuModuleLoadData"} <= {s.name for s in driver}
-    assert Symbol("cudaMalloc", LIBRARIES[1], LIBRARIES[1]) in runtime
+    assert cuda_stubs.Symbol("cudaMalloc", LIBRARIES[1], LIBRARIES[1]) in runtime
     assert ({s.version for s in driver}, {s.version for s in nvrtc}) == ({""}, {LIBRARIES[2]})
     # zlib's functions have no version either, and are not the driver's.
     assert "crc32" in {s.name for s in needs.wanted}
@@ -111,12 +105,12 @@ def test_wanted_symbols_are_read_from_the_library(needs):
 def test_a_stub_has_every_wanted_symbol(needs, library, tmp_path):
     wanted = booting.wanted_of(needs, library)
     path = tmp_path / library
-    path.write_bytes(stub_library(library, wanted))
+    path.write_bytes(cuda_stubs.stub_library(library, wanted))
     with path.open("rb") as file:
         (dynamic,) = (s for s in ELFFile(file).iter_segments() if isinstance(s, DynamicSegment))
         assert next(dynamic.iter_tags("DT_SONAME")).soname == library
         symbols = list(dynamic.iter_symbols())[1:]
-    assert {s.name for s in symbols} == {*(s.name for s in wanted), MARKER}
+    assert {s.name for s in symbols} == {*(s.name for s in wanted), cuda_stubs.MARKER}
     assert all(s["st_shndx"] != "SHN_UNDEF" for s in symbols)
     # The loader's own word on versions.
     stub, look_up = ctypes.CDLL(str(path)), ctypes.CDLL(None).dlvsym
@@ -131,9 +125,9 @@ def test_a_stub_has_every_wanted_symbol(needs, library, tmp_path):
 def test_stubs_answer_as_cudas_libraries_do_without_a_device(needs, tmp_path):
     wanted = booting.wanted_of(needs, "libcudart.so.12")
     path = tmp_path / "libcudart.so.12"
-    path.write_bytes(stub_library(path.name, wanted))
+    path.write_bytes(cuda_stubs.stub_library(path.name, wanted))
     driver = tmp_path / "libcuda.so.1"
-    driver.write_bytes(stub_library(driver.name, (Symbol("cuGetErrorName"),)))
+    driver.write_bytes(cuda_stubs.stub_library(driver.name, (cuda_stubs.Symbol("cuGetErrorName"),)))
     code = f"""
 import ctypes, json
 stub = ctypes.CDLL({str(path)!r}, ctypes.RTLD_GLOBAL)
@@ -145,15 +139,16 @@ driver, out = ctypes.CDLL({str(driver)!r}), ctypes.c_char_p()
 print(json.dumps([*told, driver.cuGetErrorName(100, ctypes.byref(out)), out.value.decode()]))
 """
     told = [f"{library} is not on this machine" for library in (path.name, driver.name)]
-    assert answer(code, tmp_path) == [told[0], [NO_DEVICE], 0, told[1]]
+    assert answer(code, tmp_path) == [told[0], [cuda_stubs.NO_DEVICE], 0, told[1]]
 
 
-def disguised(name: str, symbols: tuple[Symbol, ...], folder: Path) -> None:
+def disguised(name: str, symbols: tuple[cuda_stubs.Symbol, ...], folder: Path) -> None:
     """Write a library that passes for a real one: what marks a stub is renamed away."""
     folder.mkdir(exist_ok=True)
-    content = stub_library(name, symbols)
-    assert MARKER.encode() in content
-    (folder / name).write_bytes(content.replace(MARKER.encode(), b"x" * len(MARKER)))
+    content = cuda_stubs.stub_library(name, symbols)
+    marker = cuda_stubs.MARKER.encode()
+    assert marker in content
+    (folder / name).write_bytes(content.replace(marker, b"x" * len(marker)))
 
 
 def test_an_old_driver_without_the_right_runtime_still_boots_and_says_so(needs, tmp_path):

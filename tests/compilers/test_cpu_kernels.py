@@ -46,9 +46,8 @@ class Convolution:
         self.made.backward(self.grad)
         self.window = tuple((v,) * len(size) for v in (stride, padding, dilation))
         pairs = zip(size, self.made.shape[2:], window, strict=True)
-        self.more = tuple(
-            s - ((m - 1) * stride - 2 * padding + dilation * (w - 1) + 1) for s, m, w in pairs
-        )
+        read = ((s, (m - 1) * stride + dilation * (w - 1) + 1) for s, m, w in pairs)
+        self.more = tuple(s + 2 * padding - length for s, length in read)
         self.groups = groups
 
     def options(self, transposed=False):

@@ -105,11 +105,9 @@ def test_fusing_names_the_operators_and_kernels_their_operators(steps):
     assert sum(len(o.nodes) for o in rows) == len({i for o in rows for i in o.nodes})
     if ir == "relax":
         before, matched = named["legalize"]
-        pairs = {
-            before.by_id[o.id].op: matched.graph.by_id[o.nodes[0]].op
-            for o in origins(before, matched)
-            if o.what == "removed" and o.how is Fate.REPLACED
-        }
+        removed = (o for o in origins(before, matched) if o.what == "removed")
+        pairs = {o.id: o.nodes[0] for o in removed if o.how is Fate.REPLACED}
+        pairs = {before.by_id[a].op: matched.graph.by_id[b].op for a, b in pairs.items()}
         assert pairs["nn.softmax"] == "softmax"
         assert pairs["nn.gelu"] == "gelu"
         assert pairs["permute_dims"].startswith("transpose")

@@ -15,9 +15,8 @@ def files():
     """The checkout's files by their paths, without what tools leave there."""
     for folder, folders, names in os.walk(ROOT):
         made = {"__pycache__", "out", "build", "dist"}
-        folders[:] = [
-            f for f in folders if f[0] != "." and f not in made and not f.endswith(".egg-info")
-        ]
+        own = (f for f in folders if f not in made and not f.endswith(".egg-info"))
+        folders[:] = [f for f in own if f[0] != "."]
         yield from (Path(folder, n).relative_to(ROOT) for n in names if not n.endswith(".pyc"))
 
 

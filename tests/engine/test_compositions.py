@@ -307,10 +307,8 @@ def test_attention_that_drops_is_that_of_pytorch_where_nothing_is_dropped(mask, 
 def test_a_bounded_variance_has_the_same_loss_and_gradient(full, reduction, var):
     data, target = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
     given = var.clone().requires_grad_() if isinstance(var, torch.Tensor) else var
-    losses = [
-        f(data, target, given, full=full, reduction=reduction)
-        for f in (watch._gaussian_nll, F.gaussian_nll_loss)
-    ]
+    both = watch._gaussian_nll, F.gaussian_nll_loss
+    losses = [loss(data, target, given, full=full, reduction=reduction) for loss in both]
     torch.testing.assert_close(*losses)
     if isinstance(given, torch.Tensor):
         mine, theirs = (torch.autograd.grad(loss.sum(), given)[0] for loss in losses)

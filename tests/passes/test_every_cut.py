@@ -118,11 +118,8 @@ def test_the_cheapest_cut_meets_wishes_and_none_that_meets_them_is_cheaper(graph
         return
     out = frozenset(data.draw(st.sets(st.sampled_from(able), max_size=3)))
     into = frozenset(data.draw(st.sets(st.sampled_from(able), max_size=2))) - out
-    kept = [
-        it.bytes_of(chosen)
-        for it, chosen, again in choices(graph)
-        if into <= chosen and not out & chosen
-    ]
+    saved = [(it, chosen) for it, chosen, _ in choices(graph)]
+    kept = [it.bytes_of(some) for it, some in saved if into <= some and not out & some]
     points = frontier(joint, Wish(save=into, recompute=out))
     assert all(into <= p.saved and not out & p.saved for p in points)
     assert points[-1].bytes == min(kept)
