@@ -66,10 +66,8 @@ def joint_graphs(draw, most: int = 8) -> Graph:
     nodes, last = [*named, seed], "g"
     for node in reversed(calls):
         read = draw(st.lists(st.sampled_from([node.id, *node.edges]), min_size=1, max_size=2))
-        nodes.append(
-            Node(f"b.{node.id}", Kind.CALL, "multiply", inputs=(last, *read), outputs=end.outputs)
-        )
+        about = {"inputs": (last, *read), "outputs": end.outputs}
         last = f"b.{node.id}"
-    return Graph(
-        "main", "relay", tuple(nodes), (*forward.inputs, "g"), (end.id, last), forward_outputs=1
-    )
+        nodes.append(Node(last, Kind.CALL, "multiply", **about))
+    ends = (*forward.inputs, "g"), (end.id, last)
+    return Graph("main", "relay", tuple(nodes), *ends, forward_outputs=1)

@@ -13,9 +13,8 @@ _HEAD = re.compile(r"([^=!#]+)([=!#]?)(.*)")
 
 def _type(word: str) -> TensorType:
     sizes, _, dtype = word.partition("/")
-    return TensorType(
-        tuple(int(s) if s.isdigit() else s for s in sizes.split("x") if s), dtype or "float32"
-    )
+    shape = (int(s) if s.isdigit() else s for s in sizes.split("x") if s)
+    return TensorType(tuple(shape), dtype or "float32")
 
 
 def _node(statement: str, of: str) -> Node:
@@ -119,9 +118,8 @@ class Text:
         query, key, value = heads
         key, square = self.add(f" transpose {key} :1x4x16x14 {at} axes=[0,1,3,2]"), ":1x4x14x14"
         scores = self.add(f" nn.batch_matmul {query} {key} {square} {at}")
-        masked = self.add(
-            f" add {self.scaled('divide', scores, 4.0, f'{at} {square}')} {mask} {square} {at}"
-        )
+        divided = self.scaled("divide", scores, 4.0, f"{at} {square}")
+        masked = self.add(f" add {divided} {mask} {square} {at}")
         soft = self.add(f" nn.softmax {masked} {square} {at} axis=-1")
         mixed = self.add(f" nn.batch_matmul {soft} {value} :1x4x14x16 {at}")
         back = self.add(f" transpose {mixed} :1x14x4x16 {at} axes=[0,2,1,3]")
@@ -166,9 +164,8 @@ def joint(layers: int = 1) -> Graph:
 def random_graph(seed: int, nodes: int = 120, scopes: int = 6) -> Graph:
     """Any connected or unconnected graph: groups may well feed and be fed by one node."""
     draw, text = random.Random(seed), Text()
-    paths = [""] + [
-        ".".join(f"m{draw.randrange(3)}" for _ in range(draw.randint(1, 3))) for _ in range(scopes)
-    ]
+    lengths = (draw.randint(1, 3) for _ in range(scopes))
+    paths = ["", *(".".join(f"m{draw.randrange(3)}" for _ in range(n)) for n in lengths)]
     for i in range(nodes):
         scope = draw.choice(paths)
         count = draw.randint(0, 3) if i else 0

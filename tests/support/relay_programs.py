@@ -208,10 +208,8 @@ def main():
         mod = relay.transform.InferType()(tvm.IRModule.from_expr(body))
         (folder / f"{name}.json").write_text(tvm.ir.save_json(mod))
         prefix = f"p{len(made)}_"
-        own = {
-            v: relay.var(prefix + v.name_hint, v.type_annotation)
-            for v in relay.analysis.free_vars(body)
-        }
+        free = relay.analysis.free_vars(body)
+        own = {v: relay.var(prefix + v.name_hint, v.type_annotation) for v in free}
         body, made_of = relay.bind(body, own), mod["main"].ret_type
         several = isinstance(made_of, tvm.ir.TupleType)
         count = len(made_of.fields) if several else 1

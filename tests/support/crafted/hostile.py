@@ -203,9 +203,8 @@ _JSON, _INPUTS = "models/model.json", "traced_inputs.pkl"
 
 def _tensors(change):
     """data.pkl with the numbers of elements of its tensors changed."""
-    return lambda data: re.sub(
-        rb"(?s)(X\x03\x00\x00\x00cpu(?:q.)?)K[\x04\x10]", rb"\1" + change, data
-    )
+    count = rb"(?s)(X\x03\x00\x00\x00cpu(?:q.)?)K[\x04\x10]"
+    return lambda data: re.sub(count, rb"\1" + change, data)
 
 
 _PT = {
@@ -468,11 +467,9 @@ def _array(descr, shape, kind, mark, then=_makes):
 
 def crafted():
     """Each hostile file: (name, suffix, a function from the mark's path to its bytes)."""
-    found = [
-        (name, kind, partial(changed, kind, parts=parts))
-        for kind, table in ((".pt", _PT), (".pt2", _PT2))
-        for name, parts in table.items()
-    ]
+    found = []
+    for kind, table in ((".pt", _PT), (".pt2", _PT2)):
+        found += [(n, kind, partial(changed, kind, parts=parts)) for n, parts in table.items()]
     for kind, table in _PICKLED.items():
         found += [(f"pickle: {n}", kind, partial(_pickled, kind, *a)) for n, a in table.items()]
     for kind in (".pt", ".pt2"):

@@ -59,10 +59,8 @@ def importing(ir: str, interpreter: Path) -> dict[str, str]:
     """Variables with which a plain `import tvm` finds an environment's TVM."""
     if ir == "relax":
         return {}
-    code = (
-        "from relascope.engine.relay.tvm.boot import boot, child_environment; import json; boot();"
-    )
-    found: dict[str, str] = answer(f"{code} print(json.dumps(child_environment()))")
+    code = "import json; from relascope.engine.relay.tvm import boot; boot.boot();"
+    found: dict[str, str] = answer(f"{code} print(json.dumps(boot.child_environment()))")
     here = next(interpreter.parents[1].glob("lib/python*/site-packages"))
     return found | {"PYTHONPATH": str(here / Path(_TVM[ir]).parents[1])}
 
