@@ -299,9 +299,8 @@ def test_modules_share_memory_and_hold_nothing_after_their_backwards(monkeypatch
     monkeypatch.setattr(TrainingExecutable, "forward", watched)
     plain = [nn.Sequential(nn.Linear(n, n), nn.Softmax(-1), nn.Linear(n, 2)) for n in (4, 64, 400)]
     ours = copy.deepcopy(plain)
-    ours[0][0].weight = nn.Parameter(
-        torch.cat([torch.zeros(1), plain[0][0].weight.ravel()]).detach()[1:].view(4, 4)
-    )
+    longer = torch.cat([torch.zeros(1), plain[0][0].weight.ravel()]).detach()
+    ours[0][0].weight = nn.Parameter(longer[1:].view(4, 4))
     xs = [torch.randn(300, module[0].in_features) for module in plain]
     for module, x in zip(ours, xs, strict=True):
         add_tvm_dispatch(module, x, verify=False, captures="keep_all")

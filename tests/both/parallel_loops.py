@@ -46,9 +46,8 @@ def check_every_task_runs_once() -> None:
         seen.append((task, ctypes.c_int32.from_address(about + 8).value, data))
         return int(task == failing)
 
-    launch = ctypes.CFUNCTYPE(ctypes.c_int, _Body, ctypes.c_void_p, ctypes.c_int)(
-        TEAM._table.launch
-    )
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, _Body, ctypes.c_void_p, ctypes.c_int)
+    launch = kind(TEAM._table.launch)
     for asked, tasks, failing in ((0, 3, None), (5, 5, None), (1, 1, None), (0, 3, 2), (5, 5, 4)):
         seen.clear()
         assert launch(_Body(body), 7, asked) == (failing is not None)

@@ -65,8 +65,7 @@ def check_product(
             set_threads(threads)
             made = torch.full(product.shape, float("nan"), dtype=kind)
             run(a, b, made)
-            assert (made.double() - exact).abs().max() < rounding(
-                dtype, left[-2 if turn_a else -1], exact.abs().max()
-            )
+            limit = rounding(dtype, left[-2 if turn_a else -1], exact.abs().max())
+            assert (made.double() - exact).abs().max() < limit
     finally:
         set_threads(0)

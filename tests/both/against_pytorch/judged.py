@@ -73,9 +73,8 @@ def differences(
             off &= _off(a, other()[index], tolerance)
         if off.any():
             at = off.flatten().nonzero().flatten()[:4].tolist()
-            pairs = ", ".join(
-                f"[{i}] {a.flatten()[i].item():.7g} for {b.flatten()[i].item():.7g}" for i in at
-            )
+            x, y = a.flatten(), b.flatten()
+            pairs = ", ".join(f"[{i}] {x[i].item():.7g} for {y[i].item():.7g}" for i in at)
             found.append(f"{name}: {int(off.sum())} of {off.numel()} off, {pairs}")
     return "; ".join(found[:4])
 

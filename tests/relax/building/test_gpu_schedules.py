@@ -59,9 +59,8 @@ def test_the_next_rule_has_its_turn_where_one_fails():
     assert one.schedule == "DLight's Reduction" and one.threads >= 32
 
     def gradient(given, x):  # a pooling's, whose maxima's places TVM knows no way to find together
-        pooled = relax.op.grad.max_pool2d_backward(
-            given, x, pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)
-        )
+        about = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}
+        pooled = relax.op.grad.max_pool2d_backward(given, x, **about)
         zero = relax.const(0.0, "float32")
         return relax.op.where(relax.op.less_equal(x, zero), zero, pooled)
 
@@ -71,9 +70,8 @@ def test_the_next_rule_has_its_turn_where_one_fails():
 
 
 def test_sums_are_a_thread_each_where_no_rule_takes_them():
-    (one,) = built(
-        [(2, 32, 16, 16), (32, 1, 3, 3)], lambda x, w: relax.op.nn.conv2d(x, w, groups=32)
-    )
+    shapes = [(2, 32, 16, 16), (32, 1, 3, 3)]
+    (one,) = built(shapes, lambda x, w: relax.op.nn.conv2d(x, w, groups=32))
     assert one.schedule == "DLight's Fallback" and one.threads == 256
     assert not notes([one])
     mod = tvm.IRModule({"main": padded()})
@@ -127,10 +125,8 @@ def test_records_of_schedules_for_a_gpu_are_such_as_are_read(what, tmp_path, mon
         "sum": lambda: te.compute((64,), lambda i: te.sum(a[i, k], axis=k)),
         "pointwise": lambda: te.compute((64, 64), lambda i, j: a[i, j] * b[i, j]),
     }[what]()
-    of = SimpleNamespace(
-        mod=tvm.IRModule({"main": te.create_prim_func([a, *([b] * (what != "sum")), made])})
-    )
-    work = Workload("key", what, (), None, of)
+    main = te.create_prim_func([a, *([b] * (what != "sum")), made])
+    work = Workload("key", what, (), None, SimpleNamespace(mod=tvm.IRModule({"main": main})))
     limits = f"-max_threads_per_block=1024 -max_shared_memory_per_block={48 << 10}"
     old, found = f"cuda -arch=sm_61 {limits}", []
     searched = tuning.ScheduleSearch(old, 1, (Unbuilt(), Unmeasured()), seed=0)

@@ -58,9 +58,8 @@ def test_every_kernel_of_a_layer_puts_out_the_value_of_its_last_node(profiled, t
         products = [k for k in found.kernels if k.name.startswith(prefix)]
         assert bool(products) == (library in target.split() and not ours)
         assert all(k.flops for k in products)
-    assert {k.phase for k in found.kernels} == (
-        {"forward", "backward"} if training else {"forward"}
-    )
+    phases = ["forward", "backward"] if training else ["forward"]
+    assert {k.phase for k in found.kernels} == {*phases}
     masks = [n.bytes for n in graph if n.name.startswith(MASK_PREFIX)]
     assert found.mask_bytes == sum(masks)
     assert bool(masks) == training
@@ -75,9 +74,8 @@ def test_every_call_of_the_forward_is_in_one_kernel(session):
 
 
 def test_images_with_channels_last_are_shown_as_their_nodes_are(session, tmp_path):
-    module = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 6, 3, groups=6)
-    )
+    first, second = torch.nn.Conv2d(3, 6, 3), torch.nn.Conv2d(6, 6, 3, groups=6)
+    module = torch.nn.Sequential(first, torch.nn.ReLU(), second)
     file = save(module, (torch.randn(2, 3, 9, 8),), tmp_path / "depthwise.pt")
     source = source_from_file(file, "input=2x3x9x8:float32")
     target = f"{TARGET} {BLAS} {SCHEDULES}"

@@ -65,9 +65,8 @@ def test_vector_arithmetic_is_a_few_units_in_the_last_place_from_the_exact_value
 def test_float64_is_computed_as_before(name):
     x = np.linspace(-5, 5, 1001)
     found = run(program(getattr(relax.op, name), (x.shape, "float64")), OURS, x)
-    assert found == pytest.approx(
-        EXACT[name](x), rel=rounding("float64", POINTWISE), abs=rounding("float64", 1)
-    )
+    near = {"rel": rounding("float64", POINTWISE), "abs": rounding("float64", 1)}
+    assert found == pytest.approx(EXACT[name](x), **near)
 
 
 def test_tanh_of_what_is_small_keeps_its_digits_on_every_target():

@@ -22,9 +22,8 @@ def test_the_gradient_of_slices_of_two_axes_with_steps(target):
 
 
 def test_single_elements_and_windows():
-    live, values = program(
-        lambda x: F.adaptive_max_pool2d(x, (None, None), True), (drawn(1, 2, 3, 4),)
-    )
+    given = (drawn(1, 2, 3, 4),)
+    live, values = program(lambda x: F.adaptive_max_pool2d(x, (None, None), True), given)
     ours, theirs = live.forward(values), F.adaptive_max_pool2d(values["x0"], (None, None), True)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     forward_agrees(torch.argmax, torch.tensor(0.5))

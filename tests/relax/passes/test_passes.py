@@ -173,9 +173,8 @@ def test_other_orders_compute_the_same():
         for direction in ("from-inputs", "from-outputs"):
             after = topological_sort(before, order, direction)
             assert sorted(op_name(v) for _, v in bindings(after.main)) == kinds
-            assert str(after.main) in texts or (
-                max(errors(model, after).values()) <= LIMITS["float64"][0]
-            )
+            if str(after.main) not in texts:
+                assert max(errors(model, after).values()) <= LIMITS["float64"][0]
             texts.add(str(after.main))
     assert len(texts) > 1
 
@@ -189,9 +188,8 @@ def test_quantize_and_dequantize_are_kernels_that_compute_what_pytorch_does():
     values = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)) * 10
     ours = runtime.assemble(made, None, BuildOptions(QUICK)).forward({"x": values})[0][0]
     theirs = torch.fake_quantize_per_tensor_affine(values, 0.1, 3, -128, 127)
-    torch.testing.assert_close(
-        ours, theirs, rtol=0, atol=rounding("float32", 1, values.abs().max())
-    )
+    limit = rounding("float32", 1, values.abs().max())
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=limit)
 
 
 DRAWN = np.random.default_rng(7)
@@ -276,9 +274,8 @@ def check_sums(results, wanted, counts):
     exact = wanted(products, [g.sum(0) for g in grads], products[0].tanh())
     for target in ("llvm", "llvm -libs=blas -schedules=relascope"):
         found = compiled(before, target)(*(v.numpy() for v in values))
-        torch.testing.assert_close(
-            torch.as_tensor(found), exact, **close(rounding("float32", 3 * STEPS, 20))
-        )
+        limit = close(rounding("float32", 3 * STEPS, 20))
+        torch.testing.assert_close(torch.as_tensor(found), exact, **limit)
 
 
 def test_many_are_one_and_few_or_of_another_shape_stay_apart():

@@ -8,9 +8,8 @@ from tvm import relax
 
 def model():
     builder, of = relax.BlockBuilder(), relax.TensorType
-    x, w, b = (
-        relax.Var(n, of(s, "float32")) for n, s in (("x", (4, 16)), ("w", (16, 16)), ("b", (16,)))
-    )
+    shapes = {"x": (4, 16), "w": (16, 16), "b": (16,)}
+    x, w, b = (relax.Var(name, of(shape, "float32")) for name, shape in shapes.items())
     with builder.function("main", [x, w, b]):
         with builder.dataflow():
             first = builder.emit(relax.op.add(relax.op.matmul(x, w), b))
@@ -38,10 +37,8 @@ def relu_away(mod, context):
 
 
 def weights():
-    draw = np.random.default_rng(0)
-    return {
-        n: draw.standard_normal(s).astype("float32") for n, s in (("w", (16, 16)), ("b", (16,)))
-    }
+    draw = np.random.default_rng(0).standard_normal
+    return {"w": draw((16, 16)).astype("float32"), "b": draw(16).astype("float32")}
 
 
 passes = [

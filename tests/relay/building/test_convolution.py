@@ -43,9 +43,8 @@ def test_what_was_tuned_goes_first_and_other_processors_keep_tvms_tiles():
         assert answer(f"{AVX2} {SCHEDULES}")["tile_oc"].size == [4, 16]
         assert answer("llvm -mcpu=skylake-avx512").is_fallback
         assert answer("llvm").is_fallback
-        tuned = autotvm.task.space.ConfigEntity.from_json_dict(
-            {"index": 3, "code_hash": None, "entity": [["tile_ow", "sp", [16, 2]]]}
-        )
+        entity = {"index": 3, "code_hash": None, "entity": [["tile_ow", "sp", [16, 2]]]}
+        tuned = autotvm.task.space.ConfigEntity.from_json_dict(entity)
         inside.update(parse(AVX2), WORKLOAD, tuned)
         assert answer(AVX2)["tile_ow"].size == [16, 2]
     with autotvm.apply_history_best([]) as around:
@@ -124,9 +123,8 @@ def test_the_gradient_of_a_weight_is_pytorchs(name, target):
 
 def test_the_gradient_of_a_weight_runs_without_optimisation():
     grad, data = torch.randn(2, 6, 7, 7), torch.randn(2, 4, 9, 9)
-    made = relay.nn.conv2d_backward_weight(
-        var("grad", *grad.shape), var("data", *data.shape), channels=6, kernel_size=(3, 3)
-    )
+    both = var("grad", *grad.shape), var("data", *data.shape)
+    made = relay.nn.conv2d_backward_weight(*both, channels=6, kernel_size=(3, 3))
     given = {"grad": grad.numpy(), "data": data.numpy()}
     run = Run(module_of(made), given, "llvm", optimised=False)
     run()
@@ -157,9 +155,8 @@ def test_a_layout_that_came_before_the_build_is_served_too():
 
 def agrees(module, *shape):
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    model = model_from_module(
-        module.eval(), ("x",), (x,), ModelSource("laid out", training=True), quiet
-    )
+    source = ModelSource("laid out", training=True)
+    model = model_from_module(module.eval(), ("x",), (x,), source, quiet)
     live = LiveProgram(load_engine("relay"), model, ("min_cut", None), "llvm")
     (found,) = live.forward({"x": x, **model.parameters})
     torch.testing.assert_close(found, model.forward()[0])

@@ -173,9 +173,8 @@ def built(product):
     b = te.placeholder(product.right, product.dtype, "b")
     kernel = te.create_prim_func([a, b, product.kernel(te, tvm.tir, a, b)])
     run = tvm.build(tvm.IRModule({"main": kernel}), target=parse("llvm"))
-    return lambda *tensors: run(
-        *(tvm.nd.from_dlpack(torch.utils.dlpack.to_dlpack(t)) for t in tensors)
-    )
+    of_torch = torch.utils.dlpack.to_dlpack
+    return lambda *tensors: run(*(tvm.nd.from_dlpack(of_torch(t)) for t in tensors))
 
 
 @EVERY

@@ -37,11 +37,9 @@ def test_operators_on_bits_are_of_the_dtype_that_pytorch_promotes_to():
     bits = torch.tensor([True, False, True, True])
     small, large = torch.tensor([[200], [7], [65]]).byte(), torch.tensor([[3], [-(2**40)], [64]])
     pairs = {"bool": (bits, bits), "bool and int": (bits, large), "widths": (small, large)}
-    cases = {
-        f"{op.__name__} of {name}": (op, *pair)
-        for op in (operator.and_, operator.or_, operator.xor)
-        for name, pair in pairs.items()
-    }
+    cases = {}
+    for op in (operator.and_, operator.or_, operator.xor):
+        cases |= {f"{op.__name__} of {name}": (op, *pair) for name, pair in pairs.items()}
     cases |= {
         "mask of a number": (lambda x: x & 6, bits),
         "number of fewer bits": (lambda x: x ^ -1, small),

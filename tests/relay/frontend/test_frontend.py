@@ -149,9 +149,8 @@ WHOLE = "gpt2_block", "llama_block", "vit"
 
 @pytest.mark.parametrize("name", ["small_gpt2", "small_llama", *map(rare, WHOLE)])
 def test_the_forward_of_a_sample_agrees_with_pytorch(session, name):
-    found = session.check(
-        BuildRequest(ModelSource(name, batch=1), INFERENCE, QUICK), progress=quiet
-    )
+    request = BuildRequest(ModelSource(name, batch=1), INFERENCE, QUICK)
+    found = session.check(request, progress=quiet)
     assert found[0].scale > 0.1
     assert max(c.max_rel for c in found) <= OUTPUT
 

@@ -295,9 +295,8 @@ def branching():
     one, loop = relay.const(1.0), relay.GlobalVar("loop")
     again = relay.Call(loop, [i + relay.const(1), z + one])
     mod = tvm.IRModule({loop: relay.Function([i, z], relay.If(i < relay.const(5), again, z), kind)})
-    chosen = relay.If(
-        up, relay.Function([y], y * relay.const(3.0)), relay.Function([w], relay.negative(w))
-    )
+    tripled = relay.Function([y], y * relay.const(3.0))
+    chosen = relay.If(up, tripled, relay.Function([w], relay.negative(w)))
     first = relay.If(up, x + one, relay.Call(chosen, [x]))
     large = relay.greater(relay.sum(first), relay.const(0.0))
     body = relay.Call(loop, [relay.const(0), relay.If(large, relay.tanh(first), relay.exp(first))])
@@ -333,9 +332,8 @@ def test_branches_recursion_and_functions_as_values_are_run(tmp_path):
             again = replay.Run(program.mod, {n: v.numpy() for n, v in values.items()}, QUICK)
             again()
             np.testing.assert_allclose(again.results()[0], wanted, atol=ELEMENTWISE)
-    checked = session.check(
-        BuildRequest(source, Pipeline.parse("cse|fuse"), QUICK), progress=silent
-    )
+    request = BuildRequest(source, Pipeline.parse("cse|fuse"), QUICK)
+    checked = session.check(request, progress=silent)
     assert all(c.max_rel < OUTPUT for c in checked)
     for ask in (session.profile, session.tasks, session.compile):
         with refused("target", "run on Relay's virtual machine"):
