@@ -291,14 +291,16 @@ class _Kernel:
         return int(axis.iter_type) == self.tvm.tir.IterVar.CommReduce
 
     def _row_by_row(self, blocks: Sequence[Any]) -> bool:
-        """Compute all steps of a row before the next row, as in a softmax or layer norm. Returns
-        False if the kernel is not of this form: all steps' outer loops are the same rows.
+        """Compute all steps of a row before the next row, as in a softmax or layer norm, or of a
+        plane of a pooling's gradient, so that little is held between them. Returns False if the
+        kernel is not of this form: all steps' outer loops are the same rows, or planes.
         """
         sch = self.sch
         *before, last = blocks
         loops = sch.get_loops(last)
         steps = self._steps(last)
-        rows = [self._extent(loop) for loop in loops[:-1]]
+        outer = loops[: -2 if any(self._name(b) in max_pool.STAGES for b in before) else -1]
+        rows = [self._extent(loop) for loop in outer]
         if not before or self._is_reduction(last) or math.prod(rows) < 2:
             return False
         outputs = self._outputs()
@@ -308,7 +310,7 @@ class _Kernel:
             same = mine[: len(rows)] == rows and not any(map(self._reduces, axes[: len(rows)]))
             if not same or self._name(block) in outputs:
                 return False
-        row = sch.fuse(*loops[:-1]) if len(rows) > 1 else loops[0]
+        row = sch.fuse(*outer) if len(rows) > 1 else outer[0]
         if steps >= _PARALLEL:
             sch.parallel(row)
         for block in reversed(before):

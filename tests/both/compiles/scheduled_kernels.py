@@ -12,6 +12,7 @@ from gradients import Fn, draw, imported, runtime, values_of
 from limits import rounding
 from quick import ENGINE, combinations
 from relascope.engine.building.options import BuildOptions
+from relascope.engine.cpu_kernels import max_pool
 from relascope.engine.cpu_kernels.schedules import SCHEDULES, scheduled
 
 BLAS = import_module(f"relascope.engine.{ENGINE}.building.targets").BLAS
@@ -106,6 +107,17 @@ def test_loops_through_one_piece_of_memory_are_one(function, extents):
     kernel = scheduled(DIALECT, DIALECT.tvm.te.create_prim_func([x, bias, made]))
     (block,) = kernel.get_child_blocks(DIALECT.block(kernel, "root"))
     assert [int(kernel.get(loop).extent) for loop in kernel.get_loops(block)] == extents
+
+
+def test_a_poolings_gradient_is_computed_plane_by_plane():
+    te, options = DIALECT.tvm.te, ((3, 3), (2, 2), (1, 1), 2)
+    grad, data = (te.placeholder((2, 3, size, size)) for size in (4, 8))
+    made = max_pool.gradient(te, DIALECT.tir, grad, data, *options)
+    kernel = scheduled(DIALECT, te.create_prim_func([grad, data, made]))
+    blocks = kernel.get_child_blocks(DIALECT.block(kernel, "root"))
+    first, *others = (kernel.get(kernel.get_loops(block)[0]) for block in blocks)
+    assert int(first.extent) == 2 * 3 and others
+    assert all(first.loop_var.same_as(loop.loop_var) for loop in others)
 
 
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
