@@ -70,12 +70,13 @@ def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
 
 def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """PyTorch's clamp passes the gradient on at its bounds; hardtanh, hardsigmoid and hardswish do
-    not. Hardtanh and relu6 pass it on at NaN."""
+    not. Hardtanh and relu6 pass it on at NaN; they compare the result, so that their operand need
+    not be kept."""
     x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
     if any(n in operator for n in ("hardtanh", "relu6")):
         outside = op.logical_or(
-            op.less_equal(x, number(low, x)), op.greater_equal(x, number(high, x))
+            op.less_equal(variable, number(low, x)), op.greater_equal(variable, number(high, x))
         )
         return [op.where(outside, number(0.0, x), grad), *none(call, 1)]
     strict = any(n in operator for n in ("hardsigmoid", "hardswish"))

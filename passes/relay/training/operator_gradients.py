@@ -235,24 +235,25 @@ def _max_pool2d(call: Any, grad: Any) -> list[Any]:
 
 
 def _relu(call: Any, grad: Any) -> list[Any]:
-    x = call.args[0]
-    zero = relay.const(0.0, x.checked_type.dtype)
-    return [relay.where(relay.less_equal(x, zero), relay.zeros_like(grad), grad)]
+    zero = relay.const(0.0, call.checked_type.dtype)
+    return [relay.where(relay.less_equal(call, zero), relay.zeros_like(grad), grad)]
 
 
 def _clip(call: Any, grad: Any) -> list[Any]:
     """PyTorch's clamp passes the gradient on at its bounds; hardtanh, hardsigmoid and hardswish do
-    not. Hardtanh and relu6 pass it on at NaN."""
-    x, (low, high) = call.args[0], (call.attrs.a_min, call.attrs.a_max)
+    not. Hardtanh and relu6 pass it on at NaN; they compare the result, so that their operand need
+    not be kept."""
+    low, high = call.attrs.a_min, call.attrs.a_max
     operator = _operator(call)
     inside = (relay.greater_equal, relay.less_equal)
     if operator in _CLIPS_OPEN:
         inside = (relay.greater, relay.less)
     outside = (relay.less_equal, relay.greater_equal) if operator in _CLIPS_NAN else None
-    zeros = relay.zeros_like(grad)
+    zeros, compared = relay.zeros_like(grad), call if outside else call.args[0]
     for here, limit in zip(outside or inside, (low, high), strict=True):
         sides = (zeros, grad) if outside else (grad, zeros)
-        grad = relay.where(here(x, relay.const(limit, x.checked_type.dtype)), *sides)
+        bound = relay.const(limit, call.checked_type.dtype)
+        grad = relay.where(here(compared, bound), *sides)
     return [grad]
 
 
