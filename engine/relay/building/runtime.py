@@ -35,7 +35,7 @@ from relascope.engine.cpu_kernels import dropout_masks, mersenne_twister, openbl
 from relascope.engine.cpu_kernels.buffer_pool import LARGE, BufferPool
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.protocol import target_text
-from relascope.engine.relay.building import apply_records, openmp, storages
+from relascope.engine.relay.building import apply_records, in_place, openmp, storages
 from relascope.engine.relay.building.beside_convolutions import written_out
 from relascope.engine.relay.building.bounded_fusion import bounded
 from relascope.engine.relay.building.machine import VmModule, has_control_flow
@@ -440,7 +440,9 @@ def make(function: Any, options: BuildOptions, instruments: Sequence[Any] = ()) 
         ),
     ):
         mod = conv_weights.without_halves(tvm.IRModule({"main": function}))
-        return relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
+        return in_place.noted(
+            relay.build(conv_weights.laid_out(mod, target) if ours else mod, target)
+        )
 
 
 @tvm.instrument.pass_instrument

@@ -8,7 +8,7 @@ parameters: here it is given one.
 import json
 import mmap
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import accumulate
 from threading import Lock
 from typing import Any
@@ -21,6 +21,7 @@ from tvm.contrib import graph_executor
 from relascope.core.graph import TensorType
 from relascope.engine.building import executables
 from relascope.engine.cpu_kernels.buffer_pool import LARGE, SHARED, BufferPool
+from relascope.engine.relay.building.in_place import overwritable
 from relascope.engine.relay.kernels import blas
 from relascope.passes.kernel_memory import KernelLives
 
@@ -71,7 +72,8 @@ def entry_bytes(layout: Mapping[str, Any]) -> list[int]:
 class Storages:
     """The storages of an executor on the CPU, laid out in a workspace.
 
-    They are placed from the largest on, each at the lowest offset that is free while it lives
+    A kernel's result takes the place of an argument that it may overwrite and no other reads. The
+    rest are placed from the largest on, each at the lowest offset that is free while it lives
     (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv
     2001.03288).
 
@@ -85,25 +87,15 @@ class Storages:
         constants: Mapping[int, Any],
         workspace: Workspace,
     ) -> None:
-        nodes, rows = layout["nodes"], layout["node_row_ptr"]
-        owners, sizes = owners_of(layout), entry_bytes(layout)
-        born, dies = [-1] * rows[-1], [-1] * rows[-1]
-        for index, node in enumerate(nodes):
-            for i, j, *_ in node["inputs"]:
-                dies[owners[rows[i] + j]] = index
-            if node["op"] != "null" and not is_view(node):
-                for entry in range(rows[index], rows[index + 1]):
-                    born[entry] = dies[entry] = index
-        for node, index, *_ in layout["heads"]:
-            dies[owners[rows[node] + index]] = len(nodes)
-        self._layout, self._ids = layout, owners
-        self.lives = [*zip(born, dies, strict=True)]
+        sizes = entry_bytes(layout)
+        owners = _in_place(layout, sizes, {*constants, *elsewhere})
+        self._layout, self._ids, self.lives = layout, owners, _lives(layout, owners)
         self._spans: dict[int, int] = {}  # bytes of the largest entry
         for owner, size in zip(owners, sizes, strict=True):
             self._spans[owner] = max(self._spans.get(owner, 1), size)
         self._constants = constants
         ours = self._spans.keys() - constants.keys() - set(elsewhere)
-        self._places = _places({o: (born[o], dies[o], self._spans[o]) for o in ours})
+        self._places = _places({o: (*self.lives[o], self._spans[o]) for o in ours})
         self.nbytes = max((self._places[o] + self._spans[o] for o in ours), default=0)
         self.workspace = workspace
         workspace.reserve(self.nbytes)
@@ -153,6 +145,40 @@ def pieces(
         held, freed = (held, freed + sizes[key]) if spent else (held + sizes[key], freed)
         (found[-1][2] if spent else found[-1][1]).append(key)
     return found
+
+
+def _lives(layout: Mapping[str, Any], owners: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and last node of each entry that is an owner: -1 where none makes or reads it, and
+    the number of nodes where it is a result."""
+    nodes, rows = layout["nodes"], layout["node_row_ptr"]
+    born, dies = [-1] * rows[-1], [-1] * rows[-1]
+    for index, node in enumerate(nodes):
+        for i, j, *_ in node["inputs"]:
+            dies[owners[rows[i] + j]] = index
+        for entry in range(rows[index], rows[index + 1]):
+            if node["op"] != "null" and not is_view(node):
+                born[owners[entry]] = index if born[owners[entry]] < 0 else born[owners[entry]]
+                dies[owners[entry]] = index
+    for node, index, *_ in layout["heads"]:
+        dies[owners[rows[node] + index]] = len(nodes)
+    return [*zip(born, dies, strict=True)]
+
+
+def _in_place(layout: Mapping[str, Any], sizes: Sequence[int], others: Set[int]) -> list[int]:
+    """The owner of each entry, where a kernel writes over what it may and is the last to read, but
+    not over `others`."""
+    owners, rows = owners_of(layout), layout["node_row_ptr"]
+    lives, taken = _lives(layout, owners), {}
+    for index, node in enumerate(layout["nodes"]):
+        made, places = rows[index], overwritable(node)
+        read = [owners[rows[i] + j] for i, j, *_ in node["inputs"]]
+        kept = others.union(o for place, o in enumerate(read) if place not in places)
+        for owner in () if made in others else {*read} - kept:
+            born, dies = lives[owner]
+            if born >= 0 and dies == index and sizes[owner] == sizes[made]:
+                taken[made] = taken.get(owner, owner)
+                break
+    return [taken.get(owner, owner) for owner in owners]
 
 
 def _places(lives: Mapping[int, tuple[int, int, int]]) -> dict[int, int]:

@@ -247,6 +247,25 @@ def test_storages_lie_where_none_is_alive_and_functions_of_a_step_share_them():
     assert shared.memory().nbytes == 4096 * 4
 
 
+def test_a_result_takes_the_place_of_what_its_kernel_reads_last():
+    """An element at a time, unless TVM fuses what reads another place, too."""
+    x, given = var("x", 64, 64), torch.randn(64, 64)
+    first, t = relay.nn.softmax(x), given.softmax(1)
+    turned, sums = relay.transpose(first), relay.sum(first, 1, keepdims=True)
+    for body, exact, level, count in (
+        (relay.exp(relay.exp(relay.reshape(first, [8, 512]))), t.exp().exp(), 0, 1),
+        (relay.exp(relay.exp(turned)), t.T.exp().exp(), 0, 2),
+        (relay.exp(relay.add(relay.exp(first), first)), (t.exp() + t).exp(), 0, 2),
+        (relay.exp(relay.subtract(first, sums)), (t - t.sum(1, True)).exp(), 0, 1 + 1 / 64),
+        (relay.nn.softmax(relay.exp(first) + first), (t.exp() + t).softmax(1), 3, 1),
+        (relay.nn.softmax(turned + first), (t.T + t).softmax(1), 3, 2),
+    ):
+        function = compiled(body, opt_level=level)
+        (found,) = function.run({"x": given})
+        assert torch.allclose(found.view(64, 64), exact, **close(OUTPUT))
+        assert function.storages.nbytes == count * t.nbytes
+
+
 def test_kernels_run_where_they_hold_least():
     """TVM computes again first what is read last, and sums up last what it has long had."""
     x, w, a = (var(n, 64, 64) for n in "xwa")
