@@ -8,7 +8,7 @@ parameters: here it is given one.
 import json
 import mmap
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from threading import Lock
 from typing import Any
@@ -164,11 +164,12 @@ def _lives(layout: Mapping[str, Any], owners: Sequence[int]) -> list[tuple[int, 
     return [*zip(born, dies, strict=True)]
 
 
-def _in_place(layout: Mapping[str, Any], sizes: Sequence[int], others: Set[int]) -> list[int]:
+def _in_place(layout: Mapping[str, Any], sizes: Sequence[int], others: set[int]) -> list[int]:
     """The owner of each entry, where a kernel writes over what it may and is the last to read, but
     not over `others`."""
     owners, rows = owners_of(layout), layout["node_row_ptr"]
-    lives, taken = _lives(layout, owners), {}
+    lives = _lives(layout, owners)
+    taken: dict[int, int] = {}
     for index, node in enumerate(layout["nodes"]):
         made, places = rows[index], overwritable(node)
         read = [owners[rows[i] + j] for i, j, *_ in node["inputs"]]
