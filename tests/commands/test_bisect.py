@@ -5,6 +5,7 @@ import math
 import os
 import random
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -437,7 +438,6 @@ def test_of_several_runs_the_numbers_are_those_of_the_worst():
 
 @pytest.fixture
 def own(monkeypatch, tmp_path):
-    before = dict(catalogue.CATALOGUE)
     monkeypatch.setenv(user.VARIABLE, "")
     file = tmp_path / "mine.py"
     file.write_text(
@@ -445,9 +445,8 @@ def own(monkeypatch, tmp_path):
         "def mine(program, rate='1'):\n    '''Does it.\n\n    At length.'''\n"
         "def _hidden(program): ...\ndef helper(other): ...\ndef two(program, more): ...\n"
     )
-    yield file
-    catalogue.CATALOGUE.clear()
-    catalogue.CATALOGUE.update(before)
+    with patch.dict(catalogue.CATALOGUE):
+        yield file
 
 
 def test_the_functions_of_a_file_are_passes_and_it_is_run_when_one_is_loaded(own):

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from unittest.mock import patch
 
 import pytest
 
@@ -97,7 +98,6 @@ def own(request, tmp_path, monkeypatch):
     (code,) = re.findall(rf"^```$\n(from relascope\.passes\.{ir}\..*?)^```$", page, re.M | re.S)
     documented.write_text(code)
     monkeypatch.setenv(user.VARIABLE, "")
-    monkeypatch.setattr(catalogue, "CATALOGUE", dict(catalogue.CATALOGUE))
     connect = cache(lambda name: Shared(name, None))
 
     def ask(*args, **more):
@@ -105,7 +105,8 @@ def own(request, tmp_path, monkeypatch):
         return document(*args, "--engine", ir, *files, connect=connect, **more)
 
     ask.ir = ir
-    yield ask
+    with patch.dict(catalogue.CATALOGUE):
+        yield ask
     connect(ir).stop()
 
 
