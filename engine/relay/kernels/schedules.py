@@ -105,6 +105,15 @@ def _one_thread(loop: Any) -> Any:
     return loop if any(inside) else tir.For(loop.loop_var, loop.min, loop.extent, *rest)
 
 
+def _from_zero(loop: Any) -> Any:
+    """A loop from 0 on, as this TVM's LLVM code generator wants it; a part of a loop is not."""
+    if not isinstance(loop.min, tir.IntImm) or not loop.min.value:
+        return loop
+    body = tir.stmt_functor.substitute(loop.body, {loop.loop_var: loop.loop_var + loop.min})
+    rest = loop.kind, body, loop.thread_binding, loop.annotations
+    return tir.For(loop.loop_var, tir.const(0, loop.min.dtype), loop.extent, *rest)
+
+
 LOWERED = [
     (0, _under_way),
     (0, _transformed("nan_places", ("Select", "Sub", "Call"), _places)),
@@ -114,6 +123,7 @@ LOWERED = [
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
     (3, bits_of_numbers),
     (3, _transformed("one_thread", ("For",), lambda body: _one_thread)),
+    (3, _transformed("from_zero", ("For",), lambda body: _from_zero)),
 ]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,

@@ -217,3 +217,12 @@ def test_other_libraries_stay_what_they_are():
     product = relay.nn.dense(var("a", 300, 50), var("b", 70, 50))
     mkl, cudnn = (assembly(compiled(product, f"llvm -libs={name}")) for name in ("mkl", "cudnn"))
     assert "scipy_cblas" not in mkl + cudnn and "tvm.contrib.mkl" not in cudnn
+
+
+def test_loops_of_parts_begin_at_zero():
+    """As those of padded tensors that are added, which LLVM's code generator would refuse."""
+    a, b = var("a", 3, 5), var("b", 3, 5)
+    over, under = (relay.nn.pad(t, (w, (0, 0))) for t, w in ((a, (0, 3)), (b, (3, 0))))
+    given = {"a": torch.randn(3, 5), "b": torch.randn(3, 5)}
+    (found,) = compiled(relay.add(over, under), OURS).run(given)
+    assert torch.equal(found, torch.cat([*given.values()]))
