@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
-from tvm import relay
-from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+import tvm
 
 from relascope.passes.relay.ir.rewrite import children, everything, op_name, shape
 
@@ -21,8 +21,10 @@ def noted(built: Any) -> Any:
         name = node.get("attrs", {}).get("func_name")
         for function in known[name].relay_primfuncs.values() if name in known else ():
             node["attrs"][_ATTRIBUTE] = " ".join(map(str, sorted(_overwritable(function))))
-    plan, about = json.dumps(layout), (built.lib, built.libmod_name, built.params, known)
-    return GraphExecutorFactoryModule(built.ir_mod, built.target, built.executor, plan, *about)
+    built.graph_json = json.dumps(layout)
+    about = built.graph_json, built.lib, built.libmod_name, *chain(*built.params.items())
+    built.module = tvm.get_global_func("tvm.graph_executor_factory.create")(*about)
+    return built
 
 
 def overwritable(node: Mapping[str, Any]) -> list[int]:
@@ -47,7 +49,7 @@ def _overwritable(function: Any) -> set[int]:
 def _keeps_places(call: Any, argument: Any) -> bool:
     """Whether each element of a call's result depends on that of an argument in its place only."""
     name = op_name(call)
-    if not name or not all(isinstance(e.checked_type, relay.TensorType) for e in (call, argument)):
+    if not name or not all(isinstance(e.checked_type, tvm.ir.TensorType) for e in (call, argument)):
         return False
     by_element = call.op.get_attr("TOpPattern") <= _BROADCAST and shape(argument) == shape(call)
     return name in _RESHAPES or by_element

@@ -155,10 +155,9 @@ def _lives(layout: Mapping[str, Any], owners: Sequence[int]) -> list[tuple[int, 
     for index, node in enumerate(nodes):
         for i, j, *_ in node["inputs"]:
             dies[owners[rows[i] + j]] = index
-        for entry in range(rows[index], rows[index + 1]):
-            if node["op"] != "null" and not is_view(node):
-                born[owners[entry]] = index if born[owners[entry]] < 0 else born[owners[entry]]
-                dies[owners[entry]] = index
+        if node["op"] != "null" and not is_view(node):
+            for owner in owners[rows[index] : rows[index + 1]]:
+                born[owner], dies[owner] = index if born[owner] < 0 else born[owner], index
     for node, index, *_ in layout["heads"]:
         dies[owners[rows[node] + index]] = len(nodes)
     return [*zip(born, dies, strict=True)]

@@ -122,8 +122,7 @@ LOWERED = [
     (1, tir.transform.BF16ComputeLegalize()),  # which knows neither our names nor vectors
     (3, _nan_kept(*nan_kept.CHANGED, "NE", *nan_kept.COMPARED)),
     (3, bits_of_numbers),
-    (3, _transformed("one_thread", ("For",), lambda body: _one_thread)),
-    (3, _transformed("from_zero", ("For",), lambda body: _from_zero)),
+    (3, _transformed("loops", ("For",), lambda body: lambda loop: _one_thread(_from_zero(loop)))),
 ]
 CONFIG = {
     "relay.backend.use_meta_schedule": True,
