@@ -90,6 +90,10 @@ Prepared = Callable[[], Any]
 _ANEW = ContextVar("anew", default=False)
 
 
+LINKED = ContextVar("linked", default=False)
+"""Whether the build under way will be linked with PyTorch's library before it runs."""
+
+
 @contextmanager
 def built_anew() -> Iterator[None]:
     """A context in which everything is built anew, and no build is kept."""
@@ -172,13 +176,11 @@ class Builder:
             return self._try(program, options, prepared)
         key = options, _Structure(program, names, int(self._hash(program)), self._equal)
 
-        def built() -> Any:
-            return self._built.get(key, lambda: (self._try(program, options, prepared), program))[0]
-
+        make = functools.partial(self._try, program, options, prepared)
         on_disk = keep and SHELF.name and options.target.startswith("llvm") and shutil.which("ld")
         if self._keeping is None or not on_disk:
-            return built()
-        given = self._keeping, program, options, names, built
+            return self._built.get(key, lambda: (make(), program))[0]
+        given = self._keeping, program, options, names, make
         return self._built.get((True, key), lambda: (_through_disk(*given), program))[0]
 
     def _try(self, program: Any, options: BuildOptions, prepared: Prepared | None) -> Any:
@@ -218,7 +220,11 @@ def _through_disk(
             return loaded
     except Exception:  # of TVM's loader: build it anew
         traceback.print_exc()
-    built = make()
+    token = LINKED.set(True)
+    try:
+        built = make()
+    finally:
+        LINKED.reset(token)
     try:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "built.so")
@@ -229,7 +235,7 @@ def _through_disk(
         return loaded
     except Exception:  # of the linker or the loader: use TVM's build
         traceback.print_exc()
-        return built
+        return make()
 
 
 _BESIDE: ContextVar[Callable[[str], Path | None]] = ContextVar("beside", default=lambda key: None)
@@ -339,7 +345,7 @@ def _makers() -> str:
     for folder in folders:
         for file in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
             digest.update(f"\0{file}\0".encode() + file.read_bytes())
-    for library in _mapped("tvm|LLVM"):
+    for library in _mapped("tvm|LLVM|torch_cpu"):
         about = library.stat()
         digest.update(f"\0{library} {about.st_size} {about.st_mtime_ns}".encode())
     return digest.hexdigest()
@@ -356,10 +362,10 @@ def _link(
     output: str, objects: str | Sequence[str], options: object = None, **more: object
 ) -> None:
     """Link a shared object, for TVM's export. A missing symbol is an error when it is loaded, not a
-    crash in a run; the C library's functions are those of this process."""
+    crash in a run; the functions of the C library and PyTorch are those of this process."""
     given = [objects] if isinstance(objects, str) else objects
     how = ["ld", "-shared", "-Bsymbolic", "-z", "now", "-o", output, *given, "--as-needed"]
-    subprocess.run([*how, *_mapped(r"^lib[cm]\.so")], check=True, capture_output=True)
+    subprocess.run([*how, *_mapped(r"^lib([cm]|torch_cpu)\.so")], check=True, capture_output=True)
 
 
 def _reason(lines: list[str]) -> str:

@@ -28,8 +28,7 @@ def convolution(
     / groups, *window) or, transposed, (channels, outputs / groups, *window), and `out` (batch,
     outputs, *size), all of one dtype."""
     convolved = data if options[3] else out
-    about = weight.shape, weight.nbytes, convolved.shape, weight.is_cpu
-    way = _way(options, *about, _outputs_per_pixel())
+    way = way_of(options, weight.shape, weight.nbytes, convolved.shape, weight.is_cpu)
     if way != "pointwise" and not data.is_contiguous():
         (data,) = _exact(weight, data)
     if way in ("pointwise", "product"):
@@ -76,7 +75,7 @@ def weight_gradient(
     convolved, `grad` is the gradient of the result, both of one dtype; `out` is contiguous, and has
     the weight's shape and dtype."""
     strides, padding, dilation, *_ = options
-    way = _way(options, out.shape, out.nbytes, grad.shape, out.is_cpu, _OUTPUTS)
+    way = way_of(options, out.shape, out.nbytes, grad.shape, out.is_cpu, True)
     pointwise = way == "pointwise"
     # The zeros around an image, times infinity, would be NaN.
     if not pointwise and not (way == "product" and grad.isfinite().all()):
@@ -111,19 +110,26 @@ def _rows(image: torch.Tensor) -> torch.Tensor:
 
 
 @functools.lru_cache(4096)
-def _way(
-    options: Options, weight: torch.Size, nbytes: int, convolved: torch.Size, cpu: bool, least: int
+def way_of(
+    options: Options,
+    weight: tuple[int, ...],
+    nbytes: int,
+    convolved: tuple[int, ...],
+    cpu: bool = True,
+    of_weight: bool = False,
 ) -> str:
-    """How to convolve: "pointwise" for windows of one pixel, "product" for images and a large
-    weight with at least so many outputs for each pixel, "folds" for a transposed one that is the
-    gradient of another one's data, or "". `nbytes` are the weight's."""
+    """How to convolve, or `of_weight` to make a weight's gradient: "pointwise" for windows of one
+    pixel, "product" for images and a large weight with many outputs for each pixel, "folds" for a
+    transposed one that is the gradient of another one's data, or "". `weight` and `convolved` are
+    shapes, `nbytes` are the weight's."""
     strides, padding, _, transposed, more, groups = options
     if not cpu:
         return ""
     plain = {*strides} == {1} and not any((*padding, *more)) and groups == 1
-    if plain and weight[2:].numel() == 1:
+    if plain and math.prod(weight[2:]) == 1:
         return "pointwise"
-    pixels = convolved.numel() // max(convolved[1], 1)
+    pixels = math.prod(convolved) // max(convolved[1], 1)
+    least = _OUTPUTS if of_weight else _outputs_per_pixel()
     few = 0 < least * pixels <= weight[0] and nbytes >= _LARGE
     folds = all(m < s for m, s in zip(more, strides, strict=True))
     if few and folds and len(convolved) == 4 and groups == 1:

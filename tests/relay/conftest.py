@@ -36,7 +36,7 @@ def linked():
     from quick import linking
     from relascope.engine.relay.building.runtime import Compiled
 
-    with linking(Compiled, lambda library: library.module, load_module):
+    with linking(Compiled, lambda made: getattr(made, "module", made.get_lib()), load_module):
         yield
 
 

@@ -14,8 +14,9 @@ import tvm
 from tvm import relay, te, topi
 from tvm.relay.op import strategy
 
+from relascope.engine.building.options import LINKED
 from relascope.engine.cpu_kernels import convolutions
-from relascope.engine.relay.kernels import blas
+from relascope.engine.relay.kernels import blas, linked_convolution
 from relascope.passes.relay.ir.program import RelayProgram
 from relascope.passes.relay.ir.rewrite import op_name, rewrite
 from relascope.passes.relay.training import weight_gradient
@@ -81,28 +82,30 @@ def _stage(options: str, attrs: Any, inputs: Any, out_type: Any) -> list[Any]:
     *given, made = (tvm.tir.decl_buffer(s, inputs[0].dtype) for s in shapes)
 
     def call(ins: Any, outs: Any) -> Any:
-        return tvm.tir.call_packed(_NAME, *ins, *outs, options)
+        linked = LINKED.get() and linked_convolution.statement(*_parsed(options), *ins, *outs)
+        return linked or tvm.tir.call_packed(_NAME, *ins, *outs, options)
 
     about = {"name": "convolution", "in_buffers": given, "out_buffers": [made]}
     return [te.extern(out_type.shape, list(inputs), call, **about)]
 
 
 def _run(one: Any, other: Any, out: Any, options: str) -> None:
-    kind, (strides, padding, dilation, more, (groups,)) = _parsed(options)
+    kind, how = _parsed(options)
     left, right, result = map(blas.tensor, (one, other, out))
-    how = strides, padding, dilation, kind.endswith("transpose"), more, groups
     if kind == "conv2d_backward_weight":
         convolutions.weight_gradient(right, left, how, result)
         return
     if kind == "conv2d":  # TVM's depthwise weights have channels in another shape
-        right = right.view(result.shape[1], left.shape[1] // groups, *right.shape[2:])
+        right = right.view(result.shape[1], left.shape[1] // how[-1], *right.shape[2:])
     convolutions.convolution(left, right, how, result)
 
 
 @functools.lru_cache(4096)
-def _parsed(options: str) -> tuple[str, list[tuple[int, ...]]]:
+def _parsed(options: str) -> tuple[str, convolutions.Options]:
+    """The kind, a key of `_KINDS`, and PyTorch's options."""
     kind, *each = options.split(";")
-    return kind, [tuple(int(v) for v in values.split(",")) for values in each]
+    strides, padding, dilation, more, (groups,) = (tuple(map(int, v.split(","))) for v in each)
+    return kind, (strides, padding, dilation, kind.endswith("transpose"), more, groups)
 
 
 def served(program: RelayProgram) -> RelayProgram:

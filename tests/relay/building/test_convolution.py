@@ -10,6 +10,7 @@ from tvm import autotvm, relay
 from answers import quiet
 from limits import rounding
 from quick import combinations
+from relascope.engine import kept_builds
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
@@ -93,6 +94,33 @@ def test_the_numbers_are_pytorchs(name, weight):
     limit = rounding(dtype, w[0].numel())
     assert found.dtype == x.dtype
     assert (found - exact).abs().max() < limit * exact.abs().max()
+
+
+@pytest.mark.parametrize(("name", "dtype"), combinations(list(CASES), ["float32", "float64"]))
+def test_a_build_that_is_linked_calls_pytorch_itself_with_the_same_results(
+    name, dtype, tmp_path, monkeypatch
+):
+    shape, kernel, options = CASES[name]
+    torch.manual_seed(0)
+    x, w = (torch.randn(s, dtype=getattr(torch, dtype)) for s in (shape, kernel))
+    g = torch.randn_like(F.conv2d(x, w, **options))
+    given = {n: var(n, *t.shape, dtype=dtype) for n, t in zip("xwg", (x, w, g), strict=True)}
+    about = attributes(kernel, **options)
+    made = relay.Tuple(
+        [
+            relay.nn.conv2d(given["x"], given["w"], **about),
+            relay.nn.conv2d_backward_weight(given["g"], given["x"], **about),
+            relay.nn.conv2d_transpose(given["g"], given["w"], **about | {"channels": shape[1]}),
+        ]
+    )
+    target, kept = f"{processor()} {BLAS} {SCHEDULES}", []
+    through_python = compiled(made, target).run({"x": x, "w": w, "g": g})
+    monkeypatch.setenv(kept_builds.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(kept_builds.SHELF, "name", "linked")
+    monkeypatch.setattr(kept_builds.SHELF, "hand", lambda key, data: kept.append(data))
+    linked = compiled(made, target).run({"x": x, "w": w, "g": g})
+    assert all(map(torch.equal, linked, through_python))
+    assert (b"aoti_torch_cpu_convolution_backward" in kept[0]) == (name != "1x1")
 
 
 UNEVEN = {"padding": (0, 1, 2, 1)}  # of the top, the left, the bottom and the right
