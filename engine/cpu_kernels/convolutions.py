@@ -18,7 +18,7 @@ Options = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool, tuple[i
 _BACKWARD = torch.ops.aten.convolution_backward.default
 _LARGE = 1 << 20  # bytes
 _OUTPUTS = 4  # of a weight for each pixel, from which a product may be faster
-_PIXELS = 16  # per image, from which a separate product for each image is faster
+PIXELS = 16  # per image, from which a separate product for each image is faster
 
 
 def convolution(
@@ -51,7 +51,7 @@ def _multiply(
     if pointwise and _has_rows(data) and _has_rows(out):
         torch.mm(_rows(data), matrix, out=_rows(out))
         return
-    if pointwise and out.shape[2:].numel() >= _PIXELS:
+    if pointwise and out.shape[2:].numel() >= PIXELS:
         torch.matmul(matrix.T, data.flatten(2), out=out.flatten(2))
         return
     window = weight.shape[2:], dilation, padding, strides

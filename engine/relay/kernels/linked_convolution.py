@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import tir
 
-from relascope.engine.cpu_kernels.convolutions import Options, way_of
+from relascope.engine.cpu_kernels.convolutions import PIXELS, Options, way_of
 
 _DTYPES = {"float32": 6, "float64": 7}  # PyTorch's numbers
 _NO, _YES = (tir.const(number, "int32") for number in (0, 1))
@@ -16,26 +16,35 @@ _CPU = _NO, _NO  # the kind of device, and which
 _MOST = 100  # integers that a statement needs: three shapes of five axes, their strides, options
 
 
-def statement(kind: str, options: Options, one: Any, other: Any, out: Any) -> Any | None:
+def statement(kind: str, options: Options, left: Any, right: Any, out: Any) -> Any | None:
     """The statement that convolves buffers, or makes a weight's gradient, as
     `engine.cpu_kernels.convolutions` does it for constant shapes; None where that takes other calls
     of PyTorch. `kind` is as in `torch_convolution`."""
-    extents = [d for buffer in (one, other, out) for d in buffer.shape]
-    if not all(isinstance(d, tir.IntImm) and int(d) for d in extents):
+    buffers = left, right, out
+    if not all(isinstance(d, tir.IntImm) and int(d) for b in buffers for d in b.shape):
         return None
-    left, right, result = (tuple(int(d) for d in b.shape) for b in (one, other, out))
+    one, other, result = shapes = [tuple(int(d) for d in b.shape) for b in buffers]
     strides, padding, dilation, transposed, more, groups = options
     of_weight = kind.endswith("weight")
     if kind == "conv2d":  # TVM's depthwise weights have channels in another shape
-        right = result[1], left[1] // groups, *right[2:]
-    weight, convolved = (result, left) if of_weight else (right, left if transposed else result)
+        other = shapes[1] = result[1], one[1] // groups, *other[2:]
+    weight, convolved = (result, one) if of_weight else (other, one if transposed else result)
     nbytes = math.prod(weight) * tvm.DataType(out.dtype).bits // 8
     way = way_of(options, weight, nbytes, convolved, of_weight=of_weight)
+    calls = _TorchCalls()
+    if way == "pointwise" and not of_weight:
+        if (pixels := math.prod(result[2:])) < PIXELS or one[1] == result[1] == 1:
+            return None
+        # The weight is the same matrix for each image.
+        turned = (0, 1, result[1]) if transposed else (0, one[1], 1)
+        matrix = calls.tensor(right, (one[0], result[1], one[1]), turned)
+        data, made = (calls.tensor(b, (*s[:2], pixels)) for b, s in ((left, one), (out, result)))
+        calls.run("cpu_bmm_out", made, matrix, data)
+        return calls.freed(made, matrix, data)
     if way not in ("", "folds"):
         return None
 
-    calls = _Calls()
-    given = [*map(calls.tensor, (one, other, out), (left, right, result))]
+    given = [*map(calls.tensor, buffers, shapes)]
     where = [x for pair in (strides, padding, dilation) for x in calls.listed(pair)]
     found = [calls.numbers([0]) for _ in range(3)]
     if of_weight or way == "folds":
@@ -49,14 +58,12 @@ def statement(kind: str, options: Options, one: Any, other: Any, out: Any) -> An
         about = given[0], given[1], 0, *where, turned, *calls.listed(more), groups
         calls.run("cpu_convolution", *about, calls.address(found[0]))
         del found[1:]
-    made = [*map(calls.value, found)]
-    calls.run("copy_", given[2], made[of_weight], _NO)
-    for handle in (*given, *made):
-        calls.run("delete_tensor_object", handle)
-    return calls.builder.get()
+    fresh = [*map(calls.value, found)]
+    calls.run("copy_", given[2], fresh[of_weight], _NO)
+    return calls.freed(*given, *fresh)
 
 
-class _Calls:
+class _TorchCalls:
     """A statement of calls, with the integers that they read and write in memory."""
 
     def __init__(self) -> None:
@@ -80,13 +87,13 @@ class _Calls:
     def listed(self, values: Sequence[int]) -> tuple[Any, int]:
         return self.address(self.numbers(values)), len(values)
 
-    def tensor(self, buffer: Any, shape: Sequence[int]) -> Any:
-        """The handle of a tensor of this shape on a contiguous buffer."""
+    def tensor(self, buffer: Any, shape: Sequence[int], strides: Sequence[int] = ()) -> Any:
+        """The handle of a tensor of this shape on a buffer, contiguous without `strides`."""
         sizes, rank = self.listed(shape)
-        strides, _ = self.listed([math.prod(shape[i + 1 :]) for i in range(rank)])
+        steps, _ = self.listed(strides or [math.prod(shape[i + 1 :]) for i in range(rank)])
         place, dtype = self.numbers([0]), tir.const(_DTYPES[buffer.dtype], "int32")
         data = tir.address_of(buffer[(0,) * len(buffer.shape)])
-        about = data, rank, sizes, strides, 0, dtype, *_CPU
+        about = data, rank, sizes, steps, 0, dtype, *_CPU
         self.run("create_tensor_from_blob", *about, self.address(place))
         return self.value(place)
 
@@ -98,3 +105,9 @@ class _Calls:
         message = tir.StringImm(f"PyTorch's {name} failed; its error is in the log.")
         right = self.value(self._status) == 0
         self.builder.emit(tir.AssertStmt(right, message, tir.Evaluate(0)))
+
+    def freed(self, *handles: Any) -> Any:
+        """The whole statement, which gives up these handles at its end."""
+        for handle in handles:
+            self.run("delete_tensor_object", handle)
+        return self.builder.get()
