@@ -36,7 +36,7 @@ LINES = {
     "bench": 3591,
     "commands": 3270,
     "core": 1398,
-    "engine": 41612,
+    "engine": 41615,
     "passes": 11750,
     "recorder": 1444,
     "samples": 545,

@@ -11,6 +11,7 @@ from answers import quiet
 from limits import rounding
 from quick import combinations
 from relascope.engine import kept_builds
+from relascope.engine.building import options as options_of_builds
 from relascope.engine.cpu_kernels.schedules import SCHEDULES
 from relascope.engine.in_process import LiveProgram, load_engine
 from relascope.engine.protocol.source import ModelSource
@@ -118,6 +119,10 @@ def test_a_build_that_is_linked_calls_pytorch_itself_with_the_same_results(
     monkeypatch.setenv(kept_builds.VARIABLE, str(tmp_path))
     monkeypatch.setattr(kept_builds.SHELF, "name", "linked")
     monkeypatch.setattr(kept_builds.SHELF, "hand", lambda key, data: kept.append(data))
+    with monkeypatch.context() as without:
+        without.setattr(options_of_builds, "_link", lambda *_, **__: 1 / 0)
+        unlinked = compiled(made, target, opt_level=2).run({"x": x, "w": w, "g": g})
+        assert all(map(torch.equal, unlinked, through_python)) and not kept
     linked = compiled(made, target).run({"x": x, "w": w, "g": g})
     assert all(map(torch.equal, linked, through_python))
     called = "bmm_out" if name == "1x1" else "convolution_backward"
