@@ -298,19 +298,12 @@ class Converter(ExportedProgramImporter):
         return self.op.add(self.times(product, alpha), self.times(added, beta))
 
     def convolution(self, node: Node) -> Any:
-        data, weight, bias, *options, turned, more, groups = self.retrieve_args(node)
-        spatial = len(shape(data)) - 2
-        op = getattr(self.op.nn, f"conv{spatial}d" + ("_transpose" if turned else ""))
-        # A single number counts for all axes.
-        stride, padding, dilation, more = (
-            list(v) * (spatial if len(v) == 1 else 1) for v in (*options, more)
-        )
-        options = {"strides": stride, "padding": padding * 2, "dilation": dilation}
-        options |= {"output_padding": more} if turned else {}
-        made = op(data, weight, groups=groups, **options)
+        data, weight, bias, *options = self.retrieve_args(node)
+        made = convolved(self.op, data, weight, *options)
         if bias is None:
             return made
-        return self.op.add(made, self.op.reshape(bias, [1, shape(bias)[0], *[1] * spatial]))
+        along = [1, shape(bias)[0], *[1] * (len(shape(data)) - 2)]
+        return self.op.add(made, self.op.reshape(bias, along))
 
     def times(self, value: Any, factor: Any) -> Any:
         if factor == 1:
@@ -569,6 +562,17 @@ class Converter(ExportedProgramImporter):
 
     def same(self, node: Node) -> Any:
         return self.env[node.args[0]]
+
+
+def convolved(op: Any, data: Any, weight: Any, *options: Any) -> Any:
+    """A convolution by the operators `op`, with PyTorch's options from the stride on, of which a
+    single number counts for all axes."""
+    *sizes, turned, more, groups = options
+    spatial = len(shape(data)) - 2
+    each = [list(v) * (spatial if len(v) == 1 else 1) for v in (*sizes, more)]
+    how = {"strides": each[0], "padding": each[1] * 2, "dilation": each[2], "groups": groups}
+    how |= {"output_padding": each[3]} if turned else {}
+    return getattr(op.nn, f"conv{spatial}d{'_transpose' * turned}")(data, weight, **how)
 
 
 def _made_types(made: Any) -> list[TensorType]:

@@ -9,14 +9,20 @@ from functools import partial
 from typing import Any
 
 import torch
-import tvm
 from torch.fx import Node
 from tvm import relax
 
 from relascope.core.errors import EngineError
-from relascope.engine.relax.frontend.converters import Convert, Converter
+from relascope.engine.relax.frontend.converters import (
+    Convert,
+    Converter,
+    convolved,
+    dtype_name,
+    variable,
+)
 from relascope.passes.relax.ir.rewrite import op_name, shape
 from relascope.passes.relax.training.operator_gradients import OWN
+from relascope.passes.relax.training.recorder import bound
 
 _aten = torch.ops.aten
 
@@ -64,52 +70,22 @@ class JointConverter(Converter):
             made = gradient(result, call, grad, builder)
         except EngineError as wrong:
             self.refuse(node, f"{wrong.message[:1].upper()}{wrong.message[1:]}.", wrong.hint)
-        return [self.bound(m, {}) for m in made]
-
-    def bound(self, expr: Any, done: dict[int, Any]) -> Any:
-        """Bind nested calls; they are only as deep as one gradient's formula."""
-        handle = expr.__chandle__()
-        if isinstance(expr, tvm.ir.Call) and handle not in done:
-            if op_name(expr) == "grad.no_grad":
-                return None
-            args = [self.bound(a, done) for a in expr.args]
-            new = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
-            done[handle] = self.block_builder.emit(new)
-        elif isinstance(expr, relax.Tuple):
-            return relax.Tuple([self.bound(f, done) for f in expr.fields])
-        return done.get(handle, expr)
+        return bound(made, self.block_builder.emit)
 
     def like(self, node: Any) -> Any:
         """A variable of a node's type, for gradients that only read the type."""
-        return relax.Var("data", self.tensor_type(node))
-
-    def tensor_type(self, node: Any) -> Any:
         value = node.meta["val"]
-        return relax.TensorType(list(value.shape), self._convert_data_type(value.dtype))
+        return variable("data", value.shape, dtype_name(value.dtype))
 
     def convolution_backward(self, node: Node) -> list[Any]:
-        grad, data, weight, _, *options, turned, _, groups, wanted = self.retrieve_args(node)
-        spatial = len(shape(data)) - 2
-        if spatial > 2:
+        grad, data, weight, _, *options, wanted = self.retrieve_args(node)
+        if len(shape(data)) > 4:
             self.refuse(node, "The gradient of a 3D convolution cannot be imported.")
-        stride, padding, dilation = (list(v) * (spatial if len(v) == 1 else 1) for v in options)
         made: list[Any] = [None, None, None]
         if wanted[2]:
-            made[2] = self.op.sum(grad, [i for i in range(spatial + 2) if i != 1])
-        if not (wanted[0] or wanted[1]):
-            return made
-        if spatial == 1:  # an image of one row
-            data, weight, grad = (self.op.expand_dims(t, 2) for t in (data, weight, grad))
-            stride, padding, dilation = [1, *stride], [0, *padding], [1, *dilation]
-        given = stride, padding * 2, dilation, groups
-        if turned:
-            # A transposed convolution is the gradient of a convolution that reads its gradient.
-            made[0] = self.op.nn.conv2d(grad, weight, *given)
-            made[1] = self.backward(node, relax.op.nn.conv2d(grad, weight, *given), data)[1]
-        else:
-            made[:2] = self.backward(node, relax.op.nn.conv2d(data, weight, *given), grad)
-        if spatial == 1:
-            made[:2] = [self.op.squeeze(m, [2]) for m in made[:2]]
+            made[2] = self.op.sum(grad, [i for i in range(len(shape(data))) if i != 1])
+        if wanted[0] or wanted[1]:
+            made[:2] = self.backward(node, convolved(relax.op, data, weight, *options), grad)
         return made
 
     def max_pool2d_with_indices(self, node: Node) -> list[Any]:

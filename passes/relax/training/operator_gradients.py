@@ -28,6 +28,9 @@ def fitted(gradient: Any, to: Any, builder: Any) -> Any:
     return op.collapse_sum_to(gradient, list(shape(to)))
 
 
+_TVMS_MATMUL = tvm.ir.Op.get("relax.matmul").get_attr("FPrimalGradient")
+
+
 def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """The gradient of a matrix for a whole batch is one product over all rows; TVM's own adds one
     product per element of the batch."""
@@ -40,26 +43,7 @@ def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
             op.matmul(grad, op.permute_dims(b, [1, 0])),
             op.matmul(op.permute_dims(flat, [1, 0]), flat_grad),
         ]
-    if len(left) == 1 and len(right) == 1:
-        return [grad * b, grad * a]
-    wide_a = op.expand_dims(a, 0) if len(left) == 1 else a
-    wide_b = op.expand_dims(b, 1) if len(right) == 1 else b
-    if len(left) == 1:
-        grad = op.expand_dims(grad, -2)
-    if len(right) == 1:
-        grad = op.expand_dims(grad, -1)
-    by_a = op.matmul(grad, _turned(builder.normalize(wide_b)))
-    by_b = op.matmul(_turned(builder.normalize(wide_a)), grad)
-    if len(left) == 1:
-        by_a = op.squeeze(by_a, [-2])
-    if len(right) == 1:
-        by_b = op.squeeze(by_b, [-1])
-    return [fitted(by_a, a, builder), fitted(by_b, b, builder)]
-
-
-def _turned(matrices: Any) -> Any:
-    rank = len(shape(matrices))
-    return op.permute_dims(matrices, [*range(rank - 2), rank - 1, rank - 2])
+    return list(_TVMS_MATMUL(variable, call, grad, builder))
 
 
 def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
@@ -402,7 +386,6 @@ def _conv_transpose(variable: Any, call: Any, grad: Any, builder: Any) -> list[A
         raise no_gradient(op_name(call), "is known in the layouts NCHW and IOHW only")
     flat = layouts[0] == "NCW"
     data, weight, grad = (builder.emit(op.expand_dims(a, 2)) for a in given) if flat else given
-    grad = grad if flat else builder.emit(grad)
     how = (*of_images(attrs, "strides", "padding", "dilation"), int(attrs.groups))
     by_data = builder.emit(op.nn.conv2d(grad, weight, *how))
     convolved = builder.normalize(op.nn.conv2d(grad, weight, *how))

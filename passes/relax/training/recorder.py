@@ -1,6 +1,6 @@
 """Records the provenance of each call's gradient while TVM takes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tvm
@@ -9,7 +9,7 @@ from tvm import relax
 from relascope.core.errors import EngineError, lines_of, no_gradient
 from relascope.core.graph import NodeOrigin
 from relascope.passes.gradients import Active
-from relascope.passes.relax.ir.rewrite import Provenance, op_name
+from relascope.passes.relax.ir.rewrite import Provenance, op_name, with_args
 
 
 class Recorder:
@@ -32,31 +32,14 @@ class Recorder:
         """Take one gradient and bind its calls to variables named after the call's."""
         name = str(variable.name)
         origin = self._known.get(name, NodeOrigin())
-        bound: dict[int, Any] = {}
 
         def emit(expr: Any) -> Any:
-            """Bind nested calls; recursion is as deep as one gradient's formula."""
-            known = bound.get(expr.__chandle__())
-            if known is not None:
-                return known
-            if isinstance(expr, relax.Tuple):
-                return relax.Tuple([emit(f) for f in expr.fields])
-            if isinstance(expr, tvm.ir.Call) and op_name(expr) != "grad.no_grad":
-                args = [emit(a) for a in expr.args]
-                made = tvm.ir.Call(expr.op, args, attrs=expr.attrs, ty_args=expr.ty_args)
-            elif isinstance(expr, relax.TupleGetItem):
-                made = relax.TupleGetItem(emit(expr.tuple_value), int(expr.index))
-            else:
-                return expr
-            new = builder.emit(made, f"{name}_grad")
+            new = builder.emit(expr, f"{name}_grad")
             self.provenance[str(new.name)] = origin.of_gradient
-            alive.append(expr)
-            bound[expr.__chandle__()] = new
             return new
 
-        alive: list[Any] = []  # an address is only an identity while its object lives
         try:
-            return [emit(g) for g in gradient(variable, call, grad, builder)]
+            return bound(gradient(variable, call, grad, builder), emit)
         except Exception as wrong:
             error = wrong
             if not isinstance(error, EngineError):
@@ -65,6 +48,28 @@ class Recorder:
             where = origin.named(error.where)
             self.refused = EngineError(error.kind, error.message, where, error.hint)
             raise
+
+
+def bound(gradients: Iterable[Any], emit: Callable[[Any], Any]) -> list[Any]:
+    """Gradients with the calls nested in them bound by `emit`; recursion is as deep as one
+    gradient's formula."""
+    known: dict[int, tuple[Any, Any]] = {}  # an address is only an identity while its object lives
+
+    def of(expr: Any) -> Any:
+        if expr.__chandle__() in known:
+            return known[expr.__chandle__()][1]
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([of(f) for f in expr.fields])
+        if isinstance(expr, tvm.ir.Call) and op_name(expr) != "grad.no_grad":
+            made = with_args(expr, [of(a) for a in expr.args])
+        elif isinstance(expr, relax.TupleGetItem):
+            made = relax.TupleGetItem(of(expr.tuple_value), int(expr.index))
+        else:
+            return expr
+        known[expr.__chandle__()] = expr, emit(made)
+        return known[expr.__chandle__()][1]
+
+    return [of(g) for g in gradients]
 
 
 RECORDING = Active[Recorder]()  # the recorder of every gradient that TVM takes
