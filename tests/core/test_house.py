@@ -40,7 +40,7 @@ LINES = {
     "passes": 11738,
     "recorder": 1444,
     "samples": 545,
-    "viz": 24128,
+    "viz": 24114,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
@@ -35,21 +35,13 @@ _NEW_OBJECTS = 20_000  # between garbage collections
 GONE = 25.0  # seconds; reloaded pages and interrupted networks are back by then
 
 
-@dataclass
-class Seat:
-    """A browser session's request cache, freed when Streamlit forgets the session."""
-
-    cache: weakref.ref[RequestCache]
-    session: str
-    seen: float
-
-
 class Engines:
     """The engines of all sessions of this server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._seats: list[Seat] = []
+        # Each request cache's session, and when that was last connected; Streamlit drops caches.
+        self._seats = weakref.WeakKeyDictionary[RequestCache, tuple[str, float]]()
         PLACES.most = most_of_page()
         threading.Thread(target=_look_after, args=(weakref.ref(self),), daemon=True).start()
 
@@ -61,22 +53,18 @@ class Engines:
         client.submit("load", first)
         cache = RequestCache(client)
         with self._lock:
-            self._seats.append(Seat(weakref.ref(cache), session, time.monotonic()))
+            self._seats[cache] = session, time.monotonic()
         return cache
 
     def look(self) -> None:
         """End the engines that nobody needs."""
         now = time.monotonic()
         with self._lock:
-            self._seats = [s for s in self._seats if s.cache() is not None]
-            seats = list(self._seats)
-        for seat in seats:
-            cache = seat.cache()
-            if _connected(seat.session):
-                seat.seen = now
-            if cache is None:
-                continue
-            if now - seat.seen > GONE:
+            here = {c: (s, now) for c, (s, _) in self._seats.items() if _connected(s)}
+            self._seats.update(here)
+            seats = list(self._seats.items())
+        for cache, (_, seen) in seats:
+            if now - seen > GONE:
                 cache.client.rest(busy=True)
             elif 0 < cache.client.limits.idle < (cache.client.idle or 0.0):
                 cache.client.rest()
@@ -85,8 +73,7 @@ class Engines:
 @st.cache_resource(show_spinner=False)
 def settled() -> None:
     """Make garbage collection rare, once per process. Graphs are many small objects without cycles:
-    each full collection takes a tenth of a second and finds nothing. Imported modules are
-    excluded."""
+    each full collection takes a tenth of a second and finds nothing."""
     # By default, a heap that never shrinks may stay for each thread, so for each run.
     heap.set_options(arena_max=2, mmap_threshold=256 << 10)
     gc.freeze()
@@ -126,8 +113,7 @@ def cache_of_session(ir: str, first: ModelSource) -> RequestCache:
 
 
 def recording_screen(path: str) -> Screen:
-    """A recording's program and passes, read once per browser session unless the file changes;
-    raises as `recorder.reading.read`."""
+    """A recording, read once per browser session and change; raises as `recorder.reading.read`."""
     file, about = Path(path), Path(path).stat()
     known: Memo[Screen] = st.session_state.setdefault("recordings_read", Memo(4))
 
