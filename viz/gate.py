@@ -1,9 +1,8 @@
 """Access control: only browsers with the token of the printed link may open the page.
 
-`Gate` is in front of everything that the server serves, including its websocket. The link's token
-is exchanged for a cookie, as in Jupyter; without either, one plain page says how to get in. Host
-names and origins of requests are checked with and without a token; otherwise, another site could
-point its name here.
+`Gate` is in front of all that the server serves, its websocket too. The link's token is exchanged
+for a cookie, as in Jupyter; without either, one plain page says how to get in. Host names and
+origins of requests are always checked, because another site could point its name here.
 """
 
 import hashlib
@@ -70,10 +69,9 @@ def _write(file: Path, text: str) -> None:
 
 
 class Gate:
-    """Passes allowed requests to the app, and answers others with a plain page. The token is the
-    link's, "" allows all; `hosts` are host names besides this machine's own, as in
-    `server.allowedHosts`; the server's port names the cookie, because browsers keep cookies by host
-    only."""
+    """Passes allowed requests to the app, and answers others with a plain page. The link's token ""
+    allows all; `hosts` are host names besides this machine's own, as in `server.allowedHosts`; the
+    port names the cookie, because browsers keep cookies by host only."""
 
     def __init__(
         self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0

@@ -21,8 +21,7 @@ PAGES = {"relay": ROOT / "docs" / "passes.md", "relax": ROOT / "docs" / "passes-
 
 
 def renewed(text: str, name: str, block: str) -> str:
-    """A page with another block in the section of a pass. Raises ValueError where it has no such
-    section, or that has no block."""
+    """A page with another block in the section of a pass. Raises ValueError if it has none."""
     inside = r"(?:(?!^##).)*?"  # nothing of the next section
     pattern = re.compile(rf"(^### {name}$" + inside + r"^```\n).*?(^```$)", re.M | re.S)
     text, found = pattern.subn(lambda m: f"{m[1]}{block}\n{m[2]}", text, count=1)

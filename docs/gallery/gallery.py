@@ -53,8 +53,7 @@ _STEPPED = ("mlp", "bert_layer", "vit")
 
 @dataclass(frozen=True)
 class Entry:
-    """One page: the words of the command or script that makes it, without its output, and what it
-    shows."""
+    """One page: what it shows, and the words of the command or script that makes it."""
 
     group: str
     title: str

@@ -160,8 +160,7 @@ def _told(rows: Iterable[Row]) -> list[Row]:
 
 
 def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
-    """The strategies, measured cuts, and PyTorch eager as large points of the frontier's chart;
-    eager's peak is unknown."""
+    """Large points: strategies, measured cuts, and PyTorch eager, whose peak is unknown."""
     marks: list[Row] = [
         {**s, "what": STRATEGIES[s["strategy"]].title}
         for s in document["strategies"]

@@ -43,8 +43,7 @@ class Alignment:
 
     @cached_property
     def groups(self) -> tuple[MatchedGroup, ...]:
-        """One for each module and operator, in the left graph's order, then those of the right
-        only."""
+        """One for each module and operator, in the left graph's order, then the right's others."""
         left, right = self._sides
 
         def group(key: Key) -> MatchedGroup:
@@ -90,7 +89,6 @@ class _ModelSide:
             self.occurrences.append(tuple(n for n, _ in parts))
             self.occurrence.update(dict.fromkeys(parts, number))
             self.by_key[key].append(number)
-        self.by_key = dict(self.by_key)
 
     def nodes_of(self, key: Key) -> tuple[str, ...]:
         parts = (self.occurrences[o] for o in self.by_key.get(key, ()))
@@ -100,8 +98,7 @@ class _ModelSide:
         return tuple(sorted(set(ids), key=self.place.__getitem__))
 
     def called(self, key: Key) -> dict[str, int]:
-        """How often each operator is called for a key, including fused bodies; operators that only
-        move data come last."""
+        """How often each operator is called for a key, fused or not; data movement comes last."""
         calls: Counter[str] = Counter()
         other: Counter[str] = Counter()
         for node_id in self.nodes_of(key):

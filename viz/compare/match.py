@@ -59,9 +59,8 @@ class Pair:
 class Matching:
     """Two matched graphs, with fused bodies opened: pairs in the left graph's order, ids of nodes
     of the left only (`removed`) or the right only (`added`), and whether both return matched
-    `results` in the same order. A pair's certainty is 1 if both compute the same all the way up;
-    otherwise, it is the share of operator, attributes and types, module, inputs and readers that
-    agree."""
+    `results` in the same order. A pair's certainty is 1 if both compute the same all the way up,
+    else the share of operator, attributes and types, module, inputs and readers that agree."""
 
     left: Graph
     right: Graph
@@ -130,8 +129,7 @@ class _GraphSide(FlatBodies):
             self.own[ident] = number(own)
             self.named[ident] = number((*own, node.kind, node.name or parameter_of(node)))
         self.up, self.down = dict[str, int](), dict[str, int]()
-        """Numbers for each node's computation, all the way up, and for its use, all the way
-        down."""
+        """Numbers for each node's computation, all the way up, and its use, all the way down."""
         for ident in self.nodes:
             above = tuple(self.up.get(r, r) for r in self.reads[ident])
             self.up[ident] = number(("up", self.named[ident], above))

@@ -1,5 +1,4 @@
-"""A graph with its fused functions opened, so that inputs and readers are those inside; and names
-of kernels common to two graphs."""
+"""A graph with its fused functions opened, and names of kernels common to two graphs."""
 
 import re
 from collections import defaultdict

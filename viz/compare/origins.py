@@ -59,9 +59,8 @@ class Fate(str, Enum):
 class Origin:
     """The origin of one node that was "added", "removed" or "changed" (`what`); a removed one has
     its id from before the step. `nodes` are those that it came from (in the graph before, or new
-    ones that it reads or follows) or went to (in the graph after); none for a dead node or a new
-    argument. It is `sure` if more than its place supports it; `detail` says how a changed one
-    differs."""
+    ones that it reads or follows) or went to (in the graph after). It is `sure` if more than its
+    place supports it; `detail` says how a changed one differs."""
 
     id: str
     what: str

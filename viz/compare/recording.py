@@ -140,8 +140,7 @@ class RecordedCompile:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """Facts on its compile: `recorded`, how; `code`, the generated code by language: the number
-        of modules, and a hash."""
+        """How it was `recorded`; of generated `code`, by language, the modules' number and hash."""
         texts: dict[str, list[str]] = {}
         for made in self.recording.kernels:
             texts.setdefault(made.language, []).append(self._plain(made.text))

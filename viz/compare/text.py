@@ -96,9 +96,8 @@ Line = tuple[int, list[Part]]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Lines that are the same on both sides, or that differ. For different lines, `rows` are pairs
-    of a `Line` or None; for the same lines, it has the numbers of the first on both sides, and the
-    lines."""
+    """Lines that differ, with pairs of a `Line` or None as `rows`; or that are the same on both
+    sides: then `rows` are the numbers of the first on both sides, and the lines."""
 
     same: bool
     rows: Sequence[Any]
@@ -109,8 +108,7 @@ class Stretch:
 
 
 def stretches_of(before: str, after: str, work: DiffEffort | None = None) -> list[Stretch]:
-    """Two texts side by side, at most `MOST_LINES` lines of each; `work` is by default enough for
-    one pair."""
+    """Two texts side by side, at most `MOST_LINES` lines of each; `work` may be shared by many."""
     work = work or DiffEffort()
     work.left -= len(before) + len(after)
     was, now = (
@@ -170,8 +168,7 @@ def _same_numbers(was: list[str], now: list[str], work: DiffEffort) -> tuple[lis
 
 
 def _settled(line: str) -> list[str]:
-    """The number of the value that a line defines, and those of constants, which no line
-    defines."""
+    """The numbers of the value that a line defines, and of constants, which no line defines."""
     start = len(line) - len(line.lstrip())
     return [m[0] for m in _NAME.finditer(line) if m.start() == start or m[0].isdigit()]
 

@@ -1,9 +1,8 @@
 """The graph viewer as a Streamlit component: `graph_view` draws a Graph and reports the selection.
 
 The graph is sent as one compressed block, with its modules and looks, to the element
-`<relascope-graph>`, which lays it out, opens and closes modules, and draws it on a canvas. Equal
-arguments give equal bytes, which Streamlit does not send again, so reruns of the page leave the
-view unchanged.
+`<relascope-graph>`, which lays it out and draws it. Equal arguments give equal bytes, which
+Streamlit does not send again, so reruns of the page leave the view unchanged.
 """
 
 import secrets
@@ -101,8 +100,7 @@ def toggle(key: str, groups: Mapping[str, bool]) -> None:
 
 
 def toggled(key: str, family: str = "") -> dict[str, bool]:
-    """The modules opened and closed in a view, by the user or a coming `toggle`; in graphs of a
-    family, if given."""
+    """The modules opened and closed in a view (of a family), by the user or a coming `toggle`."""
     asked = (st.session_state.get(key) or {}).get("toggles") or {}
     kept: _KeptToggles | None = st.session_state.get(f"{key}_toggled")
     if kept is not None and kept.before == asked:

@@ -64,32 +64,25 @@ class View:
     Args:
         height: the view's, in pixels; None for the rest of the window.
         fewer_than: constants with fewer elements than this are written into their readers.
-        open_groups: groups that are open at first; by default all in a small graph, and the upper
-            levels in a large one.
-        highlight: by node id, a style in `palette.STYLES` ("added", "changed") in place of the
-            node's own.
+        open_groups: groups that are open at first; by default those of `open_at_first`.
+        highlight: by node id, a style in `palette.STYLES` ("added") in place of the node's own.
         show_shapes: whether edges have their types at first.
         details: whether the details of the selection are unfolded at first.
-        family: graphs of one family (the steps of one program) share the view's state; another
-            family starts with a fresh view. By default the graph's IR and the names of its inputs,
-            without parameters, which passes may bind.
-        focus: the id of a node, or `focus_on` of a module, to select and bring into view once, when
-            it changes.
+        family: graphs of one family (the steps of one program) share the view's state. By default
+            the IR and the names of inputs, without parameters, which passes may bind.
+        focus: a node's id, or `focus_on` of a module, to bring into view once, when it changes.
         notes: by node id, a line shown when the node is pointed at or chosen.
-        shines_through: styles of `highlight` that a closed group takes from its nodes, the
-            strongest last.
+        shines_through: styles that a closed group takes from its nodes, the strongest last.
         keep_places: draw graphs of the family in the same places (`viz.drawing.union`): those that
             this view has drawn, `among` and this one; by id, new nodes take the place of the named
             node. None lays out each graph separately.
         among: graphs that come before the first of those.
         open_alone: called with a module's path when the user opens it alone, or None.
         overlay: the name of the overlay that is shown at first; "" for the nodes' own colours.
-        colours: the name of the nodes' own colours among the overlays; by default forward and
-            backward if nodes have roles, else operators.
+        colours: the title of the nodes' own colours; by default by their roles, else operators.
         card: the card of the chosen node.
         act: called with a node's id and an action's name when the user presses its button.
-        show: for a joint graph, the cuts of a show, from `viz.drawing.show`; may be absent until
-            `present` is called.
+        show: the cuts of a show, from `viz.drawing.show`; may be absent until `present` is called.
         showing: a number; if it changes, and is not 0, the show begins.
         present: called when a show begins (True) or ends (False), with the bytes of the cut to
             choose, or None.
@@ -292,8 +285,7 @@ def _lists(
     strings: dict[str, int],
     by_slot: Mapping[str, Node] | None = None,
 ) -> dict[str, Any]:
-    """Nodes field by field, and groups by id and in order; `by_slot` are the nodes with the boxes'
-    texts, if others."""
+    """Nodes field by field, and groups; `by_slot` has the nodes with the texts, if others."""
     nodes = graph.nodes
     named = [by_slot[n.id] for n in nodes] if by_slot else nodes
     index = {n.id: i for i, n in enumerate(nodes)}

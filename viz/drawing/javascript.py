@@ -25,8 +25,7 @@ _lock = threading.Lock()
 def script(module: str) -> str:
     """A module of the viewer, by its path there without ".js", and all its imports as one script,
     as Streamlit and V8 need it. A module becomes a function that returns its exports, and imports
-    become constants, so modules share no other names. A default export is imported by its own
-    name."""
+    become constants. A default export is imported by its own name."""
     first = (VIEWER / module).resolve()
     texts = _texts(first, {})
     wanted: dict[Path, dict[str, None]] = {at: {} for at in texts}
@@ -53,8 +52,7 @@ def script(module: str) -> str:
 
 @cache
 def element() -> str:
-    """JavaScript that defines the element `<relascope-graph>`: the viewer, and a page's lists and
-    texts, with their styles."""
+    """JavaScript that defines the element `<relascope-graph>`, with its templates and styles."""
     templates = {}
     for name in "page/page", "viewer", "step_list", "text_diff":
         files = (VIEWER.parent / f"{name}.{end}" for end in ("css", "html"))
@@ -80,8 +78,7 @@ def _texts(module: Path, known: dict[Path, str]) -> dict[Path, str]:
 
 
 def call(module: str, function: str, argument: Any) -> Any:
-    """A function's result for an argument, both JSON values. Raises JSEvalException with what it
-    threw."""
+    """A function's result for an argument, both JSON. Raises JSEvalException for what it threw."""
     text = json.dumps(argument, separators=(",", ":"), default=str)
     with _lock:  # an engine does one thing at a time
         return json.loads(str(_function(module, function)(text)))

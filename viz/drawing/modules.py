@@ -100,9 +100,8 @@ class GroupTree:
 
     def open_at_first(self, everything_up_to: int = 250, else_up_to: int = 120) -> tuple[str, ...]:
         """The groups to open for a readable first look: all, in a graph of at most
-        `everything_up_to` nodes; else whole levels from the top while at most `else_up_to` boxes
-        are drawn; if not even the first level fits, those of its groups that fit. Equal modules
-        stay rolled up."""
+        `everything_up_to` nodes; else whole levels from the top, up to `else_up_to` boxes; if not
+        even the first level fits, groups of it that fit. Equal modules stay rolled up."""
         if len(self.group_of) <= everything_up_to:
             return tuple(g.id for g in self.groups.values() if g.times == 1)
         opened: list[str] = []
@@ -247,8 +246,7 @@ def _in_parts(graph: Graph, groups: dict[str, Group], group_of: dict[str, str]) 
 def _rolled_up(
     graph: Graph, groups: dict[str, Group], group_of: Mapping[str, str]
 ) -> dict[str, Group]:
-    """Put equal, consecutively numbered modules into one group, or into their parent if it contains
-    nothing else."""
+    """Put equal, consecutively numbered modules into a group: their parent if it has no others."""
     numbered = _numbered(groups.values())
     if not numbered:
         return groups

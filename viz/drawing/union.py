@@ -2,8 +2,7 @@
 
 A node has one slot in all its steps. A new node takes the slot of the node that it replaces, or of
 the last that it fuses, if free, else a new slot. The union is laid out, and each step leaves the
-slots that it lacks blank, so nothing moves from step to step, and no edge of one step runs through
-a node of another.
+slots that it lacks blank, so nothing moves from step to step.
 """
 
 from collections import defaultdict

@@ -41,8 +41,7 @@ COLOURED = (".html", ".svg", ".png", ".pdf")
 
 
 def ending_of(name: str, endings: Iterable[str], option: str = "-o") -> str:
-    """The longest known ending of a file's name. Raises EngineError of kind "usage" if it has
-    none."""
+    """The longest known ending of a name. Raises EngineError of kind "usage" if there is none."""
     if fits := [ending for ending in endings if name.lower().endswith(ending)]:
         return max(fits, key=len)
     said = "The ending of the file's name selects the format, and this one is unknown."
@@ -51,8 +50,7 @@ def ending_of(name: str, endings: Iterable[str], option: str = "-o") -> str:
 
 
 def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
-    """A graph in one of `FORMATS`. Raises EngineError of kind "usage" if a PNG is too large to
-    open."""
+    """A graph in one of `FORMATS`. Raises EngineError of kind "usage" if a PNG is too large."""
     view = look.view
     if ending in (".svg", ".png", ".pdf"):
         return picture(ending, to_svg(graph, view, look.theme))
@@ -73,9 +71,8 @@ def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
 
 
 def picture(ending: str, svg: str) -> bytes:
-    """An SVG unchanged, as PNG or as PDF, without other programs or network. A PNG has two dots per
-    pixel, or as many as programs can open. Raises EngineError of kind "usage" if not even half a
-    dot per pixel fits."""
+    """An SVG unchanged, as PNG or as PDF, without network. A PNG has two dots per pixel, or as many
+    as programs can open. Raises EngineError of kind "usage" if not even half a dot fits."""
     if ending == ".svg":
         return svg.encode()
     import vl_convert

@@ -21,8 +21,7 @@ def drawing(graph: Graph, view: View = PLAIN, union: Union | None = None) -> dic
 
 
 def to_svg(graph: Graph, view: View = PLAIN, theme: palette.Theme = "light") -> str:
-    """A graph as the viewer draws it, with the open modules of `view`, as SVG: text as text,
-    modules as frames, and a legend."""
+    """A graph as the viewer draws it, with the open modules of `view` and a legend, as SVG."""
     data = _data(drawing_of(graph, view.fewer_than), view)
     asked = {"data": data, "theme": theme, "font": _FONT, "shapes": view.show_shapes}
     drawn = javascript.call("svg/outside", "pictureOutside", asked)

@@ -37,8 +37,7 @@ _STYLE = (
 
 @dataclass(frozen=True, repr=False)
 class NotebookView:
-    """A view that a notebook draws, `height` pixels high, and `save` writes; `file` makes it in one
-    of `formats`. See `show`."""
+    """A view of `show`, `height` pixels high; `file` makes it in one of `formats`."""
 
     title: str
     words: str

@@ -29,8 +29,7 @@ def sheet_of(
     caveats: Iterable[str] = (),
     **more: Any,
 ) -> Sheet:
-    """An empty page on a model with a label: its choices at the top, and caveats before the
-    figures; `version` is TVM's."""
+    """An empty page on a model: its choices, and caveats; `version` is TVM's."""
     mode = "training" if source.training else "inference"
     about = {
         "model": label,
@@ -88,7 +87,6 @@ def overview(joint: Graph) -> tuple[str, ...]:
 
 
 def times_tab(file: Sheet, runs: Iterable[tuple[str, Mapping[str, Any]]]) -> Sheet:
-    """Add the tab of timings, the newest first, from titles and documents of
-    `timings.run_document`."""
+    """Add the tab of timings, from titles and documents of `timings.run_document`."""
     shown = [section for title, run in runs for section in timings.run_sections(dict(run), title)]
     return file.tab("time", "Times", shown)

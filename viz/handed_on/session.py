@@ -63,8 +63,7 @@ def session_sheet(
 
 
 def sheet_at_once(ask: Ask | None, session: Session, source: ModelSource) -> Sheet | None:
-    """The same, if it does not take long and the model can be opened, else None; for a recording,
-    `ask` is None."""
+    """The same, or None if it takes long or raises; for a recording, `ask` is None."""
     with suppress(EngineError):  # a session's file does not need it, and `replay` reports the error
         if ask is None:
             path = Path(source.model)

@@ -69,8 +69,7 @@ class Sheet:
 
 
 def page(title: str, data: str = "") -> str:
-    """A page of HTML that shows its data; without data, a file dropped on it, or one of its own
-    site that its address names."""
+    """A page of HTML that shows its data; without, a file dropped on it or named by its address."""
     code = javascript.element()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     policy = (

@@ -34,8 +34,7 @@ Pair = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class StepSheet:
-    """A step: each function's name, keys, and change in words; and sentences on its failure and
-    output."""
+    """A step: each function's name, keys, and change in words; and further sentences."""
 
     functions: Sequence[tuple[str, Pair, str]]
     sentences: Sequence[Section] = ()
@@ -43,9 +42,8 @@ class StepSheet:
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps in order, with the rows of their list, and the step shown at first. `graph` (or None)
-    and `text` are given for each key; `same` is the note if texts do not differ; once `effort` is
-    used up, the rest is left out."""
+    """Steps in order, the rows of their list, and the step shown at first. `graph` and `text` are
+    by key; `same` is the note on equal texts; once `effort` is used up, the rest is left out."""
 
     steps: Sequence[StepSheet]
     rows: Sequence[Row]
@@ -57,8 +55,7 @@ class StepsSheet:
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> Sheet:
-    """Add the tab of steps, with each step's changes in colour; `chosen` is shown at first, by
-    default that of the steps."""
+    """Add the tab of steps and their changes; `chosen` is shown at first, if not that of `of`."""
     drawings = _Drawings(file, of, view)
     for step in of.steps:  # before drawing the first, so that nothing moves between steps
         for name, pair, _ in step.functions:

@@ -19,8 +19,7 @@ _ASKED, _COUNT, _ARRIVED = "show_asked", "show_count", "show_arrived"
 
 
 def arrive() -> None:
-    """If the page was opened on the show, or moved to it in the browser's history, go to its
-    tab."""
+    """If the page was opened on the show, or moved to it in the history, go to its tab."""
     context = get_script_run_ctx()
     went = context is not None and context.is_history_navigation
     if _on() and (went or _ARRIVED not in state):

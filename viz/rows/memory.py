@@ -177,9 +177,8 @@ def live_document(cut: Cut) -> Row:
 
 
 def live_at(cut: Cut, step: int) -> Row:
-    """The tensors held while a node runs, the largest first, with the numbers of the nodes that
-    write each, and read it next and last, or None. `step` is the node's number, counted through
-    both phases."""
+    """The tensors held while a node runs, the largest first, each with the numbers of the nodes
+    that write it, and read it next and last, or None; `step` is counted through both phases."""
     lived, by_id = cut.lifetimes, cut.joint.graph.by_id
     node = by_id[original(lived.order[step - 1])] if step else None
     tensors = [

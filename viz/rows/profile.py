@@ -56,10 +56,9 @@ def profile_document(profile: Profile, graph: Graph) -> Row:
 
 
 def _with_changed(profile: Profile, graph: Graph, work: Mapping[str, float]) -> Profile:
-    """A profile with kernels for convolutions whose weights the build changed. A build may fold the
-    next factor into the weights; then the kernel is known only to compute what follows. If kernels
-    named after a convolution but without one are as many as convolutions without a kernel, they are
-    paired in order."""
+    """A profile with kernels for convolutions into whose weights the build folded the next factor,
+    for the kernel is then known only to compute what follows. Kernels named after a convolution,
+    but without one, are paired in order with as many convolutions without a kernel."""
     kernels = list(profile.kernels)
     convolutions = {n.id for n in graph if "conv" in n.op}
     named = [i for i, k in enumerate(kernels) if k.nodes and "conv" in k.name]
@@ -81,8 +80,7 @@ def _beaten(kernels: Iterable[Row]) -> int:
 
 
 def peak_texts(document: Row) -> list[tuple[str, ...]]:
-    """The share of the machine's peak at which each phase runs, for `figures`; unknown if kernels
-    beat the peaks."""
+    """Each phase's share of the machine's peak for `figures`; unknown if kernels beat that."""
     known = [p for p in document["phases"] if p["of_peak"] is not None]
     if _beaten(document["kernels"]):
         return [("unknown: kernels beat it", f"{p['name']}, of peak", "unsure") for p in known]
@@ -154,8 +152,7 @@ def listed_kernels(document: Row) -> list[Row]:
 
 
 def profile_sections(document: Row) -> list[Section]:
-    """The sections of `profile MODEL`: shares of peak, where the time went, the peaks, the
-    kernels."""
+    """The sections of `profile MODEL`: shares of peak, where the time went, peaks, kernels."""
     bad, notes = document["first_bad"], list(document["notes"])
     if bad is not None:
         name = document["kernels"][bad]["name"]
@@ -274,8 +271,7 @@ def findings(
 
 
 def lint_document(findings: Iterable[Finding]) -> Row:
-    """The document of `lint MODEL`: a row for each finding, the most expensive first, and for each
-    hazard."""
+    """The document of `lint MODEL`: a row for each finding, and hazards, the costliest first."""
     rows: list[Row] = [
         {
             **fields(f, "hazard nodes operators scope message advice bytes measured"),

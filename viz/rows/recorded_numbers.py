@@ -57,8 +57,7 @@ def check(recording: Recording) -> None:
 
 
 def ir_of(recording: Recording) -> str:
-    """The engine that reads a recording's modules: "relay" or "relax". Raises EngineError of kind
-    "file" if it has none."""
+    """The IR of a recording's modules. Raises EngineError of kind "file" if it has none."""
     check(recording)
     for run in recording.passes:
         if (text := recording.module(run.index, after=False)) is not None:
@@ -222,8 +221,7 @@ class RecordedNumbers:
     values: str = INPUTS[0]
 
     def source(self, part: Part) -> ModelSource:
-        """The first module of a part as a model. Raises EngineError of kind "file" if a module
-        cannot be read or written."""
+        """A part's first module as a model. Raises EngineError of kind "file" if that fails."""
         file = recorded.file_name(self._write(part.by, part.after))
         source = source_from_file(self.folder / file, seed=self.seed)
         source = with_tensors(source, self.tensors)
@@ -256,10 +254,9 @@ class RecordedNumbers:
         given: accuracy.Tolerance,
         tell: Callable[[Row], None] = lambda row: None,
     ) -> list[Row]:
-        """The errors of the module after each pass of a part, one row for each, passed to `tell`
-        when done: "number", "pass", "error" against the first module and "step_error" against the
-        module before the pass, as in `viz.rows.tables.judged_row`; "failure" says why it cannot be
-        compared."""
+        """A row for each pass of a part, passed to `tell` when done: "number", "pass", "error"
+        against the first module and "step_error" against the one before the pass, as in
+        `viz.rows.tables.judged_row`; "failure" says why it cannot be compared."""
         rows: list[Row] = []
         source, pipeline = self.source(part), self.pipeline(part)
         stepped = step(ask, source, pipeline)
@@ -305,9 +302,8 @@ class RecordedNumbers:
         given: Sequence[Part],
         question: Callable[[ModelSource, Pipeline], bisect.Question],
     ) -> tuple[list[tuple[Part, bisect.Bisection]], str]:
-        """Bisect parts in order, up to the first with a fault, by the question about each. Also
-        returns a line on each part: its result, where it ends, and why. Raises EngineError if no
-        part can be searched."""
+        """Bisect parts in order, up to the first with a fault, by the question about each, with a
+        line on each: its result, where it ends, and why. Raises EngineError if none can be."""
         done: list[tuple[Part, bisect.Bisection]] = []
         said: list[str] = []
         failure: EngineError | None = None

@@ -66,8 +66,7 @@ def pass_rows(recording: Recording) -> list[Row]:
 
 
 def list_rows(rows: Sequence[Row]) -> list[Row]:
-    """Rows of `pass_rows` for the list of passes in the browser, whose buttons stop at
-    `own_changes`."""
+    """`pass_rows` for the list in the browser, whose buttons stop at `own_changes`."""
     changes = set(own_changes(rows))
     longest = max((r["own_seconds"] or 0.0 for r in rows), default=0.0)
     return [

@@ -16,8 +16,7 @@ _WIDE = 40  # characters; a terminal shows wider columns last, except the first
 
 
 def figures(*items: tuple[str, ...], large: bool = False) -> Section:
-    """Figures in a row, each with its label, and "unsure" if it is; `large` for a tab's main
-    result."""
+    """Figures, each with its label, and "unsure" if it is; `large` for a tab's main result."""
     return {"kind": "figures", "items": [list(i) for i in items if i[0]], "large": large}
 
 
@@ -34,9 +33,8 @@ def table(
     note: str = "",
     most: int | None = None,
 ) -> Section:
-    """A table with `columns` for `viz.rows.columns.renamed`, or rows as they are. `ids` has the
-    node that a click on each row selects; `note` is a sentence below; a terminal shows at `most`
-    this many rows."""
+    """A table with `columns` for `viz.rows.columns.renamed`, or rows as they are. `ids` are nodes
+    that clicks on rows select; `note` stands below; a terminal shows at `most` this many rows."""
     shown = renamed(rows, columns) if columns else list(rows)
     ids = None if ids is None else list(ids)
     return {"kind": "table", "title": title, "rows": shown, "ids": ids, "note": note, "most": most}

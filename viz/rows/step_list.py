@@ -121,8 +121,7 @@ def side_text(side: str, about: Row) -> str:
 
 
 def steps_beside(rows: Iterable[Row], first: Row | None) -> Section:
-    """Steps of two runs beside each other, from `viz.compare.runs.compare`; `first` is the first
-    that differs."""
+    """Steps of `viz.compare.runs.compare` beside each other; `first` is the first difference."""
     shown = []
     for row in rows:
         said = ["parts here"] if _is_first(row, first) else []
@@ -148,8 +147,7 @@ def _is_first(row: Row, first: Row | None) -> bool:
 
 
 def programs_beside(document: Row) -> list[Section]:
-    """The sections of `viz.compare.runs.program_document`: figures, nodes, operators and
-    kernels."""
+    """The sections of `viz.compare.runs.program_document`: figures, nodes, operators, kernels."""
     counts, sides = document["counts"], document["figures"]
     words = {"removed": "only in A", "added": "only in B", "changed": "changed"}
     nodes = [

@@ -209,8 +209,7 @@ def pass_row(entry: PassInfo) -> Row:
 
 
 def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = None) -> list[Row]:
-    """One row for each step, as `step MODEL` prints them; `errors` has, by step, its error against
-    PyTorch, or why there is none."""
+    """One row for each step of `step MODEL`; `errors` has a step's error, or why there is none."""
     return [
         {
             "pass": r.pass_name,
@@ -482,8 +481,7 @@ def judged_row(judged: accuracy.Judged) -> Row:
 
 
 def node_error_rows(inside: node_accuracy.Inside) -> list[Row]:
-    """One row for each node with a counterpart in PyTorch, the largest error over its limit
-    first."""
+    """One row for each node with a counterpart in PyTorch, the largest ratio to its limit first."""
     rows = []
     for e in inside.errors.values():
         node, ratio = inside.graph.by_id[e.id], plain(inside.ratio(e.id))
@@ -546,8 +544,7 @@ def accuracy_document(
 
 
 def accuracy_sections(document: Row) -> list[Section]:
-    """The sections of `check MODEL`: every stage; with several kinds of inputs, each kind and the
-    stages that failed."""
+    """The sections of `check MODEL`: every stage; of several kinds of inputs, each, and faults."""
     kinds = document["inputs"] if len(document["inputs"]) > 1 else []
     stages = [s for s in document["stages"] if not (kinds and s["passed"])]
     return [
@@ -573,8 +570,7 @@ def finding(stage: Row) -> Row:
 
 
 def bisect_document(ir: str, result: bisect.Bisection, inside: nth.Nth | None = None) -> Row:
-    """The document of `bisect MODEL`: the culprit and the place in it, its effect, and every
-    try."""
+    """The document of `bisect MODEL`: the culprit, the place in it, its effect, and all tries."""
     question = result.question
     suspects = [_step_at(question.pipeline, i) for i in result.culprits.suspects]
     log, taken = (*result.log, *(inside.log if inside else ())), result.taken

@@ -50,10 +50,9 @@ PHASES = {"forward": "forward", "forward_backward": "forward + backward"}
 
 def verdicts(rows: Sequence[TimeRow]) -> list[tuple[str, bool] | None]:
     """Each row's verdict against the baseline of its phase (eager, or the imported program), and
-    whether runs agree enough for a headline; None for a baseline. The spread of a ratio reaches
-    from the lower to the upper quartile over the rounds, and to the ratio of the best runs, which
-    differs on a busy machine. A ratio is one number if its spread is narrow and on one side of
-    1."""
+    whether runs agree enough for a headline; None for a baseline. The spread of a ratio has both
+    quartiles over the rounds, and the ratio of the best runs, which differs on a busy machine. A
+    ratio is one number if its spread is narrow and on one side of 1."""
     baselines = {r.phase: r for r in rows if r.ratio_to_eager is None}
     return [_verdict(r, baselines.get(r.phase)) for r in rows]
 

@@ -34,8 +34,7 @@ def write(
     tensors: Iterable[str | Path] = (),
     page: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a session's file with the model's file, None for a sample, those of saved inputs, and
-    the data of its page."""
+    """Write a session's file with its model's (None: a sample), saved inputs, and page's data."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_SESSION, session.text())
         if model is not None:

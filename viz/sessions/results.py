@@ -79,8 +79,7 @@ def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
 def stages_of(
     ir: str, source: ModelSource, pipeline: Pipeline, kinds: tuple[str, ...]
 ) -> tuple[accuracy.Stage, ...]:
-    """The accuracy report's stages: the source's mode with its pipeline, the other mode with the
-    default one."""
+    """The accuracy report's stages: the source's mode; the other with its default pipeline."""
     sample = SAMPLES.get(source.model)
     trains = source.training or sample is None or sample.training
     inference, training = pipeline, default_pipeline(ir, True) if trains else None
@@ -222,8 +221,7 @@ def _noted(
 
 
 def graph_of(ask: Ask, source: ModelSource, pipeline: Pipeline, index: int) -> Results:
-    """The graph after a step, -1 for the imported one, in short: counts, and a hash of its
-    content."""
+    """The graph after a step, -1 for the imported one: counts, and a hash of its content."""
     if index >= len(pipeline):
         raise EngineError("session", f"The pipeline has no step {index + 1}.")
     after = "graph_after", source, pipeline.upto(index), index

@@ -164,10 +164,9 @@ class Compile:
 class ScreenState:
     """The state of the screen: the index of the chosen step, -1 for the imported program, None for
     the last (for a recording, the index of a pass, None for the first to look at); the node or
-    module selected in the tab's graph, or ""; `choices` of switches within tabs, by name; by graph,
-    the modules opened (True) and closed in it; for a recording, the function shown, "" for the
-    first that the pass changed. Constants with fewer elements than `fewer_than` are written into
-    their readers' labels."""
+    module selected in the tab's graph, or ""; constants with fewer elements than `fewer_than` are
+    in their readers' labels; `choices` of switches within tabs, by name; by graph, the modules
+    opened (True) and closed; for a recording, the function shown, "" for the first changed."""
 
     tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
     step: int | None = _set(None, "step", least=-1, most=10_000_000)
@@ -189,17 +188,15 @@ class Timing:
 
     @property
     def run(self) -> dict[str, Any]:
-        """The document with the fields of its result, which alone is checked in a session's
-        file."""
+        """The document with its result's fields, which alone a session's file has checked."""
         return {**self.document, **plain(self.result)}
 
 
 @dataclass(frozen=True)
 class SavedFinding:
-    """A row of an accuracy report, or a try of a bisection: what was compared, and its error. A try
-    has its pipeline and its own outcome; in a report, the outcome is "right", "wrong" or "cannot be
-    run". Node and scope are where the error first jumps, or ""; `failure` is why it could not be
-    run."""
+    """A row of an accuracy report, or a try of a bisection, with its pipeline: what was compared,
+    and its error. In a report, the outcome is "right", "wrong" or "cannot be run", and `failure`
+    says why. Node and scope are where the error first jumps, or ""."""
 
     stage: str = ""
     strategy: str = ""
@@ -218,8 +215,7 @@ class SavedFinding:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """A kernel of a profile, with its time in ms, its share in percent, and the ids of its
-    nodes."""
+    """A kernel of a profile, its time in ms, its share in percent, and the ids of its nodes."""
 
     kernel: str = ""
     phase: str = ""
@@ -239,8 +235,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class SavedSearch:
-    """A bisection: fields of its `engine.jobs.bisect.Question`, and its result: suspects by name,
-    and the verdict."""
+    """A bisection: its `engine.jobs.bisect.Question`, suspects by name, and the verdict."""
 
     target: str = ""
     asked: str = ""
@@ -357,9 +352,8 @@ def _check_results(results: dict[str, Any]) -> None:
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type from a JSON value. `kind` is a dataclass, a plain type, `X | None`,
-    `tuple[X, ...]` or `dict[str, X]`. Raises ValueError if the value does not fit; the message
-    begins with `where`."""
+    """A value of a type from a JSON value: a dataclass, a plain type, `X | None`, `tuple[X, ...]`
+    or `dict[str, X]`. Raises ValueError, which begins with `where`, if it does not fit."""
     origin, args = get_origin(kind) or kind, get_args(kind)
     if kind is Any:
         return value

@@ -25,8 +25,7 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS session (
 
 @dataclass(frozen=True)
 class Entry:
-    """A session in the list: id, name or "", description, and when it changed (seconds since
-    1970)."""
+    """A session in the list: id, name or "", description, and when it changed (Unix time)."""
 
     id: str
     name: str
@@ -54,9 +53,8 @@ def new_id() -> str:
 
 
 def put(ident: str, session: Session, about: str, needed: Iterable[tuple[str, str]] = ()) -> None:
-    """Save a session under its id, with the files that it needs, and keep its name; see
-    `keep_model`. Like every function here, raises EngineError of kind "session" if the folder
-    cannot be used."""
+    """Save a session under its id, with the files that it needs (`keep_model`). Like all functions
+    here, raises EngineError of kind "session" if the folder cannot be used."""
     for file in needed:
         keep_model(*file)
     values = (ident, about, session.model.digest, time.time(), session.text())
@@ -90,8 +88,7 @@ def entries() -> list[Entry]:
 
 
 def files(most: int) -> list[tuple[str, str, str]]:
-    """The files of sessions, each once, the last opened first: a file's hash, the id of its last
-    session, and its name."""
+    """The files of sessions, the last opened first: hash, id of the last session, and name."""
     with _database() as base:
         found = base.execute(
             "SELECT digest, id, json_extract(text, '$.model.name'), MAX(changed) AS last"

@@ -231,8 +231,7 @@ def _node_looks(held: _Comparison, side: int, what: str) -> tuple[Marks, Marks]:
 def _module_looks(
     held: _Comparison, side: int, path: str, title: str, own: Marks
 ) -> tuple[Marks, Marks]:
-    """The marks for a module, or a node of one side only: the same module, or the nearest
-    around."""
+    """The marks for a module, or a node of one side only: the same module, or one around it."""
     found = module_in(held.graphs[1 - side], path)
     how = "same module only" if found == path else "enclosing module only"
     said = (f"module {found}", "part", how) if found else ("–", "none", "no counterpart")

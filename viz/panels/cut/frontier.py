@@ -154,8 +154,7 @@ def measure_it(screen: Screen, document: Row) -> None:
 
 
 def _add(screen: Screen, names: list[str]) -> None:
-    """Ask for some cuts to be measured, too, by what they save: one that two names stand for is
-    measured once."""
+    """Ask for further cuts to be measured; one that two names stand for is measured once."""
     wanted = dict[Any, tuple[str, cuts.Cut]]()
     for name in names:
         cut = screen_cut(screen)[0] if name == CHOSEN else cuts.cut(screen_joint(screen), name)

@@ -40,8 +40,7 @@ def screen_joint(screen: Screen) -> cuts.Joint:
 
 
 def choice_of(screen: Screen) -> CutChoice:
-    """The present choice, made anywhere on the page; without tensors forced by hand if the strategy
-    ignores them."""
+    """The present choice; without tensors forced by hand if the strategy ignores them."""
     name = state.get("keep_strategy") or cuts.DEFAULT
     limits = state.get("keep_budget"), state.get("keep_frontier")
     offload = screen.ir != "relay" and bool(state.get("keep_offload"))
@@ -50,8 +49,7 @@ def choice_of(screen: Screen) -> CutChoice:
 
 
 def screen_cut(screen: Screen) -> tuple[cuts.Cut, Graph]:
-    """The chosen cut, and the joint graph in its colours. Raises EngineError of kind "usage" if the
-    graph has no such cut."""
+    """The chosen cut, and the joint graph in its colours; raises as `cut_with`."""
     joint, choice = screen_joint(screen), choice_of(screen)
 
     def make() -> tuple[cuts.Cut, Graph]:
@@ -174,8 +172,7 @@ def prices() -> None:
 
 
 def request_of(screen: Screen) -> BuildRequest:
-    """The request chosen under "Compile & time". Raises EngineError of kind "target" if nothing
-    runs here."""
+    """The request of "Compile & time". Raises EngineError of kind "target" if nothing runs here."""
     engine: EngineInfo = screen.cache.ask("describe")
     best, here = engine.best, [t.name for t in engine.targets if t.runs_here]
     target = state.get("keep_target")

@@ -158,8 +158,7 @@ def show_error(error: EngineError, cache: RequestCache | None = None, key: str =
 
 
 def strip(*facts: tuple[str, ...], large: bool = False, quiet: bool = False) -> None:
-    """A line of figures: value, label, and perhaps a CSS class; in a large one, the label comes
-    first."""
+    """A line of figures: value, label, perhaps CSS classes; if `large`, the label comes first."""
     order = "{label} <b>{value}</b>" if large else "<b>{value}</b> {label}"
     cells = "".join(
         f"<span class='rs-fact {' '.join(style)}'>"

@@ -136,8 +136,7 @@ def _free_id(ident: str) -> str:
 
 
 def enter(session: Session) -> list[str]:
-    """Write a session's screen to the state, before controls are drawn; sentences on what is
-    missing."""
+    """Write a session's screen to the state, before controls; sentences on what is missing."""
     model = session.model
     missing = _files(model)
     state.setdefault("history", {(t.request, n): t for n, t in enumerate(session.timings)})

@@ -1,9 +1,8 @@
 """The request cache of one browser session: its engine, its running job, and its answers.
 
-A panel asks for a result with all arguments. A known answer is returned at once; another request
-is started, and raises `Waiting` if it takes longer than a moment. One job runs at a time, and the
-next starts only if a panel still asks for it, so nothing queues behind a model that the user has
-left. Independent of Streamlit.
+A panel asks with all arguments. A known answer is returned at once; another request is started,
+and raises `Waiting` if it takes longer than a moment. One job runs at a time, and the next starts
+only if a panel still asks for it, so nothing queues behind a model that the user has left.
 """
 
 import time
@@ -54,9 +53,8 @@ class RequestCache:
         weakref.finalize(self, client.close)
 
     def ask(self, method: str, *arguments: Any, patience: float = PATIENCE) -> Any:
-        """The engine's answer. Raises `Waiting` if it is not there after `patience` seconds (ask
-        again on the next rerun), and an EngineError that was the answer (`forget` it to try
-        again)."""
+        """The engine's answer. Raises `Waiting` if it is not there after `patience` seconds, and an
+        EngineError that was the answer (`forget` it to try again)."""
         request = Request(method, arguments)
         until = time.monotonic() + patience
         while True:
@@ -71,8 +69,7 @@ class RequestCache:
             time.sleep(0.01)
 
     def peek(self, method: str, *arguments: Any) -> Any:
-        """The answer if it is there, else None; raises an EngineError that was the answer. Starts
-        nothing."""
+        """The answer, or None if it is not there; raises an EngineError that was the answer."""
         self.collect()
         request = Request(method, arguments)
         return self._answer(request) if request in self._answers else None

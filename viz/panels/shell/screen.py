@@ -66,8 +66,7 @@ class Screen:
         return replace(self, pipeline=self.pipeline.upto(index))
 
     def view(self, height: int | None = None, **more: Any) -> View:
-        """How to draw a graph of the screen, `height` pixels high, by default the window's
-        height."""
+        """How to draw a graph of the screen; `height` in pixels, by default the window's."""
         own = f"{self.ir}:{self.label}:{self.source.module}" if self.source.module else None
         more = {"family": own, "open_alone": self.open_alone, **more}
         return View(height, self.fewer_than, **more)

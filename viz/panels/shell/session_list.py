@@ -1,5 +1,4 @@
-"""The kept sessions: a button in the sidebar, and a dialog to open, name, compare, delete and
-export them."""
+"""The kept sessions: a button, and a dialog to open, name, compare, delete and export them."""
 
 import io
 import math

@@ -84,8 +84,7 @@ def of_recording() -> None:
 
 def choose_ir(problem: EngineError | None) -> str:
     """Draw the choice of IR, "relay" or "relax": by default the last one chosen, at first Relay;
-    Relax if `problem` says why Relay cannot be loaded. Reloads and links keep the choice in the
-    address's `engine`."""
+    Relax if `problem` says why Relay cannot be loaded."""
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")
@@ -282,8 +281,7 @@ def _named(cache: RequestCache) -> tuple[ModelSource | None, str]:
 
 
 def _upload() -> None:
-    """A user's file, stored in a folder of this session, and not unpickled in this process. For a
-    recording, the page starts over."""
+    """A user's file, not unpickled in this process. For a recording, the page starts over."""
     uploads = st.file_uploader(
         "A file, dropped here or anywhere",
         key="upload",

@@ -67,8 +67,7 @@ def change_of(screen: Screen, sides: tuple[Program, Program]) -> StepChange | No
 
 
 def texts(screen: Screen, sides: tuple[Program, Program], whole: bool) -> str:
-    """The texts before and after a step in two columns, for `show_text`; with `whole`, all of
-    Relay's text."""
+    """The texts around a step for `show_text`; with `whole`, all of Relay's text."""
     before, after = (screen.cache.ask("text", screen.source, *side) for side in sides)
 
     def make() -> str:
@@ -155,8 +154,7 @@ def _nodes(change: StepChange, view: str) -> None:
 
 
 def show_text(relay: bool, data_of: Callable[[bool], str], place: DeltaGenerator) -> None:
-    """Draw two texts beside each other; `data_of` gives them as `texts`, and `place` has the switch
-    for the whole text of Relay's."""
+    """Draw two texts, as of `texts`; `place` has the switch for the whole text of Relay's."""
     data = data_of(relay and ask(place.toggle, "Types and places", key=_WHOLE, help=_WHOLE_HELP))
     sent: Row = st.session_state.get(_SENT) or {}
     if sent.get("texts") != data:  # the time, because messages to a new component may overtake

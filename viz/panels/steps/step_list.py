@@ -48,8 +48,7 @@ def take(screen: Screen, pipeline: Pipeline | None, index: int | None) -> None:
 
 
 def now(screen: Screen) -> Pipeline:
-    """The present pipeline, after all actions of the list; it may have changed since the page was
-    drawn."""
+    """The present pipeline, after all actions of the list since the page was drawn."""
     catch_up(partial(act, screen))
     return current(screen).pipeline
 

@@ -54,8 +54,7 @@ def show(screen: Screen) -> None:
 
 
 def _draw(screen: Screen) -> None:
-    """Controls stay while the engine works, because a click on one that disappears would be
-    lost."""
+    """Controls stay while the engine works: a click on one that disappears would be lost."""
     known = _known(screen)
     left, right = panes("steps", "Steps")
     with left.container(key="steps_head"):
@@ -123,8 +122,7 @@ def _list(screen: Screen, known: _StepState, blamed: Mapping[int, str]) -> None:
 
 
 def _after(screen: Screen, known: _StepState, keep: bool) -> None:
-    """The graph after the chosen step, with added and changed nodes in colour; with `keep`, nodes
-    drawn before stay in place."""
+    """The chosen step's graph, or its texts; with `keep`, nodes drawn before stay in place."""
     if known.problem is not None:
         raise known.problem
     index, alive, change = known.index, known.alive, known.change

@@ -33,8 +33,7 @@ def show(cache: RequestCache, request: BuildRequest) -> None:
 
 
 def _largest_first(found: Artefact) -> tuple[Artefact, list[Section]]:
-    """The build with kernels sorted, and its sections, without the note, shown above, that it does
-    not run here."""
+    """The build with kernels sorted, and its sections, without the note that it cannot run here."""
     kernels = tuple(sorted(found.kernels, key=lambda k: -(k.bytes or 0)))
     found = replace(found, kernels=kernels, notes=found.notes[not found.target.runs_here :])
     return found, artefact.compiled_sections(artefact.document(found, code=False))

@@ -116,8 +116,7 @@ def _from_chart() -> None:
 
 
 def _table(rows: list[Row], cells: list[Row]) -> Row | None:
-    """Draw kernels, given as rows and as cells; the one chosen by its row or its dot in the
-    chart."""
+    """Draw kernels; the one chosen by its row or its dot in the chart."""
 
     def from_table(row: int | None) -> None:
         st.session_state[_CHOSEN] = None if row is None else rows[row]["index"]

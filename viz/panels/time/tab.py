@@ -39,8 +39,7 @@ _HELP = {
 
 @dataclass(frozen=True)
 class _Run:
-    """A running timing: its title in the history, the arguments of `time`, and facts for the
-    history."""
+    """A running timing: its title and facts for the history, and the arguments of `time`."""
 
     title: str
     arguments: tuple[Any, ...]

@@ -71,8 +71,7 @@ class BaselineDifference:
 
 @dataclass(frozen=True)
 class Compared:
-    """The differences, in the order of `KINDS`; notes on what was not compared, and why; and the
-    kinds that were skipped."""
+    """The differences, in the order of `KINDS`; why some were not compared; the kinds skipped."""
 
     differences: tuple[BaselineDifference, ...]
     notes: tuple[str, ...] = ()
@@ -128,8 +127,7 @@ def _machine(made: Document) -> str:
 
 
 def read(text: str, path: str) -> Document:
-    """A baseline from its file's text. Raises EngineError of kind "file" if it is not one of this
-    version."""
+    """A baseline from its text. Raises EngineError of kind "file" if it is none of this version."""
     try:
         document = json.loads(text)
         version = document["baseline"]

@@ -41,8 +41,7 @@ def sentences(document: Row) -> list[str]:
 
 
 def overview(document: Row) -> list[sections.Section]:
-    """The sections of a page: the verdict, the figures, the sentences, and what was not
-    compared."""
+    """The sections of a page: the verdict, figures, sentences, and what was not compared."""
     head = sections.sentence(verdict(document), document["fails"])
     texts = *sentences(document), *document["notes"]
     return [head, _figures(document), *map(sections.sentence, texts)]

@@ -10,9 +10,8 @@ ROUNDING = ("ToMixedPrecision", "FastMath", "FastMathTransform")
 
 
 def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
-    """The document of `pipelines` from rows of `engine.jobs.bulk`. `whole` are the keys of rows of
-    whole pipelines, which were bisected; with `failing`, one of them that is not right fails the
-    command."""
+    """The document of `pipelines` from rows of `engine.jobs.bulk`. `whole` are keys of rows of
+    whole pipelines; with `failing`, one of them that is not right fails the command."""
     official = [r for r in rows if r["key"] in whole]
     return {
         "rows": [{**r, "result": result(r)} for r in rows],
@@ -23,8 +22,7 @@ def document(rows: Sequence[Row], whole: Collection[str], failing: bool) -> Row:
 
 
 def sections(document: Row, complete: bool = True) -> list[Section]:
-    """A line for each pipeline, then the culprits, and what else was run. Only a `complete` run
-    says that all match."""
+    """A line for each pipeline, and the culprits. Only a `complete` run says that all match."""
     said = document["culprits"] or ["Every pipeline matches."] * complete
     rows = table("", document["rows"], "pipeline; result; seconds")
     return [rows, *map(sentence, [*said, *document["also"]])]
@@ -40,8 +38,7 @@ def result(row: Row) -> str:
 
 
 def culprits(official: Sequence[Row], others: Sequence[Row]) -> list[str]:
-    """The passes to blame, in sentences; `others` are pipelines without a pass, or with one in
-    front."""
+    """The passes to blame, in sentences; `others` lack a pass, or have one in front."""
     right = {r["pipeline"] for r in official if r["outcome"] == "right"}
     lines = []
     for row in official:

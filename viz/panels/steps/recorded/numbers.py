@@ -1,5 +1,4 @@
-"""In the tab "Passes" of a recording with modules: their numbers, by an engine of the same TVM,
-which a button starts."""
+"""In the tab "Passes" of a recording with modules: their numbers, by an engine of the same TVM."""
 
 from dataclasses import replace
 from functools import partial

@@ -13,8 +13,7 @@ from relascope.viz.rows.recording import list_rows, pass_rows, recording_documen
 
 @dataclass
 class OpenedRecording:
-    """A recording on a screen of its own, with its `pass_rows`, `recording_document` and, `packed`,
-    `list_rows`."""
+    """A recording on its screen: `pass_rows`, `recording_document` and, `packed`, `list_rows`."""
 
     screen: Screen
     recording: Recording
