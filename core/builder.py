@@ -89,26 +89,46 @@ class GraphBuilder:
         return tuple(outputs), hidden
 
 
+Place = tuple[int, str, tuple[int, ...]]
+"""An array's address, dtype and shape."""
+
+
+def place_of(array: Any) -> Place:
+    """Where an array of any TVM is; `numpy()` may copy it, and free the copy at once."""
+    shape = tuple(map(int, array.shape))
+    if hasattr(array, "data_ptr"):
+        return int(array.data_ptr()), str(array.dtype), shape
+    if hasattr(array, "handle"):
+        content = array.handle.contents
+        return int(content.data or 0) + int(content.byte_offset), str(array.dtype), shape
+    import numpy as np
+
+    return int(np.from_dlpack(array).ctypes.data), str(array.dtype), shape
+
+
+def digest_of(array: Any) -> str:
+    """A hash of an array's bytes."""
+    return hashlib.blake2b(array.numpy().tobytes(), digest_size=6).hexdigest()
+
+
 class Constants:
     """A digest of each constant of a program, and which are parameters. `params` are arrays by a
     parameter's name; a bound parameter keeps its memory, whose address identifies it. `digests` are
-    known ones by an array's address, each with the array, so that no other array can take its
+    known ones by an array's place, each with the array, so that no other array can take its
     place; more are added."""
 
     def __init__(
         self,
         params: Mapping[str, Any],
         digests: dict[Any, tuple[Any, str]],
-        address: Callable[[Any], int],
-        digest: Callable[[Any], str],
+        digest: Callable[[Any], str] = digest_of,
     ) -> None:
-        self.bound = {address(v): n for n, v in params.items()}
-        self.digests, self.address, self.digest = digests, address, digest
+        self.bound = {place_of(v)[0]: n for n, v in params.items()}
+        self.digests, self.digest = digests, digest
 
     def about(self, array: Any) -> tuple[str, dict[str, JsonValue], NodeOrigin]:
         """A constant's identity as a text, its attributes, and its origin."""
-        shape, dtype, address = tuple(map(int, array.shape)), str(array.dtype), self.address(array)
-        place = address, dtype, shape
+        place = address, dtype, shape = place_of(array)
         if place not in self.digests:
             self.digests[place] = array, self.digest(array)
         digest = self.digests[place][1]

@@ -45,10 +45,11 @@ class Pipeline:
     def __str__(self) -> str:
         return "|".join(map(str, self.steps))
 
-    def switched(self, index: int, enabled: bool) -> "Pipeline":
-        steps = list(self.steps)
-        steps[index] = replace(steps[index], enabled=enabled)
-        return Pipeline(tuple(steps))
+    def switched(self, index: int | Iterable[int], enabled: bool) -> "Pipeline":
+        """The pipeline with one step, or several, on or off."""
+        at = {index} if isinstance(index, int) else {*index}
+        steps = enumerate(self.steps)
+        return Pipeline(tuple(replace(s, enabled=enabled) if i in at else s for i, s in steps))
 
     def moved(self, index: int, to: int) -> "Pipeline":
         """The pipeline with the step at `index` moved so that it has the index `to` afterwards."""

@@ -1,6 +1,5 @@
 """The content of functions in a recording: text, constants, graph."""
 
-import hashlib
 import json
 import sys
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from relascope.core.builder import Place, digest_of, place_of
 from relascope.recorder.drawing import graph_of
 from relascope.recorder.writing import LEVELS, Writer, hashed
 
@@ -15,8 +15,6 @@ _FIELDS = ("params", "attrs", "buffer_map", "ret_type", "ret_struct_info", "ret_
 _BLOB = 1024  # characters; a longer text in TVM's JSON is stored separately
 _MARKS = ("meta[relay.Constant]", 'metadata["')  # how texts name constants
 _SAME = 4  # remembered versions of loops of one name
-
-_Place = tuple[Any, ...]  # a constant's address and type
 
 
 @dataclass
@@ -28,7 +26,7 @@ class _Version:
     place: Any
     likeness: Any
     name: str
-    places: set[_Place]
+    places: set[Place]
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Contents:
     writer: Writer
     level: str
     _versions: dict[str, list[_Version]] = field(default_factory=dict)
-    _digests: dict[_Place, tuple[Any, str]] = field(default_factory=dict)
+    _digests: dict[Place, tuple[Any, str]] = field(default_factory=dict)
     _last: tuple[Any, Any, dict[str, str]] | None = None  # a module's functions, place, hashes
     _names: dict[Any, tuple[Any, str]] = field(default_factory=dict)  # of variables, by place
 
@@ -98,7 +96,7 @@ class Contents:
                 version.function, version.place = function, place
                 return version.name
         text, places = self._text(function)
-        constants = [[p[1], p[2], self._digests[p][1]] for p in places]
+        constants: list[list[Any]] = [[p[1], p[2], self._digests[p][1]] for p in places]
         content = hashed(text, *(c[-1] for c in constants))
         about = {"constants": constants} if constants else {}
         self.writer.content("text", content, lambda: {**about, "zlib": text})
@@ -130,7 +128,7 @@ class Contents:
         self.writer.content(kind, name, lambda: {"zlib": text})
         return name
 
-    def _text(self, function: Any) -> tuple[str, list[_Place]]:
+    def _text(self, function: Any) -> tuple[str, list[Place]]:
         """A function's text without the values of constants, and its constants."""
         try:
             if _is_relay(self.tvm, function):
@@ -155,7 +153,7 @@ class Contents:
             if isinstance(expr, kind):  # a missing attribute takes long to look up
                 data = getattr(expr, field)
                 if hasattr(data, "numpy"):
-                    found[address(data)] = data
+                    found[place_of(data)[0]] = data
 
         if self._walk is not None:
             self._walk(function, (kind, visit))
@@ -163,10 +161,10 @@ class Contents:
             room.analysis.post_order_visit(function, visit)
         return list(found.values())
 
-    def _constant(self, array: Any) -> _Place:
-        place = address(array), str(array.dtype), tuple(map(int, array.shape))
+    def _constant(self, array: Any) -> Place:
+        place = place_of(array)
         if place not in self._digests:
-            self._digests[place] = array, digest(array)
+            self._digests[place] = array, digest_of(array)
         return place
 
     def _graph(self, mod: Any, name: str) -> dict[str, Any]:
@@ -225,20 +223,3 @@ def ffi(tvm: Any) -> str:
     """The package through which this TVM calls C++; `tvm_ffi` may belong to another TVM."""
     rooms = ("_ffi", "ffi")
     return next((f"tvm.{r}" for r in rooms if find_spec(f"tvm.{r}") is not None), "tvm_ffi")
-
-
-def address(array: Any) -> int:
-    """The address of a TVM array."""
-    if hasattr(array, "data_ptr"):
-        return int(array.data_ptr())
-    if hasattr(array, "handle"):
-        content = array.handle.contents
-        return int(content.data or 0) + int(content.byte_offset)
-    import numpy as np
-
-    return int(np.from_dlpack(array).ctypes.data)
-
-
-def digest(array: Any) -> str:
-    """A hash of an array's bytes."""
-    return hashlib.blake2b(array.numpy().data, digest_size=6).hexdigest()

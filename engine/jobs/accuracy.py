@@ -213,10 +213,10 @@ def plan(
     for dtype in dtypes:
         if inference is not None:
             evaluated = replace(source, training=False, dtype=dtype, gradient="tvm")
-            stages.append(Stage("forward", evaluated, _built(ir, inference)))
+            stages.append(Stage("forward", evaluated, built(ir, inference)))
         if training is None:
             continue
-        trained, joint = replace(source, training=True, dtype=dtype), _built(ir, training)
+        trained, joint = replace(source, training=True, dtype=dtype), built(ir, training)
         names = [s.name for s in joint]
         if "root_grad_out" in names:
             before = joint.upto(names.index("root_grad_out") - 1)
@@ -272,8 +272,10 @@ def each(
         yield stage, rows
 
 
-def _built(ir: str, pipeline: Pipeline) -> Pipeline:
-    return Pipeline(tuple(s for s in pipeline if not info(ir, s).looking))
+def built(ir: str, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with steps for inspection switched off: they change nothing."""
+    looking = (i for i, s in enumerate(pipeline) if s.enabled and info(ir, s).looking)
+    return pipeline.switched(looking, False)
 
 
 def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:

@@ -147,7 +147,7 @@ def bisect(
         return _memory(ask, question, tell)
     pipeline = question.pipeline
     if question.kind in _MEASURED:
-        pipeline = _built(ir, pipeline)
+        pipeline = accuracy.built(ir, pipeline)
     if question.kind == "slow":
         return _slow(ask, ir, question, pipeline, tell)
     return _FaultSearch(ask, ir, question, pipeline, tell).find()
@@ -211,7 +211,7 @@ class _FaultSearch:
             about = None, taken, self.against, self.also
             return Bisection(question, "", Culprits(()), tuple(self.log), *about)
         if kind == "wrong":
-            self.pipeline = _built(self.ir, self.pipeline)
+            self.pipeline = accuracy.built(self.ir, self.pipeline)
         kept = kept_on(self.ir, self.pipeline)
         found = search(self.pipeline, lambda part: self.judge(part, whole, kept), kept)
         if error is not None and found.suspects == (IMPORT,) and _unbuilt(error):
@@ -288,14 +288,6 @@ def _lacks(
 def _unbuilt(error: EngineError | None) -> bool:
     """Whether TVM could not build a program, because of its target or of a pass."""
     return error is not None and error.kind == "target" and error.message.startswith(UNBUILT)
-
-
-def _built(ir: str, pipeline: Pipeline) -> Pipeline:
-    """The pipeline with steps for inspection switched off: they change nothing."""
-    for index, step in enumerate(pipeline):
-        if step.enabled and info(ir, step).looking:
-            pipeline = pipeline.switched(index, False)
-    return pipeline
 
 
 def tried(ask: Ask, question: Question) -> Try:

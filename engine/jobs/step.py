@@ -23,11 +23,8 @@ class Stepped:
     @property
     def sound(self) -> Pipeline:
         """The same steps with all that failed switched off: what can be built and run."""
-        pipeline = self.pipeline
-        for index, record in enumerate(self.records):
-            if record.error is not None:
-                pipeline = pipeline.switched(index, False)
-        return pipeline
+        failed = (i for i, record in enumerate(self.records) if record.error is not None)
+        return self.pipeline.switched(failed, False)
 
     def check(self) -> None:
         """Raise the error of the first step that failed, with the step's number and name."""

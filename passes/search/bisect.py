@@ -4,7 +4,7 @@ A try switches the last optional passes off; required passes and those that they
 search halves the range between good and bad; if a try cannot run, it takes one nearby.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -49,7 +49,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
         return Culprits(())
 
     def upto_free(count: int) -> Pipeline:
-        return _without(pipeline, free[count:])
+        return pipeline.switched(free[count:], False)
 
     if free:
         least = judge(upto_free(0))
@@ -88,12 +88,6 @@ def half_way(ir: str, pipeline: Pipeline, part: Pipeline) -> bool:
     done = {s.name for s in part if s.enabled}
     rest = [s for s in pipeline.steps[len(part) :] if s.enabled and info(ir, s).required]
     return any(name in done for step in rest for name in info(ir, step).needs)
-
-
-def _without(pipeline: Pipeline, off: Sequence[int]) -> Pipeline:
-    for index in off:
-        pipeline = pipeline.switched(index, False)
-    return pipeline
 
 
 def nearest(low: int, high: int, judge: Callable[[int], Verdict]) -> tuple[int, int]:

@@ -5,7 +5,6 @@ variable is another name of the value. Arguments other than tensors (shapes, num
 attributes.
 """
 
-import hashlib
 import itertools
 import json
 import re
@@ -16,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -63,7 +61,7 @@ class _Shared:
         self.mod = program.mod
         self.parameters = set(program.params)
         self.provenance = program.provenance
-        self.constants = builder.Constants(program.params, program.digests, _address, _digest)
+        self.constants = builder.Constants(program.params, program.digests)
         self.op_names: dict[int, tuple[str, list[str]]] = {}
         self.fields: dict[type, tuple[str, ...]] = {}
         self.calls = _calls(program.mod)
@@ -387,14 +385,3 @@ def as_json(value: Any) -> JsonValue:
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): as_json(v) for k, v in value.items()}
     return str(str(value))
-
-
-def _digest(array: Any) -> str:
-    return hashlib.blake2b(array.numpy().tobytes(), digest_size=6).hexdigest()
-
-
-def _address(array: Any) -> int:
-    # `numpy()` would give the address of a copy, which is freed at once.
-    if hasattr(array, "data_ptr"):
-        return int(array.data_ptr())
-    return int(np.from_dlpack(array).ctypes.data)  # before 0.26

@@ -51,7 +51,7 @@ class _Shared:
         self.functions = {str(v.name_hint): f for v, f in program.mod.functions.items()}
         self.entered: list[str] = []  # functions of the module, from the outside in
         self.provenance = program.provenance
-        self.constants = builder.Constants(program.params, program.digests, _address, _digest)
+        self.constants = builder.Constants(program.params, program.digests, _digest)
         self.attributes: dict[int, tuple[Mapping[str, JsonValue], str]] = {}
         self.types: dict[int, tuple[TensorType, ...]] = {}
         self.origins: dict[int, NodeOrigin] = {}
@@ -284,11 +284,6 @@ def _json(value: Any) -> JsonValue:
     if isinstance(value, tvm.ir.Map | dict):
         return {str(k): _json(v) for k, v in value.items()}
     return str(str(value))  # str() of a TVM object gives TVM's own str class
-
-
-def _address(array: Any) -> int:
-    content = array.handle.contents
-    return int(content.data or 0) + int(content.byte_offset)
 
 
 def _digest(array: Any) -> str:
