@@ -39,13 +39,13 @@ def module_files(backend: PieceBackend, name: str, program: Any, values: Values)
     return ModuleFiles(f"{name}.{ending}", text, buffer.getvalue())
 
 
-def piece_files(backend: PieceBackend, start: Start, piece: Piece) -> dict[str, ModuleFiles]:
+def piece_files(start: Start, piece: Piece) -> dict[str, ModuleFiles]:
     """A piece of the program, as "before", and after the suspected passes, as "module"; both also
     after the passes of the tail. Raises EngineError, replay.Malformed, Refusal where the piece
     cannot be cut out, or a pass fails on it."""
-    found = extracted(backend, start, piece)
+    found = extracted(start, piece)
     programs = {
         "before": transform(found.program, start.tail),
-        "module": transform(changed(backend, start, found.program), start.tail),
+        "module": transform(changed(start, found.program), start.tail),
     }
-    return {n: module_files(backend, n, p, found.values) for n, p in programs.items()}
+    return {n: module_files(start.backend, n, p, found.values) for n, p in programs.items()}

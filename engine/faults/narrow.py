@@ -7,9 +7,9 @@ compared with its result after the suspected passes, on the same values; PyTorch
 import itertools
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -89,11 +89,13 @@ class After:
 
 @dataclass(frozen=True)
 class Start:
-    """The program before the suspected passes, with its graph and the IR's expression of each node
-    by its id; `recorded` has values of nodes in a run of it, by id, and some may be missing.
-    `least` is the least scale that differences are relative to; `after` is the program after the
-    suspected passes, if they were recorded."""
+    """The program before the suspected passes of `where`, with its graph and the IR's expression of
+    each node by its id; `recorded` has values of nodes in a run of it, by id, and some may be
+    missing. `least` is the least scale that differences are relative to; `after` is the program
+    after the suspected passes, if they were recorded."""
 
+    backend: PieceBackend
+    where: Suspicion
     program: Any
     graph: Graph
     exprs: Mapping[str, Any]
@@ -102,6 +104,11 @@ class Start:
     recorded: Values = field(default_factory=dict)
     least: float = 0.0
     after: After | None = None
+
+    @property
+    def target(self) -> str:
+        """The target to build a piece for; "" if it need not be built."""
+        return self.where.target if self.where.building else ""
 
     @cached_property
     def floor(self) -> float:
@@ -121,11 +128,11 @@ class Extracted:
     random: tuple[str, ...]
 
 
-def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
+def extracted(start: Start, piece: Piece) -> Extracted:
     """Cut a piece out of the program before the suspected passes; the whole program needs no cut.
     Raises EngineError of kind "pass" where it cannot be cut out."""
     try:
-        return _cut_out(backend, start, piece)
+        return _cut_out(start, piece)
     except EngineError:
         if piece != whole(start.graph):
             raise
@@ -136,7 +143,7 @@ def extracted(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
     return with_values(start, replace(program, params=params, inputs=inputs), names)
 
 
-def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
+def _cut_out(start: Start, piece: Piece) -> Extracted:
     graph = start.graph
     names: dict[str, str] = {}
     parameters: dict[str, str] = {}
@@ -149,7 +156,7 @@ def _cut_out(backend: PieceBackend, start: Start, piece: Piece) -> Extracted:
         if node.kind is Kind.PARAMETER:
             parameters[name] = node.name
     cutout = Cutout(tuple(graph.by_id[i] for i in piece.nodes), names, parameters, piece.outputs)
-    return with_values(start, backend.extract(start.program, start.exprs, cutout), names)
+    return with_values(start, start.backend.extract(start.program, start.exprs, cutout), names)
 
 
 def with_values(start: Start, program: Any, names: Mapping[str, str]) -> Extracted:
@@ -178,7 +185,7 @@ def transform(program: Any, passes: Passes) -> Any:
     return program
 
 
-def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
+def changed(start: Start, program: Any) -> Any:
     """A program after the suspected passes, which can replace it. Raises replay.Malformed where it
     cannot, and Refusal where a pass of the catalogue refuses the program."""
     made = program
@@ -190,7 +197,7 @@ def changed(backend: PieceBackend, start: Start, program: Any) -> Any:
                 raise
             raise Refusal(error) from error
     after, names = getattr(made, "mod", made), program.params.keys()
-    replay.check_result(backend.replay, program.mod, after, names, same_result(start.steps))
+    replay.check_result(start.backend.replay, program.mod, after, names, same_result(start.steps))
     return made
 
 
@@ -200,24 +207,30 @@ def same_result(steps: Passes) -> bool:
 
 
 def look(
-    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool = False
+    start: Start,
+    piece: Piece,
+    bare: bool = False,
+    after: Callable[[Extracted], Extracted] | None = None,
 ) -> PieceResult:
     """What a piece shows; any error on the way is part of the answer. If `bare`, the suspected
-    passes are left out: the answer is whether the piece can run at all."""
+    passes are left out: the answer is whether the piece can run at all. `after` gives a piece as
+    recorded passes left it, which do not run."""
+    where = start.where
     if where.kind in OF_PASS:
-        return _passes_alone(backend, start, where, piece, bare)
-    target = where.target if where.building else ""
+        return _passes_alone(start, piece, bare)
+    ran = partial(replay.ran, start.backend.replay, target=start.target, optimised=not where.plain)
+    tail = () if after else start.tail
     try:
-        found = extracted(backend, start, piece)
-        before = transform(found.program, start.tail)
-        left = replay.ran(backend.replay, before.mod, found.values, target, not where.plain)
+        found = extracted(start, piece)
+        left = ran(transform(found.program, tail).mod, found.values)
+        found = after(found) if after else found
     except Exception as error:
         return PieceResult("cannot be run", error=message_of(error))
     if bare:
         return PieceResult("good")
     try:
-        after = transform(changed(backend, start, found.program), start.tail)
-        right = replay.ran(backend.replay, after.mod, found.values, target, not where.plain)
+        made = found.program if after else changed(start, found.program)
+        right = ran(transform(made, tail).mod, found.values)
     except Refusal as refusal:
         return PieceResult("refused", error=refusal.error)
     except replay.Malformed as error:
@@ -230,21 +243,20 @@ def look(
         with alone():
             ratio = replay.ratio(left, right)
         return PieceResult("slow" if ratio > where.limit else "good", ratio=ratio)
-    return compared(left.results(), right.results(), piece, where.limit, start.floor)
+    return compared(start, left.results(), right.results(), piece)
 
 
-def _passes_alone(
-    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool
-) -> PieceResult:
+def _passes_alone(start: Start, piece: Piece, bare: bool) -> PieceResult:
     """The time and memory of the suspected passes themselves on a piece."""
+    where = start.where
     try:
-        program = extracted(backend, start, piece).program
+        program = extracted(start, piece).program
         if bare:
             return PieceResult("good")
         memory, began = kept.since(), time.perf_counter()
         after = transform(program, start.steps)
         seconds, stayed = time.perf_counter() - began, memory()
-        stayed = kept.beyond(stayed, *(backend.to_graph(p)[0] for p in (program, after)))
+        stayed = kept.beyond(stayed, *(start.backend.to_graph(p)[0] for p in (program, after)))
     except Exception as error:
         return PieceResult("cannot be run", error=message_of(error))
     taken = seconds if where.kind == "long" else stayed
@@ -253,16 +265,12 @@ def _passes_alone(
 
 
 def compared(
-    before: Sequence[np.ndarray],
-    after: Sequence[np.ndarray],
-    piece: Piece,
-    limit: float,
-    floor: float,
+    start: Start, before: Sequence[np.ndarray], after: Sequence[np.ndarray], piece: Piece
 ) -> PieceResult:
     if len(before) != len(after):
         text = f"It has {len(before)} results before the pass, and {len(after)} after it."
         return PieceResult("cannot be run", error=EngineError("pass", text))
-    gaps = replay.differences(before, after, floor)
+    gaps, limit = replay.differences(before, after, start.floor), start.where.limit
     # With a tail, gradients follow the outputs; an error is then not in one output alone.
     named = zip(piece.outputs, gaps, strict=False) if len(gaps) == len(piece.outputs) else ()
     wrong = [(g.max_rel, i) for i, g in named if not g.max_rel <= limit]
@@ -272,23 +280,23 @@ def compared(
     return PieceResult(outcome, tuple(i for _, i in wrong), worst.max_abs, worst.max_rel)
 
 
-def suspects(start: Start, after: Graph, later: Values, limit: float) -> Suspects:
-    same, differ = split_by_difference(start, later, limit)
+def suspects(start: Start, after: Graph, later: Values) -> Suspects:
+    same, differ = split_by_difference(start, later)
     graph, before = start.graph, start.recorded
     for ours, theirs in zip(graph.outputs, after.outputs, strict=False):
         if ours in before and theirs in later and ours not in same:
             gap = replay.difference(before[ours], later[theirs], start.floor)
-            if not gap.max_rel <= limit:
+            if not gap.max_rel <= start.where.limit:
                 differ.add(ours)
     return Suspects(graph, near(graph, same, differ))
 
 
-def split_by_difference(start: Start, later: Values, limit: float) -> tuple[set[str], set[str]]:
+def split_by_difference(start: Start, later: Values) -> tuple[set[str], set[str]]:
     """Ids of the nodes that are also there after the passes: those whose values agree, and those
     whose values differ."""
     common = start.recorded.keys() & later.keys()
     gaps = {i: replay.difference(start.recorded[i], later[i], start.floor) for i in common}
-    same = {i for i, gap in gaps.items() if gap.max_rel <= limit}
+    same = {i for i, gap in gaps.items() if gap.max_rel <= start.where.limit}
     return same, common - same
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from relascope.engine.faults.narrow import ProgramText
+from relascope.engine.faults.narrow import ProgramText, Start
 from relascope.engine.faults.show import ProgramCall
-from relascope.engine.protocol.fault import Suspicion
 from relascope.passes.tvm_calls import TvmCall
 
 Values = Mapping[str, np.ndarray]
@@ -150,16 +149,12 @@ def numbers(arrays: Values) -> Literals | None:
 
 
 def script(
-    ir: str,
-    calls: Sequence[TvmCall] | OwnPasses,
-    written: ProgramText,
-    given: Literals,
-    where: Suspicion,
-    floor: float,
+    start: Start, calls: Sequence[TvmCall] | OwnPasses, written: ProgramText, given: Literals
 ) -> str:
     """A script that fails while passes show their fault, and else exits with 0. It is "" where the
     program is too long to paste, or needs more than TVM and these passes. `written` is the module
     before them; `given` has the arrays that it takes, those of its constants by the same names."""
+    ir, where = start.backend.ir, start.where
     source = calls.source.strip() if isinstance(calls, OwnPasses) else ""
     if len(source) > _MOST or _OURS & {*re.findall(r"^(?:def |class )?(\w+)", source, re.M)}:
         return ""
@@ -189,7 +184,7 @@ def script(
         return text
     built = _PLAINLY if where.plain else _BY_DEFAULT
     text += "\n\ndef run(mod):\n" + words.run.format_map(built)
-    return text + _COMPARED.format(floor=floor, limit=where.limit or 1e-5)
+    return text + _COMPARED.format(floor=start.floor, limit=where.limit or 1e-5)
 
 
 def _through(calls: Sequence[TvmCall] | OwnPasses, words: _Dialect) -> str:

@@ -7,25 +7,15 @@ the program after the pass must be right, or nearly.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph, Kind, reached
-from relascope.engine.faults import replay
-from relascope.engine.faults.narrow import (
-    After,
-    Cutout,
-    Extracted,
-    PieceBackend,
-    Start,
-    compared,
-    extracted,
-    message_of,
-    plain_name,
-    with_values,
-)
-from relascope.engine.protocol.fault import PieceResult, Suspicion
+from relascope.engine.faults import narrow, replay
+from relascope.engine.faults.narrow import After, Cutout, Extracted, Start, plain_name, with_values
+from relascope.engine.protocol.fault import PieceResult
 from relascope.passes.search.reduce import Piece, read_values, whole
 
 _LEFT = 0.1
@@ -33,38 +23,21 @@ _LEFT = 0.1
 _ARGUMENTS = (Kind.INPUT, Kind.PARAMETER)
 
 
-def look(
-    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, bare: bool = False
-) -> PieceResult:
+def look(start: Start, piece: Piece, bare: bool = False) -> PieceResult:
     """What a piece shows, as `narrow.look` answers for passes that can run."""
-    target = where.target if where.building else ""
-    try:
-        found = extracted(backend, start, piece)
-        left = replay.ran(backend.replay, found.program.mod, found.values, target)
-        after = piece_after(backend, start, piece, found)
-    except Exception as error:
-        return PieceResult("cannot be run", error=message_of(error))
-    if bare:
-        return PieceResult("good")
-    try:
-        right = replay.ran(backend.replay, after.program.mod, after.values, target)
-    except Exception as error:
-        return PieceResult("crash", error=message_of(error), crash="raises")
-    if left is None or right is None:
-        return PieceResult("good")
-    shown = compared(left.results(), right.results(), piece, where.limit, start.floor)
+    shown = narrow.look(start, piece, bare, partial(piece_after, start, piece))
     if shown.outcome != "wrong" or piece == whole(start.graph):
         return shown
     try:
         for ident in shown.outputs:
             if ident not in start.graph.outputs:
-                _blame(backend, start, where, ident)
+                _blame(start, ident)
     except Exception as error:
-        return PieceResult("cannot be run", error=message_of(error))
+        return PieceResult("cannot be run", error=narrow.message_of(error))
     return shown
 
 
-def piece_after(backend: PieceBackend, start: Start, piece: Piece, before: Extracted) -> Extracted:
+def piece_after(start: Start, piece: Piece, before: Extracted) -> Extracted:
     """The part of the program after the pass that computes a piece's results. Raises EngineError of
     kind "pass" where it is not known, or cannot be cut out."""
     after, everything = _after(start), piece == whole(start.graph)
@@ -79,7 +52,7 @@ def piece_after(backend: PieceBackend, start: Start, piece: Piece, before: Extra
     outside = set() if everything else after.differ - inside
     names = {i: n for i, n in before.names.items() if i in after.graph.by_id}
     try:
-        return _cut(backend, start, wanted, stops - set(wanted), names, outside)
+        return _cut(start, wanted, stops - set(wanted), names, outside)
     except EngineError:
         if not everything:
             raise
@@ -88,7 +61,6 @@ def piece_after(backend: PieceBackend, start: Start, piece: Piece, before: Extra
 
 
 def _cut(
-    backend: PieceBackend,
     start: Start,
     wanted: Sequence[str],
     stops: Collection[str],
@@ -106,7 +78,7 @@ def _cut(
             taken = [*names.values(), *named.values()]
             named[node.id] = names.get(node.id) or plain_name(node.name, taken)
     cutout = Cutout(tuple(n for n in after.graph if n.id in nodes), named, {}, tuple(wanted))
-    program = backend.extract(after.program, after.exprs, cutout)
+    program = start.backend.extract(after.program, after.exprs, cutout)
     if not start.recorded:
         return with_values(start, program, named)  # nothing is run
     known = {**start.recorded, **(values or {})}
@@ -138,18 +110,18 @@ def _reached(
     return nodes, given
 
 
-def _blame(backend: PieceBackend, start: Start, where: Suspicion, ident: str) -> None:
+def _blame(start: Start, ident: str) -> None:
     """Refuse a node that is not to blame for the program's error."""
     after, there = _after(start), _there(start, ident)
     right = {there: start.recorded[ident]}
-    rest = _cut(backend, start, after.graph.outputs, right.keys(), {}, values=right)
-    run = replay.ran(backend.replay, rest.program.mod, rest.values, where.target)
+    rest = _cut(start, after.graph.outputs, right.keys(), {}, values=right)
+    run = replay.ran(start.backend.replay, rest.program.mod, rest.values, start.where.target)
     assert run is not None, "what is wrong was built"
     expected = [start.recorded[o] for o in start.graph.outputs]
     seen = [after.values[o] for o in after.graph.outputs]
     gaps = (replay.differences(expected, made, start.floor) for made in (seen, run.results()))
     was, left = (max((g.max_rel for g in found), default=0.0) for found in gaps)
-    if left > max(where.limit, _LEFT * was):
+    if left > max(start.where.limit, _LEFT * was):
         message = "With its right value in place, the program is still as wrong."
         raise EngineError("pass", message, start.graph.by_id[ident].title)
 

@@ -9,7 +9,7 @@ import platform
 import pprint
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from relascope.engine.faults.files import piece_files
 from relascope.engine.faults.narrow import (
     Extracted,
     Passes,
-    PieceBackend,
     ProgramText,
     Start,
     changed,
@@ -33,7 +32,7 @@ from relascope.engine.faults.narrow import (
     transform,
 )
 from relascope.engine.faults.recorded import piece_after
-from relascope.engine.faults.show import EPILOG, ProgramCall
+from relascope.engine.faults.show import EPILOG, Fault, ProgramCall
 from relascope.engine.limits import MIB
 from relascope.engine.protocol.fault import (
     OF_PASS,
@@ -65,10 +64,7 @@ class Facts:
     are the passes if they are TVM's and can be called directly. `unpasted` says why there is no
     script to paste; `modules` are the arguments of the user's own test, as in `piece_files`."""
 
-    ir: str
-    version: str
     start: Start
-    where: Suspicion
     piece: Piece
     account: Account
     extracted: Extracted
@@ -82,14 +78,21 @@ class Facts:
     unpasted: str = ""
     modules: Mapping[str, ModuleFiles] = field(default_factory=dict)
 
+    @property
+    def ir(self) -> str:
+        return self.start.backend.ir
 
-def report(
-    backend: PieceBackend, start: Start, where: Suspicion, piece: Piece, account: Account
-) -> Report:
+    @property
+    def where(self) -> Suspicion:
+        return self.start.where
+
+
+def report(start: Start, piece: Piece, account: Account) -> Report:
     """Make the report on a piece that shows a fault. A crash, and a pass that takes too much, do
     not run again. Raises EngineError of kind "pass" where the piece cannot be cut out."""
-    found, calls = _called(backend, start, extracted(backend, start, piece), where)
-    left = None if start.after is None else piece_after(backend, start, piece, found)
+    backend, where = start.backend, start.where
+    found, calls = _called(start, extracted(start, piece))
+    left = None if start.after is None else piece_after(start, piece, found)
     graph, _ = backend.to_graph(found.program)
     after_text, after_graph = "", None
     results: dict[str, np.ndarray] = {}
@@ -97,38 +100,35 @@ def report(
         found = replace(found, values={**left.values, **found.values})
     modules: Mapping[str, ModuleFiles] = {}
     if where.kind == OF_TEST:
-        modules = piece_files(backend, start, piece)
+        modules = piece_files(start, piece)
         if start.steps:
-            after = transform(changed(backend, start, found.program), start.tail)
+            after = transform(changed(start, found.program), start.tail)
             after_text = backend.text(after)
             after_graph = carry_identity(graph, backend.to_graph(after)[0]).graph
     elif where.kind not in ("crash", *OF_PASS):
-        made = _changed(backend, start, found, calls) if left is None else left.program
+        made = _changed(start, found, calls) if left is None else left.program
         for name, program in (("expected", found.program), ("seen", made)):
-            run = _run(backend, start, program, found, where)
+            run = _run(start, program, found)
             results |= {f"{name} {i}": value for i, value in enumerate(run.results())}
         after_text = backend.text(made)
         after_graph = carry_identity(graph, backend.to_graph(made)[0]).graph
-    about = backend.ir, backend.replay.version(), start, where, piece, account, found
     written, text = backend.written(found.program), backend.text(found.program)
     rest = None if left is None else backend.written(left.program)
-    pasted = _pasted(backend, start, where, found, written, calls)
-    more = calls, *pasted, modules
-    facts = Facts(*about, written, text, after_text, results, rest, *more)
+    more = calls, *_pasted(start, found, written, calls), modules
+    facts = Facts(start, piece, account, found, written, text, after_text, results, rest, *more)
     told, name = passages(facts), title(facts)
     found_files = files(facts) | markdown.written(name, told)
     return Report(name, facts.before, facts.after, found_files, graph, after_graph, told)
 
 
-def _called(
-    backend: PieceBackend, start: Start, found: Extracted, where: Suspicion
-) -> tuple[Extracted, Calls]:
+def _called(start: Start, found: Extracted) -> tuple[Extracted, Calls]:
     """A piece as TVM's passes take it, and the calls of those passes.
 
     The work of our passes before the first call (copies, types, sums that TVM cannot take) is done
     to the piece. No calls where a pass is not TVM's alone, or the calls alone are not known to show
     the fault.
     """
+    where = start.where
     several = len(start.steps) > 1 and where.kind != "wrong"  # the next needs the last to run again
     if start.after is not None or several or where.kind in (*OF_PASS, OF_TEST):
         return found, ()
@@ -140,8 +140,8 @@ def _called(
             given = replace(found, program=replace(program, mod=met.mod))
         calls.append(met.call)
         if len(start.steps) > 1:
-            program = replace(program, mod=backend.replay.typed(met.call(met.mod)))
-    if where.kind == "wrong" and not _differs(backend, start, given, calls, where):
+            program = replace(program, mod=start.backend.replay.typed(met.call(met.mod)))
+    if where.kind == "wrong" and not _differs(start, given, calls):
         return found, ()
     return given, tuple(calls)
 
@@ -159,34 +159,25 @@ def _intercepted(program: Any, step: Step, entry: PassInfo) -> Intercepted | Non
     return None
 
 
-def _differs(
-    backend: PieceBackend, start: Start, found: Extracted, calls: Calls, where: Suspicion
-) -> bool:
-    before = _run(backend, start, found.program, found, where).results()
-    after = _run(backend, start, _changed(backend, start, found, calls), found, where).results()
+def _differs(start: Start, found: Extracted, calls: Calls) -> bool:
+    before = _run(start, found.program, found).results()
+    after = _run(start, _changed(start, found, calls), found).results()
     gaps = replay.differences(before, after, start.floor)
-    return any(not g.max_rel <= where.limit for g in gaps)
+    return any(not g.max_rel <= start.where.limit for g in gaps)
 
 
-def _changed(backend: PieceBackend, start: Start, found: Extracted, calls: Calls) -> Any:
+def _changed(start: Start, found: Extracted, calls: Calls) -> Any:
     if not calls:
         return transform(found.program, start.steps)
     mod = found.program.mod
     for call in calls:
-        mod = backend.replay.typed(call(mod))
+        mod = start.backend.replay.typed(call(mod))
     return replace(found.program, mod=mod)
 
 
-def _pasted(
-    backend: PieceBackend,
-    start: Start,
-    where: Suspicion,
-    found: Extracted,
-    written: ProgramText,
-    calls: Calls,
-) -> tuple[str, str]:
+def _pasted(start: Start, found: Extracted, written: ProgramText, calls: Calls) -> tuple[str, str]:
     """The fault as a short script, where the passes alone show it; else why there is none."""
-    by = calls or _own(start, found)
+    by, where, read_by = calls or _own(start, found), start.where, start.backend.replay
     if start.after is not None:
         return "", "the pass was recorded in a compile, and does not run"
     if start.tail:
@@ -202,13 +193,13 @@ def _pasted(
         return "", "it may need its own numbers, too many for a text or of a type that numpy lacks"
     if given.drawn:
         constants = {n: given.values[n] for n in written.constants}
-        mod = backend.replay.read(written.text, written.json, constants)
-        params = {n: backend.replay.array(given.values[n]) for n in found.program.params}
+        mod = read_by.read(written.text, written.json, constants)
+        params = {n: read_by.array(given.values[n]) for n in found.program.params}
         drawn = replace(found.program, mod=mod, params=params)
         drawn = replace(found, program=drawn, values=given.values)
-        if not _differs(backend, start, drawn, calls, where):
+        if not _differs(start, drawn, calls):
             return "", "it needs its own numbers, too many for a text"
-    script = pasted.script(backend.ir, by, written, given, where, start.floor)
+    script = pasted.script(start, by, written, given)
     return script, "" if script else "program or pass is too long, or needs more of relascope"
 
 
@@ -222,10 +213,9 @@ def _own(start: Start, found: Extracted) -> pasted.OwnPasses | None:
     return pasted.OwnPasses(_calls(start.steps), source, found.program)
 
 
-def _run(
-    backend: PieceBackend, start: Start, program: Any, found: Extracted, where: Suspicion
-) -> replay.Runner:
-    run = replay.ran(backend.replay, transform(program, start.tail).mod, found.values, where.target)
+def _run(start: Start, program: Any, found: Extracted) -> replay.Runner:
+    mod, target = transform(program, start.tail).mod, start.where.target
+    run = replay.ran(start.backend.replay, mod, found.values, target)
     assert run is not None, "what is compared was built"
     return run
 
@@ -338,36 +328,36 @@ python report.py --fix FILE.py:FUNCTION   # runs FUNCTION in place of the pass
 def _script(facts: Facts) -> str:
     where, program, name = facts.where, facts.extracted.program, title(facts)
     plain_name = name.replace("\\", "/").replace('"""', "'''")
-    fields: dict[str, Any] = {
-        "title": name,
-        "kind": where.kind,
-        "ir": facts.ir,
-        "inputs": tuple(program.inputs),
-        "parameters": tuple(program.params),
-        "outputs": program.outputs,
-        "target": where.target,
-        "limit": where.limit,
-        "floor": facts.start.floor,
-        "building": where.building,
-        "same_result": same_result(facts.start.steps),
-    }
-    if where.runs > 1:
-        fields["runs"] = where.runs
-    if where.plain:
-        fields["plain"] = True
-    if facts.left is not None:
-        fields |= {"after": facts.left.text, "recorded": True}
-    if where.kind == "crash":
-        fields |= {"crash": _crash(facts), "error": _message(facts).partition("\n")[0]}
-    if _crash(facts) in ("seconds", "memory") and where.kind == "crash":
-        fields[_crash(facts)] = getattr(facts.account, _crash(facts))
-    steps = facts.calls or (_calls(facts.start.steps) if facts.left is None else ())
-    listed = "".join(
-        f"    {name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
-        for name, value in fields.items()
+    crash = _crash(facts) if where.kind == "crash" else ""
+    fault = Fault(
+        title=name,
+        kind=where.kind,
+        ir=facts.ir,
+        program="",
+        inputs=tuple(program.inputs),
+        parameters=tuple(program.params),
+        outputs=program.outputs,
+        steps=tuple(facts.calls or (_calls(facts.start.steps) if facts.left is None else ())),
+        tail=tuple(_calls(facts.start.tail)),
+        target=where.target,
+        limit=where.limit,
+        floor=facts.start.floor,
+        building=where.building,
+        same_result=same_result(facts.start.steps),
+        recorded=facts.left is not None,
+        after=facts.left.text if facts.left is not None else "",
+        crash=crash,
+        error=_message(facts).partition("\n")[0] if crash else "",
+        seconds=facts.account.seconds if crash == "seconds" else 0.0,
+        memory=facts.account.memory if crash == "memory" else 0.0,
+        runs=where.runs,
+        plain=where.plain,
     )
-    for name, calls in (("steps", steps), ("tail", _calls(facts.start.tail))):
-        listed += f"    {name}=({''.join(f'{c!r}, ' for c in calls).rstrip()}),\n"
+    listed = "".join(
+        f"    {one.name}={pprint.pformat(value, width=80, sort_dicts=False)},\n"
+        for one in fields(Fault)
+        if (value := getattr(fault, one.name)) != one.default and one.name != "program"
+    )
     return (
         f'"""{plain_name}.\n\n{_USAGE}\n{EPILOG}\n"""\n\n'
         "import sys\nfrom pathlib import Path\n\n"
@@ -558,7 +548,7 @@ def _versions(facts: Facts) -> list[str]:
     torch = _package("torch", "").replace("==", " ").replace("torch", "PyTorch")
     others = f"Python {platform.python_version()}", torch, f"numpy {np.__version__}"
     return [
-        facts.version + (f" ({wheel})" if wheel else ""),
+        facts.start.backend.replay.version() + (f" ({wheel})" if wheel else ""),
         ", ".join(filter(None, (*others, f"relascope {__version__}"))),
         f"Operating system: {_system()}",
         f"Processor: {machine()} ({platform.machine()}), target `{facts.where.target}`",

@@ -48,7 +48,7 @@ class Faults:
         progress(0.8, "looking for the first values that differ")
         with limited("Building the program after the passes", "suspects", "engine", where):
             later = self._recorded(source, after.function, where.target)
-        return narrow.suspects(start, after.base, later, where.limit)
+        return narrow.suspects(start, after.base, later)
 
     def narrow(
         self,
@@ -67,7 +67,7 @@ class Faults:
         with limited("A piece of the program, and the passes on it,", "narrow", "engine", about):
             looked = narrow.look if start.after is None else by_record.look
             for _ in range(where.runs):
-                shown = looked(self._programs.backend, start, where, piece, bare)
+                shown = looked(start, piece, bare)
                 if shown.outcome != "good":
                     break
             return shown
@@ -82,7 +82,7 @@ class Faults:
         about = source, where, piece
         with limited("Passes on a piece of the program", "written_piece", "pass", about):
             try:
-                return piece_files(self._programs.backend, start, piece)
+                return piece_files(start, piece)
             except narrow.Refusal as refusal:
                 raise refusal.error from refusal
             except (Exception, SystemExit) as error:  # whatever a pass, or TVM, raises
@@ -100,7 +100,7 @@ class Faults:
         """Make a report on such a piece, which runs on its own."""
         start = self._start(source, where, part(progress, 0.0, 0.5))
         progress(0.5, "writing the report")
-        return report.report(self._programs.backend, start, where, piece, account)
+        return report.report(start, piece, account)
 
     def _start(self, source: ModelSource, where: Suspicion, progress: Progress) -> Start:
         def make() -> Start:
@@ -119,15 +119,16 @@ class Faults:
                     recorded = self._recorded(source, function, where.target)
             # With this least scale, only a difference above `absolute` is over the limit.
             least = where.absolute / where.limit if where.absolute else 0.0
-            made = Start(program, graph, exprs, steps, tail, recorded, least)
+            about = self._programs.backend, where, program, graph, exprs
+            made = Start(*about, steps, tail, recorded, least)
             if not any(s.name == recorded_pass.NAME for s, _ in steps):
                 return made
             upto = where.pipeline.upto(where.last)
             left = self._programs.end(source, upto, part(progress, 0.6, 0.8))
             later = self._recorded(source, left.function, where.target) if where.building else {}
-            found = map(frozenset, narrow.split_by_difference(made, later, where.limit))
-            about = left.program, left.base, left.exprs, later
-            return replace(made, after=narrow.After(*about, *found))
+            found = map(frozenset, narrow.split_by_difference(made, later))
+            after = narrow.After(left.program, left.base, left.exprs, later, *found)
+            return replace(made, after=after)
 
         return self._starts.get((source, where), make)
 

@@ -36,7 +36,7 @@ LINES = {
     "bench": 3591,
     "commands": 3270,
     "core": 1418,
-    "engine": 41568,
+    "engine": 41534,
     "passes": 11733,
     "recorder": 1425,
     "samples": 545,

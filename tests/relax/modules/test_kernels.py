@@ -225,14 +225,14 @@ def start(mod, *passes):
     with tvm.target.Target("llvm"):
         mod = by(mod, "Normalize", *passes)
     own = RelaxProgram(mod, {}, ("x", "up"), 1)
-    return Start(own, *to_graph(own), (), ())
+    return Start(RelaxBackend(), None, own, *to_graph(own), (), ())
 
 
 def cut(begin, *ops, ends=None):
     graph = begin.graph
     nodes = tuple(n.id for n in graph if n.op in ops)
     outputs = tuple(n.id for n in graph if n.op in (ends or ops))
-    return extracted(RelaxBackend(), begin, Piece(nodes, outputs)).program
+    return extracted(begin, Piece(nodes, outputs)).program
 
 
 def run(part, *arrays):
@@ -282,5 +282,5 @@ def test_a_part_that_is_no_program_is_refused():
     inner = [n.id for n in begin.graph if n.op == "add"]
     outer = [n.id for n in begin.graph if n.op == "if"]
     with pytest.raises(EngineError, match="cannot be cut out on its own"):
-        extracted(RelaxBackend(), begin, Piece((*inner, *outer), tuple(inner)))
-    assert extracted(RelaxBackend(), begin, whole(begin.graph)).program.outputs == 1
+        extracted(begin, Piece((*inner, *outer), tuple(inner)))
+    assert extracted(begin, whole(begin.graph)).program.outputs == 1
