@@ -4,7 +4,7 @@
 // none is lost or done twice while the page runs. The list shows them at once. In a saved page, and
 // for a recording, rows can only be chosen.
 
-import { element, recall, remember, unpack } from "./viewer/parts.js";
+import { button, element, recall, remember, unpack } from "./viewer/parts.js";
 
 const HIGH = 26; // px, a row of a recording
 const BEYOND = 8; // rows that are drawn above and below those in sight
@@ -48,12 +48,6 @@ export default function listSteps(component) {
 
 function span(look, text, more) {
   return element("span", { class: look, ...more }, text);
-}
-
-// Leaves the focus to the list, which has keys of its own.
-function button(look, label, more) {
-  return element("button", { type: "button", class: look, tabindex: -1, title: label,
-    "aria-label": label, ...more });
 }
 
 class StepList {
@@ -219,14 +213,15 @@ class StepList {
       around.length && `in ${around.join(" › ")}`].filter(Boolean).join(", ");
   }
 
+  // Its buttons leave the focus to the list, which has keys of its own.
   row(i, at) {
     const { deep, data: { still } } = this, row = this.rows[i];
     const inner = this.end[i] > i + 1, open = inner ? !this.shut.has(i) : null;
     const first = deep ? span(inner ? `arrow${open ? " open" : ""}` : "leaf")
       : row.fixed ? span("fixed", i === 0 ? "" : still ? i : "•",
         { title: i === 0 || still ? "" : "The pipeline requires this step" })
-      : button("switch", `${row.title}: ${row.enabled ? "on" : "off"}`,
-        { role: "switch", "aria-checked": row.enabled });
+      : button(`${row.title}: ${row.enabled ? "on" : "off"}`,
+        { class: "switch", tabindex: -1, role: "switch", "aria-checked": row.enabled });
     const tags = [["bad", row.bad], ...row.tags ?? []].filter(([, text]) => text);
     const looks = ["row", i === this.selected && "selected", row.enabled === false && "off",
       row.enabled !== false && row.idle && "idle", row.bad && "bad", row.waiting && "waiting",
@@ -246,7 +241,7 @@ class StepList {
       item.style.top = `${at * HIGH}px`;
       item.style.setProperty("--indent", `${Math.min(row.depth, 12) * 13}px`);
     } else if (!row.fixed) {
-      item.append(button("out", `Remove ${row.title}`));
+      item.append(button(`Remove ${row.title}`, { class: "out", tabindex: -1 }));
       item.lastChild.innerHTML = CROSS;
     }
     return item;

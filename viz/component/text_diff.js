@@ -1,7 +1,7 @@
 // Two texts side by side. Equal stretches are folded to a line that opens them; rows beyond the
 // first few thousand are made on demand.
 
-import { element, unpack } from "./viewer/parts.js";
+import { button, element, unpack } from "./viewer/parts.js";
 
 const AROUND = 3; // lines kept around a change
 const AT_ONCE = 1500; // rows drawn before one asks for more
@@ -9,10 +9,6 @@ const AT_ONCE = 1500; // rows drawn before one asks for more
 export default function viewTexts(component) {
   const root = component.parentElement.querySelector(".diff");
   (root.diff ??= new Diff(root)).receive(component.data);
-}
-
-function button(text, label, onclick) {
-  return element("button", { type: "button", title: label, "aria-label": label, onclick }, text);
 }
 
 function fold(text, onclick) {
@@ -45,8 +41,8 @@ class Diff {
     this.count.textContent = changed
       ? `${changed.toLocaleString("en")} changed line${changed === 1 ? "" : "s"}` : sameText;
     this.walk.replaceChildren(
-      button("↑", "Go up to a change", () => this.go(-1)),
-      button("↓", "Go down to a change", () => this.go(1)));
+      button("Go up to a change", { onclick: () => this.go(-1) }, "↑"),
+      button("Go down to a change", { onclick: () => this.go(1) }, "↓"));
     this.walk.hidden = !changed;
     this.body.classList.toggle("one", !changed);
     const side = (name, title) =>

@@ -1,6 +1,6 @@
 // The card with everything about the selected node or group.
 
-import { bytesText, element, Part } from "./parts.js";
+import { button, bytesText, element, Part } from "./parts.js";
 
 export class Details extends Part {
   folded = false;
@@ -107,14 +107,12 @@ export class Details extends Part {
   // Buttons for how far around the selection the picture stays bright.
   around() {
     const v = this.viewer;
-    const button = (by, sign, label) => element("button", {
-      class: "act", title: `${label} (${by > 0 ? ">" : "<"})`, "aria-label": label,
-      onclick: () => v.walk.widen(by),
-    }, sign);
+    const widen = (by, sign, label) => button(label, { class: "act",
+      title: `${label} (${by > 0 ? ">" : "<"})`, onclick: () => v.walk.widen(by) }, sign);
     return element("div", { class: "around" }, element("span", {}, "Highlight around it"),
-      button(-1, "−", "Fewer edges away"),
+      widen(-1, "−", "Fewer edges away"),
       element("b", {}, `${v.walk.reach} edge${v.walk.reach > 1 ? "s" : ""}`),
-      button(1, "+", "More edges away"),
+      widen(1, "+", "More edges away"),
       element("button", { class: "act", title: "A path to the node chosen next (p)",
         onclick: () => v.gestures.connect() }, "Path to…"));
   }
@@ -129,11 +127,11 @@ export class Details extends Part {
           continue;
         }
         const type = node.types[entry].map((t) => strings[t]).join(", ");
-        const button = element("button", {
+        const link = element("button", {
           class: "link", title: strings[node.scope[entry]] || node.id[entry],
           onclick: () => this.viewer.focus(node.id[entry]),
         }, element("span", {}, node.title[entry]), element("small", {}, type));
-        items.append(element("li", {}, button));
+        items.append(element("li", {}, link));
       }
       if (to < list.length) {
         const more = element("button", { class: "link" },
@@ -157,15 +155,15 @@ export class Details extends Part {
       ["Captures", v.capturesText(id)],
       ["Weights", group.parameterBytes ? bytesText(group.parameterBytes) : ""],
     ]));
-    const button = (label, onclick, title = null) =>
+    const link = (label, onclick, title = null) =>
       element("button", { class: "link", title, onclick }, element("span", {}, label));
-    body.append(button(group.open ? "Close this group" : "Open this group", () => {
+    body.append(link(group.open ? "Close this group" : "Open this group", () => {
       const i = v.index.get("group:" + id);
       if (i !== undefined) v.toggle(i);
       else v.focus("group:" + id);
     }));
     if (group.alone) {
-      body.append(button("Open this module alone", () => v.openAlone(id),
+      body.append(link("Open this module alone", () => v.openAlone(id),
         "The module alone, on the inputs it gets in the whole model"));
     }
     body.append(...this.operators("Operators", group.operators), this.around());

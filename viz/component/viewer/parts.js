@@ -60,3 +60,9 @@ export function element(tag, attributes = {}, ...children) {
   made.append(...children.filter((c) => c !== null && c !== undefined));
   return made;
 }
+
+// A button with a label that is read out, and shown under the pointer.
+export function button(label, attributes, ...children) {
+  return element("button", { type: "button", title: label, "aria-label": label, ...attributes },
+    ...children);
+}

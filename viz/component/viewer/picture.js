@@ -72,16 +72,12 @@ export class Picture {
   }
 
   // The number and bytes of captured tensors in each group, for its label.
-  capturesOf({ node, groups }) {
-    const captures = new Map();
-    for (let n = 0; n < node.id.length; n++) {
-      if (node.role[n] !== "captured") continue;
-      for (let group = node.group[n]; group; group = groups[group].parent) {
-        const sum = captures.get(group) ?? { count: 0, bytes: 0 };
-        captures.set(group, { count: sum.count + 1, bytes: sum.bytes + (node.bytes[n] ?? 0) });
-      }
-    }
-    return captures;
+  capturesOf(drawing) {
+    const { role, bytes } = drawing.node;
+    const sums = (of) => this.overlays.wholes(drawing, { whole: "sum",
+      values: role.map((one, n) => (one === "captured" ? of(n) : null)) });
+    const held = sums((n) => bytes[n] ?? 0);
+    return new Map(Array.from(sums(() => 1), ([g, count]) => [g, { count, bytes: held.get(g) }]));
   }
 
   capturesText(group) {

@@ -70,22 +70,11 @@ function path(steps, node, known) {
   const stages = steps.map((step) => (step === "**" ? null // any number of nodes
     : step === "*" ? () => true : terms(step, node, known)));
   const all = Array.from(node.id, (_, n) => n);
-  const next = (nodes, links) => {
-    const seen = new Uint8Array(node.id.length), found = [];
-    for (const n of nodes) {
-      for (const m of links[n]) {
-        if (typeof m === "number" && !seen[m]) { seen[m] = 1; found.push(m); }
-      }
-    }
-    return found;
-  };
+  const linked = (n, links) => links[n].filter((m) => typeof m === "number");
+  const next = (nodes, links) => [...new Set(nodes.flatMap((n) => linked(n, links)))];
   const reach = (nodes, links) => { // any number of steps, none included
-    const seen = new Set(nodes), todo = [...nodes];
-    while (todo.length) {
-      for (const m of links[todo.pop()]) {
-        if (typeof m === "number" && !seen.has(m)) { seen.add(m); todo.push(m); }
-      }
-    }
+    const seen = new Set(nodes);
+    for (const n of seen) for (const m of linked(n, links)) seen.add(m); // which it then visits
     return [...seen];
   };
   // Forward: the nodes reached after each step. Then back: those of them that lead to an end.

@@ -267,23 +267,17 @@ export class Viewer extends Camera {
       const found = this.walk.between(i, this.boxOf(this.walk.to));
       if (found) return { at: i, boxes: new Set(found.boxes), into: new Set(found.edges), outOf: new Set() };
     }
-    if (this.walk.reach > 1 && !box.open[i]) {
+    if (!box.open[i]) {
       const { boxes, into, outOf } = this.walk.around(i);
       return { at: i, boxes: new Set([...boxes, ...aligned]), into, outOf };
     }
-    const boxes = new Set([i, ...aligned]);
-    let into = this.into[i], outOf = this.outOf[i];
-    if (box.open[i]) {
-      const inside = this.solid.filter((k) => box.x[k] >= box.x[i] && box.y[k] >= box.y[i]
-        && box.x[k] + box.w[k] <= box.x[i] + box.w[i]
-        && box.y[k] + box.h[k] <= box.y[i] + box.h[i]);
-      const own = new Set(inside);
-      inside.forEach((k) => boxes.add(k));
-      into = inside.flatMap((k) => this.into[k].filter((e) => !own.has(edge.s[e])));
-      outOf = inside.flatMap((k) => this.outOf[k].filter((e) => !own.has(edge.t[e])));
-    }
-    into.forEach((e) => boxes.add(edge.s[e]));
-    outOf.forEach((e) => boxes.add(edge.t[e]));
+    const inside = this.solid.filter((k) => box.x[k] >= box.x[i] && box.y[k] >= box.y[i]
+      && box.x[k] + box.w[k] <= box.x[i] + box.w[i] && box.y[k] + box.h[k] <= box.y[i] + box.h[i]);
+    const own = new Set(inside);
+    const into = inside.flatMap((k) => this.into[k].filter((e) => !own.has(edge.s[e])));
+    const outOf = inside.flatMap((k) => this.outOf[k].filter((e) => !own.has(edge.t[e])));
+    const boxes = new Set([i, ...aligned, ...inside, ...into.map((e) => edge.s[e]),
+      ...outOf.map((e) => edge.t[e])]);
     return { at: i, boxes, into: new Set(into), outOf: new Set(outOf) };
   }
 }

@@ -80,18 +80,15 @@ export class Walk extends Part {
   // Boxes and edges within `reach` of a box, up and down the edges.
   around(i) {
     const v = this.viewer, { edge } = v.drawing;
-    const boxes = new Set([i]), into = new Set(), outOf = new Set();
+    const boxes = new Set(), into = new Set(), outOf = new Set();
     for (const [links, end, edges] of [[v.into, edge.s, into], [v.outOf, edge.t, outOf]]) {
-      let front = [i];
-      for (let k = 0; k < this.reach && front.length; k++) {
-        const next = [];
-        for (const b of front) {
-          for (const e of links[b]) {
-            edges.add(e);
-            if (!boxes.has(end[e])) { boxes.add(end[e]); next.push(end[e]); }
-          }
+      const away = new Map([[i, 0]]); // visited as it grows
+      for (const [b, far] of away) {
+        boxes.add(b);
+        for (const e of far < this.reach ? links[b] : []) {
+          edges.add(e);
+          if (!away.has(end[e])) away.set(end[e], far + 1);
         }
-        front = next;
       }
     }
     return { boxes, into, outOf };
@@ -101,16 +98,10 @@ export class Walk extends Part {
   between(a, b) {
     const v = this.viewer, { edge } = v.drawing;
     for (const [from, to] of [[a, b], [b, a]]) {
-      const came = new Map([[from, -1]]);
-      let front = [from];
-      while (front.length && !came.has(to)) {
-        const next = [];
-        for (const k of front) {
-          for (const e of v.outOf[k]) {
-            if (!came.has(edge.t[e])) { came.set(edge.t[e], e); next.push(edge.t[e]); }
-          }
-        }
-        front = next;
+      const came = new Map([[from, -1]]); // visited as it grows
+      for (const k of came.keys()) {
+        if (k === to) break;
+        for (const e of v.outOf[k]) if (!came.has(edge.t[e])) came.set(edge.t[e], e);
       }
       if (!came.has(to)) continue;
       const boxes = [to], edges = [];

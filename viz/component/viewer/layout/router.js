@@ -99,7 +99,7 @@ export class Router {
     let x = sx, y = sy;
     for (let hop = 0; hop < HOPS; hop++) {
       const b = this.first(x, ex, y);
-      if (b < 0) { line.push(ex, y); return corners(pairsOf(line)); }
+      if (b < 0) return corners([...line, ex, y]);
       const { x: left, w } = this.boxes[b];
       const [before, after] = way > 0 ? [left, left + w + CLEAR] : [left + w, left - CLEAR];
       const beyond = way * (ex - after) < 0 ? ex : after;
@@ -143,7 +143,7 @@ export class Router {
       const [ox, oy] = over.slice(-2);
       for (const room of [60, 240, 1000]) {
         const end = this.way(ox, oy, ex, ey, value, room);
-        if (end) return corners(pairsOf([...turned(along), ...over, ...end]));
+        if (end) return corners([...turned(along), ...over, ...end]);
       }
     }
     return null;
@@ -233,22 +233,13 @@ export class Router {
     const points = [];
     for (let state = end; state >= 0; state = from[state]) {
       const at = state % size;
-      points.push([X[at % nx], Y[Math.floor(at / nx)]]);
+      points.unshift(X[at % nx], Y[Math.floor(at / nx)]);
     }
-    return corners(points.reverse());
+    return corners(points);
   }
 }
 
 function turned(line) { return line.map((_, i) => line[i % 2 ? i - 1 : i + 1]); }
-
-function pairsOf(line) {
-  const points = [];
-  for (let i = 0; i < line.length; i += 2) {
-    if (i && line[i] === line[i - 2] && line[i + 1] === line[i - 1]) continue;
-    points.push([line[i], line[i + 1]]);
-  }
-  return points;
-}
 
 // Whether a line of another value runs along a stretch.
 function busy(taken, from, to, value) {
@@ -258,9 +249,13 @@ function busy(taken, from, to, value) {
   return false;
 }
 
-// The points where a way turns, with its ends.
-function corners(points) {
-  const line = [];
+// The points where a way (x and y in turn) turns, with its ends.
+function corners(way) {
+  const points = [], line = [];
+  for (let i = 0; i < way.length; i += 2) {
+    if (i && way[i] === way[i - 2] && way[i + 1] === way[i - 1]) continue;
+    points.push([way[i], way[i + 1]]);
+  }
   points.forEach(([x, y], i) => {
     const n = line.length;
     if (i && i + 1 < points.length) {

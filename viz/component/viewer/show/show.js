@@ -2,7 +2,7 @@
 // its reasons. Python sends all cuts at once, so nothing here waits for it.
 
 import { sizeText } from "../layout/words.js";
-import { clamp, element, LEAVES, Part } from "../parts.js";
+import { button, clamp, element, LEAVES, Part } from "../parts.js";
 import { frontierChart, heldChart } from "./curves.js";
 import { captureCard, captureList, figures, netPercent } from "./words.js";
 
@@ -130,16 +130,14 @@ export class Show extends Part {
   }
 
   build() {
-    const button = (label, title, onclick, more = {}) =>
-      element("button", { title, "aria-label": title, onclick, ...more }, label);
-    this.taking = button("Use this cut", "Choose this cut on the page, and leave",
-      () => this.leave(true, this.cut.bytes), { class: "act" });
+    this.taking = button("Choose this cut on the page, and leave",
+      { class: "act", onclick: () => this.leave(true, this.cut.bytes) }, "Use this cut");
     this.taking.classList.toggle("hidden", !this.viewer.block.present);
     this.head = element("header", { class: "show-head" },
       element("h2", { class: "grow" }, "What the forward keeps for the backward"),
       this.taking,
-      button("Full screen", "Full screen (F)", () => this.toggleFull(), { class: "act wide" }),
-      button("Leave", "Leave (Esc)", () => this.leave(), { class: "act" }));
+      button("Full screen (F)", { class: "act wide", onclick: () => this.toggleFull() }, "Full screen"),
+      button("Leave (Esc)", { class: "act", onclick: () => this.leave() }, "Leave"));
     this.panel = element("aside", { class: "show-panel", "aria-label": "Captures" });
     this.slider = element("input", { type: "range", min: 0, max: this.cuts.length - 1, step: 1,
       "aria-label": "Along the frontier, from the fewest bytes kept to the most" });

@@ -1,7 +1,7 @@
 // The texts of a show: the figures of a cut, its captures, and why one of them is kept.
 
 import { sizeText } from "../layout/words.js";
-import { element } from "../parts.js";
+import { button, element } from "../parts.js";
 
 export const netPercent = (share) => `${share < 0 ? "" : "+"}${(share * 100).toFixed(1)} %`;
 export function percent(share) {
@@ -58,8 +58,7 @@ const MEANT = {
 export function captureCard(show) {
   const { viewer: v, capture, cut } = show;
   const at = cut.saved.findIndex(({ id }) => id === capture);
-  const move = (way, sign, label) => element("button", { class: "act", title: label, "aria-label": label,
-    onclick: () => show.step(way) }, sign);
+  const move = (way, sign, label) => button(label, { class: "act", onclick: () => show.step(way) }, sign);
   const head = element("div", { class: "show-step" }, move(-1, "‹", "Previous capture (↑)"),
     element("span", { class: "grow" }, at < 0
       ? `${counted(cut.saved.length, "tensor")} kept` : `${at + 1} of ${cut.saved.length}`), move(1, "›", "Next capture (↓)"));

@@ -40,11 +40,8 @@ export default function (component) {
     const end = performance.now() + PATIENCE;
     while (!input() && performance.now() < end) await new Promise((done) => setTimeout(done, 60));
     const to = input();
-    if (!to) { say("The page did not answer in time: drop the file again."); return; }
-    if (!to.multiple && files.length > 1) {
-      say("Only one file can be opened here: drop one.");
-      return;
-    }
+    if (!to) return say("The page did not answer in time: drop the file again.");
+    if (!to.multiple && files.length > 1) return say("Only one file can be opened here: drop one.");
     const carried = new DataTransfer();
     for (const file of files) carried.items.add(file);
     to.files = carried.files;
@@ -53,18 +50,14 @@ export default function (component) {
   };
 
   const take = (files, folders) => {
+    const empty = files.find((file) => !file.size);
+    const zipped = !dialog() && files.some((file) => file.name.toLowerCase().endsWith(".zip"));
     if (folders.length) {
       say(`${folders[0]} is a folder: drop the model's file itself, with the files of its data `
         + "beside it where it has some.");
-      return;
-    }
-    const empty = files.find((file) => !file.size);
-    if (empty) { say(`${empty.name} is empty.`); return; }
-    if (!dialog() && files.some((file) => file.name.toLowerCase().endsWith(".zip"))) {
-      say("A replay file (.zip) is opened under Sessions, in the sidebar.");
-      return;
-    }
-    if (files.length) hand(files);
+    } else if (empty) say(`${empty.name} is empty.`);
+    else if (zipped) say("A replay file (.zip) is opened under Sessions, in the sidebar.");
+    else if (files.length) hand(files);
   };
 
   const isFile = (event) => [...event.dataTransfer?.types ?? []].includes("Files");
