@@ -62,12 +62,10 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Its name in the gallery."""
         return re.sub(r"[^a-z0-9]+", "-", f"{self.group} {self.title}".lower()).strip("-") + ".html"
 
 
 def entries() -> list[Entry]:
-    """All that the gallery has, in order."""
     names = {"relay": "Relay", "relax": "Relax"}
     about = "Ten screens of one BERT layer, from a trace to a timing, with what to see on each."
     found = [Entry("The tour", "From a trace to a timing", about, (_TOUR,))]

@@ -76,17 +76,14 @@ class Matching:
 
     @property
     def changed(self) -> tuple[Pair, ...]:
-        """Pairs that differ."""
         return tuple(p for p in self.pairs if not p.same)
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
         return self.results and not (self.added or self.removed or self.changed)
 
 
 def match(left: Graph, right: Graph) -> Matching:
-    """Match two graphs; see the module."""
     return _NodeMatcher(left, right).run()
 
 

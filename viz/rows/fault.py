@@ -52,7 +52,6 @@ def piece_row(tried: reduce.PieceTry) -> Row:
 
 
 def pieces_table(tried: Iterable[Row]) -> Section:
-    """A table of rows of `piece_row`."""
     return table("", tried, _PIECES)
 
 

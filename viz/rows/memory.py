@@ -153,7 +153,6 @@ def peak_words(row: Row) -> str:
 
 
 def cut_peak_words(cut: Cut) -> str:
-    """`peak_words` of a cut."""
     return peak_words({"peak_bytes": cut.peak_bytes, **measured_peak(cut)})
 
 

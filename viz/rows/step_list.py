@@ -191,17 +191,14 @@ class StepChange:
 
     @cached_property
     def memory(self) -> Row | None:
-        """The plan of memory after the step, as of `memory_document`."""
         return memory_document(self.matched.graph)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """As of `viz.compare.changes.change_rows`."""
         return changes.change_rows(self.before, self.matched)
 
     @cached_property
     def with_removed(self) -> Graph:
-        """The graph after the step, with what it removed."""
         if not self.matched.removed:
             return self.matched.graph
         return changes.with_removed(self.before, self.matched)
@@ -213,7 +210,6 @@ class StepChange:
 
     @cached_property
     def figures(self) -> list[tuple[str, str]]:
-        """As of `figures_beside`."""
         return figures_beside(changes.figures(self.before), changes.figures(self.matched.graph))
 
     @cached_property

@@ -111,7 +111,6 @@ def module_rows(modules: Iterable[ModuleRow]) -> list[Row]:
 
 
 def modules_table(modules: Iterable[Row]) -> Section:
-    """A table of rows of `module_rows`."""
     rows = [{**row, "path": row["path"] or "the whole model"} for row in modules]
     return table("", rows, _MODULES)
 
@@ -381,7 +380,6 @@ def frontier_rows(joint: Joint, points: Iterable[FrontierPoint], peaks: bool) ->
 
 
 def cut_row(cut: Cut, peaks: bool) -> Row:
-    """One cut, as of `frontier_document`."""
     names = f"bytes share net_share{' peak_bytes' if peaks else ''}"
     return {**fields(cut, names), **memory.measured_peak(cut), "captures": len(cut.ids)}
 

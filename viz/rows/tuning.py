@@ -36,7 +36,6 @@ def task_rows(tasks: Sequence[TuneTask], graph: Graph | None = None) -> list[Row
 
 
 def tasks_table(tasks: Sequence[Row]) -> Section:
-    """A table of rows of `task_rows`."""
     rows = []
     for t in tasks:
         text, before, best = shapes_text(t["shapes"], t["dtypes"]), t["before_ms"], t["best_ms"]

@@ -72,7 +72,6 @@ def cut_facts(cut: cuts.Cut) -> Results:
 
 
 def error_facts(target: str, comparisons: tuple[Comparison, ...]) -> Results:
-    """A build's errors against PyTorch."""
     return {"target": target, "comparisons": plain(comparisons)}
 
 
@@ -91,13 +90,11 @@ def stages_of(
 def saved_accuracy(
     target: str, kinds: Iterable[str], rows: Iterable[accuracy.AccuracyRow]
 ) -> state.Accuracy:
-    """An accuracy report for a session."""
     found = (state.SavedFinding(**tables.finding(plain(row))) for row in rows)
     return state.Accuracy(target, tuple(kinds), tuple(found))
 
 
 def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
-    """A bisection for a session."""
     asked, tolerance = result.question, result.question.tolerance
     rows = tuple(
         state.SavedFinding(
@@ -115,7 +112,6 @@ def saved_search(ir: str, result: bisect.Bisection) -> state.SavedSearch:
 
 
 def saved_kernels(request: BuildRequest, profile: Profile) -> state.Kernels:
-    """A profile for a session."""
     rows = (
         state.KernelTime(k.name, k.phase, k.median_ms, 100 * k.share, k.nodes)
         for k in profile.kernels

@@ -383,7 +383,6 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 
 def get(session: Session, path: str) -> Any:
-    """A field by its path: "model.batch"."""
     return attrgetter(path)(session)
 
 

@@ -48,7 +48,6 @@ def folder() -> Path:
 
 
 def new_id() -> str:
-    """A new session's id."""
     return secrets.token_hex(6)
 
 
@@ -81,7 +80,6 @@ def get(ident: str) -> Session | None:
 
 
 def entries() -> list[Entry]:
-    """All sessions, the newest first."""
     with _database() as base:
         found = base.execute("SELECT id, name, about, changed FROM session ORDER BY changed DESC")
         return [Entry(*row) for row in found]

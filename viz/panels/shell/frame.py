@@ -175,7 +175,6 @@ def side_by_side(key: str, shares: Sequence[float]) -> list[DeltaGenerator]:
 
 
 def heading(text: str) -> None:
-    """A title inside a tab."""
     st.html(f"<h2 class='rs-heading'>{escape(text)}</h2>")
 
 

@@ -213,7 +213,6 @@ def settle(screen: Screen) -> None:
 
 
 def step_key(model: ModelChoice | ModelSource) -> str:
-    """The state's key of a mode's chosen step."""
     return f"step_{model.gradient if model.training else 'inference'}"
 
 
@@ -312,7 +311,6 @@ def keep_recorded(screen: Screen) -> None:
 
 
 def _keep(session: Session, files: Iterable[tuple[str, str]]) -> None:
-    """Save the screen and the files that it needs: (path, digest)."""
     state.session = session
     query = address.written(session)
     if set(query) - {"engine"} or session.timings or _KEPT in state:

@@ -124,7 +124,6 @@ class RequestCache:
         self._answers.pop(Request(method, arguments), None)
 
     def forget_errors(self) -> None:
-        """Ask again for everything that failed."""
         for request in [r for r, a in self._answers.items() if isinstance(a, EngineError)]:
             del self._answers[request]
 

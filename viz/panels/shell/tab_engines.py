@@ -126,7 +126,6 @@ def recording_screen(path: str) -> Screen:
 
 
 def limit_key(kind: str) -> str:
-    """The state's key of the limit of a kind of calls."""
     return f"keep_limit_{kind}"
 
 

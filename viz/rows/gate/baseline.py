@@ -82,13 +82,11 @@ class Compared:
         return tuple(d for d in self.differences if d.kind in kinds and d.verdict != "better")
 
     def to_json(self) -> Document:
-        """As JSON values."""
         rows = [{**asdict(d), "sentence": d.sentence} for d in self.differences]
         return {"differences": rows, "notes": [*self.notes], "not_held": [*self.skipped]}
 
 
 def compare(then: Document, now: Document) -> Compared:
-    """Compare a model's compile now with its baseline."""
     was, made = then["made"], now["made"]
     notes, skipped = [], set()
     if was["tvm"] != made["tvm"]:
