@@ -24,7 +24,7 @@ from relascope.recorder.reading import Recording
 from relascope.viz.drawing import javascript
 from relascope.viz.drawing.drawing import with_overlays
 from relascope.viz.drawing.modules import fold_constants, module_groups
-from relascope.viz.handed_on.formats import COLOURED, FORMATS, Appearance, ending_of, graph_file
+from relascope.viz.handed_on.formats import COLOURED, FORMATS, ending_of, graph_file
 from relascope.viz.handed_on.graphs import PLAIN
 from relascope.viz.handed_on.parts import cut_tab, graph_tab, sheet_of, times_tab
 from relascope.viz.handed_on.recorded import head_of, recording_sheet
@@ -80,8 +80,8 @@ def graph(
     view = replace(PLAIN, show_shapes=args.types, open_groups=_opened(after, args.open))
     view = with_overlays(view, overlays)
     head = partial(_sheet, command, info.source, pipeline, info.notes)
-    look = Appearance(view, args.theme, lambda: graph_tab(head(), after, view, info))
-    write(args.output, graph_file(ending, after, look))
+    look = view, args.theme, lambda: graph_tab(head(), after, view, info)
+    write(args.output, graph_file(ending, after, *look))
 
 
 def _opened(graph: Graph, text: str | None) -> tuple[str, ...] | None:

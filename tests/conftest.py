@@ -176,7 +176,7 @@ def graph_page(chromium, tmp_path) -> Iterator[Callable]:
     """Opens a graph as it is handed on, for a third of the work with Streamlit:
     `graph_page("layer")`; keywords: `width`, `dark`. Errors are as those of `streamlit_page`."""
     from graphs import GRAPHS
-    from relascope.viz.handed_on.formats import Appearance, graph_file
+    from relascope.viz.handed_on.formats import graph_file
 
     with ExitStack() as stack:
 
@@ -190,7 +190,7 @@ def graph_page(chromium, tmp_path) -> Iterator[Callable]:
             stack.callback(context.close)
             page = _watched(stack, context.new_page())
             path = tmp_path / f"{name}.html"
-            path.write_bytes(graph_file(".html", GRAPHS[name](), Appearance()))
+            path.write_bytes(graph_file(".html", GRAPHS[name]()))
             page.goto(path.as_uri())
             return page
 

@@ -131,7 +131,7 @@ def static_viewer(folder: Path) -> Iterator[tuple[str, float, float, str]]:
 
     from graphs import transformer
     from relascope.commands.main import main as command
-    from relascope.viz.handed_on.formats import Appearance, graph_file
+    from relascope.viz.handed_on.formats import graph_file
 
     recording, site = folder / "run.rsc", folder / "site"
     run("save", "relay", str(folder), "bert_layer")
@@ -141,7 +141,7 @@ def static_viewer(folder: Path) -> Iterator[tuple[str, float, float, str]]:
     size = sum(file.stat().st_size for file in site.iterdir())
     yield "the static viewer's files", size / 1e6, 1, "MB"
     large = transformer(1640)
-    (folder / "graph.json").write_bytes(graph_file(".json", large, Appearance()))
+    (folder / "graph.json").write_bytes(graph_file(".json", large))
     with browsing() as browser:
         context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
 

@@ -16,7 +16,7 @@ from relascope.core.identity import carry_identity
 from relascope.engine.protocol.fault import Passage, Report
 from relascope.passes.cuts.cut import cut
 from relascope.viz.handed_on.fault import with_page
-from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.handed_on.formats import graph_file
 from relascope.viz.handed_on.notebook import diff, show
 from relascope.viz.handed_on.parts import cut_tab
 from relascope.viz.handed_on.sheet import Sheet
@@ -62,7 +62,7 @@ def opened(chromium):
 
 def _graph_file(folder: Path) -> Path:
     path = folder / "graph.html"
-    path.write_bytes(graph_file(".html", transformer(2), Appearance()))
+    path.write_bytes(graph_file(".html", transformer(2)))
     return path
 
 

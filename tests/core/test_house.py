@@ -40,7 +40,7 @@ LINES = {
     "passes": 11733,
     "recorder": 1425,
     "samples": 545,
-    "viz": 23934,
+    "viz": 23929,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -10,7 +10,7 @@ import pytest
 from browser import LONG, Server
 from graphs import transformer
 from relascope.viz.drawing.modules import fold_constants
-from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.handed_on.formats import graph_file
 
 VERSION = "0.1.34"
 pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.exhaustive]
 def test_model_explorer_opens_the_file(tmp_path, chromium):
     graph = transformer(2)
     path = tmp_path / "model.explorer.json"
-    path.write_bytes(graph_file(".explorer.json", graph, Appearance()))
+    path.write_bytes(graph_file(".explorer.json", graph))
     place = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]

@@ -120,11 +120,11 @@ def test_a_legend_is_inside_the_picture_and_types_come_on_demand():
 
 def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
     graph = transformer(1)
-    png = formats.graph_file(".png", graph, formats.Appearance())
+    png = formats.graph_file(".png", graph)
     assert png.startswith(b"\x89PNG")
     wide, _ = formats.size_of(to_svg(graph))
     assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * wide, abs=2)
-    assert formats.graph_file(".pdf", graph, formats.Appearance()).startswith(b"%PDF")
+    assert formats.graph_file(".pdf", graph).startswith(b"%PDF")
     huge = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90000"></svg>'
     with pytest.raises(EngineError, match="too many to be readable"):
         formats.picture(".png", huge)
@@ -132,7 +132,7 @@ def test_png_and_pdf_are_what_they_are_called_and_too_large_is_refused():
 
 def test_model_explorer_gets_each_node_in_its_modules():
     graph = transformer(1)
-    collection = json.loads(formats.graph_file(".explorer.json", graph, formats.Appearance()))
+    collection = json.loads(formats.graph_file(".explorer.json", graph))
     assert set(collection) == {"label", "graphs"}
     (made,) = collection["graphs"]
     folded = fold_constants(graph)
@@ -166,7 +166,7 @@ def test_long_texts_stand_once_and_come_back():
 def test_names_cannot_end_the_script_or_leave_the_page():
     file = Sheet(NASTY, {"model": NASTY}, [NASTY])
     file.tab("one", NASTY, [sheet.sections.table(NASTY, [{"a": NASTY}]), sheet.sentence(NASTY)])
-    text = formats.graph_file(".html", _nasty(), formats.Appearance(sheet=lambda: file)).decode()
+    text = formats.graph_file(".html", _nasty(), sheet=lambda: file).decode()
     assert "alert" not in text.replace(sheet.escape(NASTY), "").replace("alert(1)&lt;", "")
     assert len(re.findall("</script>", text)) == len(re.findall("<script", text))
     assert "default-src 'none'" in text.replace("&#x27;", "'")
@@ -183,7 +183,7 @@ def test_control_characters_are_seen_in_every_format(ending):
     x = Node("x\x1b", Kind.INPUT, name=name, outputs=(TensorType((2,), "float32"),))
     y = Node("y", Kind.CALL, name, attrs={"a": name}, inputs=(x.id,), outputs=x.outputs, scope=name)
     graph = Graph(name, "relay", (x, y), (x.id,), ("y",))
-    text = formats.graph_file(ending, graph, formats.Appearance()).decode()
+    text = formats.graph_file(ending, graph).decode()
     shown = json.dumps(_blocks(text), ensure_ascii=False) if ending == ".html" else text
     assert not CONTROL.search(re.sub(r"(?<=\")\\\\u0001\d+(?=\")", "", shown))
     assert "u001b[31m" in shown

@@ -1,7 +1,6 @@
 """The export formats of a graph, by file ending."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import Graph
@@ -13,16 +12,6 @@ from relascope.viz.handed_on.sheet import Sheet
 
 _LARGEST = 16_000  # pixels of a PNG's side that programs still open
 _MOST = 80_000_000  # pixels of a PNG
-
-
-@dataclass(frozen=True)
-class Appearance:
-    """How a graph is written: the view, with its open modules and colours, a picture's theme, and a
-    function that makes the HTML file around the graph."""
-
-    view: View = PLAIN
-    theme: palette.Theme = "light"
-    sheet: Callable[[], Sheet] | None = None
 
 
 FORMATS: dict[str, str] = {
@@ -49,22 +38,28 @@ def ending_of(name: str, endings: Iterable[str], option: str = "-o") -> str:
     raise EngineError("usage", said, f"{option} {name}", f"Give one of: {listed}.")
 
 
-def graph_file(ending: str, graph: Graph, look: Appearance) -> bytes:
-    """A graph in one of `FORMATS`. Raises EngineError of kind "usage" if a PNG is too large."""
-    view = look.view
+def graph_file(
+    ending: str,
+    graph: Graph,
+    view: View = PLAIN,
+    theme: palette.Theme = "light",
+    sheet: Callable[[], Sheet] | None = None,
+) -> bytes:
+    """A graph in one of `FORMATS`; `sheet` makes the page around it. Raises EngineError of kind
+    "usage" if a PNG is too large."""
     if ending in (".svg", ".png", ".pdf"):
-        return picture(ending, to_svg(graph, view, look.theme))
+        return picture(ending, to_svg(graph, view, theme))
     if ending in (".html", ".json"):
         from relascope.viz.handed_on.parts import graph_tab
 
-        file = look.sheet() if look.sheet else Sheet(graph.name, {"IR": graph.ir.capitalize()})
+        file = sheet() if sheet else Sheet(graph.name, {"IR": graph.ir.capitalize()})
         if not file.tabs:
             graph_tab(file, graph, view)
         if ending == ".html":
             return file.html().encode()
         return interchange.to_json_text(graph, page=file.data()).encode("utf-8", "replace")
     if ending == ".dot":
-        text = interchange.to_dot(graph, view.fewer_than, look.theme, view.show_shapes)
+        text = interchange.to_dot(graph, view.fewer_than, theme, view.show_shapes)
     else:
         text = interchange.to_model_explorer(graph, view.fewer_than)
     return text.encode("utf-8", "replace")

@@ -17,7 +17,7 @@ from relascope.viz.compare.recording import RecordedCompile
 from relascope.viz.compare.runs import ComparedRun, compare, run_of
 from relascope.viz.drawing.drawing import View, with_overlays
 from relascope.viz.handed_on.difference import difference_sheet
-from relascope.viz.handed_on.formats import FORMATS, Appearance, ending_of, graph_file
+from relascope.viz.handed_on.formats import FORMATS, ending_of, graph_file
 from relascope.viz.handed_on.recorded import recording_sheet
 from relascope.viz.handed_on.sheet import Sheet
 
@@ -104,11 +104,11 @@ def show(
     graph = what
     about = {"IR": graph.ir.capitalize(), "function": graph.name}
     own = {getattr(overlay, "__name__", "own"): node_values(graph, overlay)} if overlay else {}
-    look = Appearance(with_overlays(View(height), own), sheet=lambda: Sheet(graph.name, about))
+    view = with_overlays(View(height), own)
     return NotebookView(
         f"Graph {graph.name}",
         f"graph {graph.name!r} ({graph.ir}), {len(graph)} nodes",
-        lambda ending: graph_file(ending, graph, look),
+        lambda ending: graph_file(ending, graph, view, sheet=lambda: Sheet(graph.name, about)),
         height + _AROUND,
         FORMATS,
     )

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from relascope.core.graph import Graph
-from relascope.viz.handed_on.formats import FORMATS, Appearance, graph_file
+from relascope.viz.handed_on.formats import FORMATS, graph_file
 from relascope.viz.handed_on.parts import sheet_of
 from relascope.viz.handed_on.recorded import head_of, recording_sheet
 from relascope.viz.handed_on.session import session_sheet
@@ -55,7 +55,7 @@ def button(
 def _file(screen: Screen, ending: str, graph: Graph) -> bytes:
     about, its = (screen.source, screen.label, screen.ir), screen.recorded
     head = partial(sheet_of, *about) if its is None else partial(head_of, its.recording)
-    return graph_file(ending, graph, Appearance(screen.view(620, open_alone=None), sheet=head))
+    return graph_file(ending, graph, screen.view(620, open_alone=None), sheet=head)
 
 
 def _page(screen: Screen, key: str, page: Callable[[], Sheet], what: str, place: str) -> None:

@@ -9,7 +9,7 @@ from engines import shared_fake
 from graphs import transformer
 from place import ROOT
 from relascope.recorder.reading import read
-from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.handed_on.formats import graph_file
 from relascope.viz.panels.tour import STOPS
 
 sys.path.append(str(ROOT / "docs" / "gallery"))
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 
 def _written(words, made: Path) -> None:
-    made.write_bytes(graph_file(".html", transformer(1), Appearance()))
+    made.write_bytes(graph_file(".html", transformer(1)))
 
 
 def test_each_page_is_listed_with_its_picture_and_opens(tmp_path, chromium):

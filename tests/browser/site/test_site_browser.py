@@ -18,7 +18,7 @@ from graphs import transformer
 from relascope.commands.main import main
 from relascope.recorder import reading
 from relascope.viz.handed_on import sheet
-from relascope.viz.handed_on.formats import Appearance, graph_file
+from relascope.viz.handed_on.formats import graph_file
 from relascope.viz.handed_on.notebook import show
 from relascope.viz.handed_on.parts import graph_tab
 from relascope.viz.handed_on.sheet import Sheet
@@ -43,7 +43,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     assert main(["viewer", "-o", str(folder)]) == 0
     assert sum(p.stat().st_size for p in folder.iterdir()) < 1e6
-    (folder / "graph.json").write_bytes(graph_file(".json", transformer(2), Appearance()))
+    (folder / "graph.json").write_bytes(graph_file(".json", transformer(2)))
     show(recorded(folder / "run.rsc", passes=40)).save(folder / "run.html")
     replay.write(folder / "session.zip", Session(), None)
     named = Sheet(NASTY, {"model": NASTY}, [NASTY])
