@@ -32,8 +32,7 @@ def bisect(command: Command) -> Document:
     """The first pass that makes a pipeline wrong, slow, or crash.
 
     Of a pass on our rewriters, also the application of it that does, and to which node. MODEL may
-    be a recording with modules.
-    """
+    be a recording with modules."""
     out = command.args.out
     if out:
         check_folder(out, "report", "--out")

@@ -19,8 +19,7 @@ def models(command: Command) -> Document:
     """The built-in samples; with --search, what transformers, torchvision and timm have here.
 
     Parameters are counted without creating the weights. A search with a capital letter finds the
-    classes of transformers, too: such as hf:BertForMaskedLM.
-    """
+    classes of transformers, too: such as hf:BertForMaskedLM."""
     search = command.args.search
     if search is None:
         return {"models": tables.model_rows(SAMPLES.values(), ENGINES)}
@@ -32,8 +31,7 @@ def models(command: Command) -> Document:
 def modules(command: Command) -> Document:
     """The modules of a model: what each is, what it gets and returns, and the time it takes.
 
-    The whole model is run for that, and not imported. With --module, that one and those in it.
-    """
+    The whole model is run for that, and not imported. With --module, that one and those in it."""
     command.args.gradient = "tvm"
     source = command.source
     rows = command("modules", source)
@@ -61,8 +59,7 @@ def passes(command: Command) -> Document:
     """Every pass of the engine's catalogue, and the default pipelines; or one pass, in full; or,
     with the name `tvm:`, TVM's own pipelines.
 
-    With --test, the examples of passes of one's own, run and compared.
-    """
+    With --test, the examples of passes of one's own, run and compared."""
     args, ir = command.args, command.engine
     if args.test:
         return _tested(command)

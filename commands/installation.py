@@ -72,8 +72,7 @@ def install_relay(command: Command) -> Document:
     """Install the wheel that carries a TVM with Relay, and load that once.
 
     The packages that the wheel declares are for other uses of it and stay out: what Relay needs
-    came with relascope.
-    """
+    came with relascope."""
     check_platform()
     if os.environ.get(SETTING):
         message = f"{SETTING} names another TVM with Relay, which is used before the wheel's."

@@ -3,8 +3,7 @@
 With --json, stdout is exactly one JSON document; progress and logs go to stderr. The exit status is
 0 when the job was done, 1 when it was not (then the document is {"error": …}) and where a replay
 finds something else, 2 for wrong usage, 3 where a gate finds what `--fail-on` or a baseline names.
-What a command needs is imported when that command is run.
-"""
+What a command needs is imported when that command is run."""
 
 import argparse
 import json

@@ -100,8 +100,7 @@ def _details(command: Command, source: ModelSource, stepped: Stepped, index: int
 def check(command: Command) -> Document:
     """Every stage of the way against PyTorch, in float32 and float64: the accuracy report.
 
-    With --baseline, what differs from one, in a sentence each.
-    """
+    With --baseline, what differs from one, in a sentence each."""
     args = command.args
     if args.baseline is not None:
         return check_baseline(command)
@@ -182,8 +181,7 @@ def _inside_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> 
     """The nodes inside against PyTorch's tensors, by step, without steps that did not run.
 
     A program that cannot be built, such as one between two passes of the way to a gradient, is a
-    failure of its step's comparison and of no other.
-    """
+    failure of its step's comparison and of no other."""
     target = command.target
     rows: list[Row] = []
     for index, one in enumerate(pipeline):

@@ -2,8 +2,7 @@
 
 A `Graph` is plain data: an engine in a child process builds it, and code that knows no compiler
 draws, compares, cuts and exports it. This module imports nothing else of the project, and never
-recurses over edges, so a graph may be one chain of 100,000 nodes.
-"""
+recurses over edges, so a graph may be one chain of 100,000 nodes."""
 
 import math
 from collections import Counter
@@ -151,8 +150,7 @@ class Node:
         outputs: one type per result; a tuple has one per field.
         scope: path of the PyTorch module it belongs to ("encoder.layer.0.output"), "" at the top.
         source: the framework's operator it came from ("aten::linear"), "" where unknown.
-        line: of the model's source, as in `NodeOrigin`.
-    """
+        line: of the model's source, as in `NodeOrigin`."""
 
     id: str
     kind: Kind
@@ -217,8 +215,7 @@ class Graph:
         outputs: ids of the results, flattened, in order; an id may occur twice.
         forward_outputs: in a joint graph, how many of `outputs` are the forward's own; the rest
             are gradients. None for other graphs.
-        kernels: the text of each kernel that a node calls, by the kernel's name.
-    """
+        kernels: the text of each kernel that a node calls, by the kernel's name."""
 
     name: str
     ir: str

@@ -12,8 +12,7 @@ is that of common subexpression elimination):
 2. *The same call*: operator, attributes, types and inputs are equal, inputs compared by identity.
 3. *A changed call*: same operator, types and inputs under other attributes; same operator and types
    at the same place in the model (module path and framework operator); or same operator and
-   attributes on a shared input. It keeps its id and counts as changed.
-"""
+   attributes on a shared input. It keeps its id and counts as changed."""
 
 import hashlib
 import json

@@ -1,8 +1,7 @@
 """The user's own Python files: their functions, and the values these give a graph's nodes.
 
 `--overlay FILE` names a file. Each of its public functions whose one argument is `graph` takes a
-`core.graph.Graph` and returns numbers or texts by node id.
-"""
+`core.graph.Graph` and returns numbers or texts by node id."""
 
 import ast
 import traceback

@@ -1,8 +1,7 @@
 """Counts the replacements of a rewriter, and stops it after a given number.
 
 A debug counter, like LLVM's `-debug-counter`, to find a pass's first wrong application. The
-`ir.rewrite.rewrite` of both IRs asks here before it replaces an expression.
-"""
+`ir.rewrite.rewrite` of both IRs asks here before it replaces an expression."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,7 @@ class Applications:
         replaced: the replaced expressions, in order.
         refused: how many replacements `most` prevented.
         at: the expression that a rule examines; None outside a rule.
-        asked: whether a rewriter ran at all.
-    """
+        asked: whether a rewriter ran at all."""
 
     most: int | None = None
     replaced: list[Any] = field(default_factory=list)

@@ -3,8 +3,7 @@
 All are estimates from names, attributes and types. Operators that `core.operators` lacks count as
 pointwise, one FLOP an element. Times follow the roofline, the longer of arithmetic and memory
 traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts materialised values
-only.
-"""
+only."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass

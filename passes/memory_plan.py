@@ -2,8 +2,7 @@
 
 A step, counted from 0, is a call that reads or writes a tensor in a storage. Views, tuples and
 results of an `if` name tensors. A tensor is held from its first write to its last use by any name,
-or to the end if it is a result. A runtime function's result may view its arguments.
-"""
+or to the end if it is a result. A runtime function's result may view its arguments."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

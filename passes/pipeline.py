@@ -1,8 +1,7 @@
 """An ordered list of switched passes, and its text.
 
 The text is pass names joined by `|`, a `-` before a switched-off one, parameters in parentheses:
-`cse|bind|-fold|layout(dst=NCHWc)`.
-"""
+`cse|bind|-fold|layout(dst=NCHWc)`."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -25,8 +25,7 @@ class Mask:
         given: that method's arguments.
         ordinal: the draw's position in the order in which PyTorch executes the model.
         bits: a dropout's input has one bit for each element: eighth i of the mask, in order of
-            memory, in bit i of a row of bytes; the last eighth is filled up with 0.
-    """
+            memory, in bit i of a row of bytes; the last eighth is filled up with 0."""
 
     name: str
     rate: float
@@ -94,8 +93,7 @@ class Program:
         no_gradient: the error to raise when the gradient is taken.
         code: names of kernels and packed functions that came with it.
         not_run: why it is shown but not run, as part of a sentence; "" if it may be run.
-        tvm_passes: names of TVM's own passes that ran as steps, which a build does not repeat.
-    """
+        tvm_passes: names of TVM's own passes that ran as steps, which a build does not repeat."""
 
     mod: Any
     params: Mapping[str, Any]

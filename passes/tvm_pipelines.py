@@ -1,8 +1,7 @@
 """TVM's own pipelines, one pass at a time, in either TVM.
 
 A pipeline is a pass, or a function, that runs others. An instrument lets the wanted ones run, with
-the pipeline's settings.
-"""
+the pipeline's settings."""
 
 import inspect
 from collections.abc import Callable, Iterable

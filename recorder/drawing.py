@@ -1,7 +1,6 @@
 """The neutral graph of a function in a recorded module, drawn by the engines' code.
 
-Needs only a TVM and numpy.
-"""
+Needs only a TVM and numpy."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
 """Recording by environment variables alone.
 
 RELASCOPE_RECORD names the file, RELASCOPE_RECORD_LEVEL what to keep of each pass. A process that
-imports relascope with these set records the TVM that it imports, before or later.
-"""
+imports relascope with these set records the TVM that it imports, before or later."""
 
 import os
 import sys

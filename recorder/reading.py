@@ -1,7 +1,6 @@
 """Reads recordings; needs no TVM.
 
-Contents stay in the file until requested, so the file must not change.
-"""
+Contents stay in the file until requested, so the file must not change."""
 
 import base64
 import json
@@ -64,8 +63,7 @@ class PassRun:
         required: names of the passes that it requires before it.
         context: TVM's context in which it ran; None where unknown.
         thread: 0 for the thread whose passes come first, then 1, and so on.
-        at: seconds since the recording began, without the recording's own; None where unknown.
-    """
+        at: seconds since the recording began, without the recording's own; None where unknown."""
 
     index: int
     depth: int
@@ -103,10 +101,8 @@ class Recording:
     """The content of a file. `about` has "tvm", "python", "arguments", "level", "process", and for
     a copy of the process (a fork) "parent". `kernels` is generated code, in its order. `whole` says
     whether all lines are complete; `stopped` why the recording ended before the compile did, such
-    as a full disk, or "".
-
-    Methods that take the hash of a content raise KeyError if there is none, and EngineError of kind
-    "file" if it cannot be read any more."""
+    as a full disk, or "". Methods that take the hash of a content raise KeyError if there is none,
+    and EngineError of kind "file" if it cannot be read any more."""
 
     path: Path
     about: dict[str, Any]
@@ -137,9 +133,8 @@ class Recording:
 
     def graph(self, name: str) -> Graph | None:
         """The graph of a content, read again each time; None where the recording has none: at a
-        lower level, for loops, or where it could not be drawn (`no_graph` says why).
-
-        Functions that it calls are drawn as in the first module that had this content."""
+        lower level, for loops, or where it could not be drawn (`no_graph` says why). Functions that
+        it calls are drawn as in the first module that had this content."""
         if not self.has_graph(name):
             return None
         with self._again():

@@ -21,8 +21,7 @@ one:
                                                          all that a page shows of it
 
 Modules are numbered in order; "module" is the number of an earlier one, or a new one: the number of
-the one that it resembles (None: of none), functions that are new or changed, and removed ones.
-"""
+the one that it resembles (None: of none), functions that are new or changed, and removed ones."""
 
 import base64
 import hashlib

@@ -1,8 +1,7 @@
 """Small real models with inputs: what the page and the command line offer by name.
 
 This file is metadata only: it imports no torch, so that the app's process may list the samples.
-Each model is one file of this package with a function `make(batch, tokens)`; `build` imports it.
-"""
+Each model is one file of this package with a function `make(batch, tokens)`; `build` imports it."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -86,8 +85,7 @@ def build(
     The same arguments give the same weights and inputs; torch's global generator is left as it was.
     Weights and floating inputs are drawn in float32 and then converted to `dtype`, "float32" or
     "float64", so that both hold the same numbers. Raises KeyError where there is no such sample;
-    ValueError where a size is less than 1, or tokens are given to a sample without.
-    """
+    ValueError where a size is less than 1, or tokens are given to a sample without."""
     import torch
 
     sample = SAMPLES[name]

@@ -48,9 +48,7 @@ _SETTLED = """() => {
 
 def training_to_settled(ir: str) -> float:
     """Seconds from the click on *Training* to the BERT layer's cut with all that stands beside it.
-
-    The engine is warm: the page has drawn the model.
-    """
+    The engine is warm: the page has drawn the model."""
     with _page(f"ir={ir}") as page:
         page.locator(".rs[data-ready]").wait_for()
         settle(page)
@@ -63,10 +61,8 @@ def training_to_settled(ir: str) -> float:
 
 
 def step_to_repainted(title: str, ir: str) -> list[float]:
-    """Seconds from a click on a step that has run to the repainted graph, click by click.
-
-    Each step of the inference pipeline is chosen once before, so that its graph is known.
-    """
+    """Seconds from a click on a step that has run to the repainted graph, click by click. Each step
+    of the inference pipeline is chosen once before, so that its graph is known."""
     from playwright.sync_api import TimeoutError
 
     seconds = []

@@ -42,10 +42,9 @@ def draw(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def declare_torchvision() -> None:
-    """Import torchvision, before transformers does.
-
-    Its usual build has operators compiled for CUDA: beside a PyTorch for the CPU their names are
-    declared, so that its models import; no drawn model may call one."""
+    """Import torchvision, before transformers does. Its usual build has operators compiled for
+    CUDA: beside a PyTorch for the CPU their names are declared, so that its models import; no drawn
+    model may call one."""
     declared = torch.library.Library("torchvision", "FRAGMENT")
     sys.modules["relascope.torchvision"] = declared  # which lives as long as the process
     while "torchvision" not in sys.modules:

@@ -87,8 +87,7 @@ def diff(command: Command) -> Document:
     """Compare two models, files, pipelines, sessions or recordings.
 
     Steps are aligned and the first after which the programs differ is named; graphs are matched
-    there and at the end. Without --passes of either, what is imported is compared.
-    """
+    there and at the end. Without --passes of either, what is imported is compared."""
     args, given = command.args, vars(command.args)
     first = argparse.Namespace(**{k: v for k, v in given.items() if not k.endswith(_B)})
     over = {k.removesuffix(_B): v for k, v in given.items() if k.endswith(_B) and v is not None}
@@ -116,8 +115,7 @@ def diff(command: Command) -> Document:
 def both_engines(command: Command) -> Document:
     """A model in Relay and in Relax: the same as `diff MODEL MODEL --engine-b relax`.
 
-    An engine without the chosen gradient uses TVM's.
-    """
+    An engine without the chosen gradient uses TVM's."""
     chosen, (a, b) = command.args.gradient, ENGINES
     both = [chosen if chosen in catalogue.gradients(ir) else "tvm" for ir in ENGINES]
     sides = {"engine": a, "engine_b": b, "gradient": both[0], "gradient_b": both[1]}

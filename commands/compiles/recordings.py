@@ -91,8 +91,7 @@ def record_program(command: Command) -> Document:
 def open_recording(command: Command) -> Document:
     """Open the page on a recording, or print its passes: nested, with times and changes.
 
-    With --errors, --bisect or --reduce, run the modules that it has in an engine.
-    """
+    With --errors, --bisect or --reduce, run the modules that it has in an engine."""
     args = command.args
     if not args.file.is_file():
         raise EngineError("file", f"There is no file {str(args.file)!r}.", str(args.file))

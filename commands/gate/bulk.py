@@ -35,8 +35,7 @@ _BAD = {
 def bulk(command: Command) -> Document:
     """Judge many models through many pipelines, bisect what is bad, and count the culprits.
 
-    Lines are written to -o as they are found; the same command goes on where it was stopped.
-    """
+    Lines are written to -o as they are found; the same command goes on where it was stopped."""
     found, resumed = lines_of(command, list(_tasks(command)))
     return {**document_of(found, command.args.fail_on or ()), "resumed": resumed}
 
@@ -178,8 +177,7 @@ def pipelines(command: Command) -> Document:
     """Run a model through TVM's own pipelines: each as it is, the last one without each of its
     passes, and the first one with each other pass in front. What is bad is bisected.
 
-    Lines are written to -o as they are found; the same command goes on where it was stopped.
-    """
+    Lines are written to -o as they are found; the same command goes on where it was stopped."""
     args, source = command.args, command.source
     with command:  # the workers have their own engines
         theirs: TvmPipelines = command("pipelines", args.target or "")

@@ -2,8 +2,7 @@
 
 Stages are the forward as inference, the forward in train mode, the joint function built whole, and,
 for each capture strategy, the cut (outputs and captures of the forward program) and the split
-(outputs and gradients of both).
-"""
+(outputs and gradients of both)."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,8 +75,7 @@ class Tolerance:
 
     def fitted(self, model: ModelInfo) -> "Tolerance":
         """The limit for a program that computes in 16 or 8 bits, whatever precision it is opened
-        in, or in float32 without a PyTorch module, whose float64 would reveal rounding.
-        """
+        in, or in float32 without a PyTorch module, whose float64 would reveal rounding."""
         if self.relative is not None:
             return self
         kinds = {t.dtype for node in model.graph.nodes for t in node.outputs} & {*_UNITS}
@@ -243,12 +241,10 @@ def opened(stages: Sequence[Stage], training: bool) -> ModelSource:
 def of_program(
     ask: Ask, stages: Sequence[Stage], target: str, training: bool, others: bool
 ) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-    """The stages that a model has, and sentences on what its runs do not reach.
-
-    A program that came without PyTorch, or that quantizes, has one precision, and a gradient only
-    if requested. With `others`, the first stage of a program without PyTorch has other runs than
-    the sample's, too. Raises EngineError where it cannot be opened.
-    """
+    """The stages that a model has, and sentences on what its runs do not reach. A program that came
+    without PyTorch, or that quantizes, has one precision, and a gradient only if requested. With
+    `others`, the first stage of a program without PyTorch has other runs than the sample's, too.
+    Raises EngineError where it cannot be opened."""
     info: ModelInfo = ask("load", opened(stages, training))
     others = others and info.against != PYTORCH
     if info.against == PYTORCH and not in_steps(info.graph):

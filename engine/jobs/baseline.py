@@ -1,8 +1,7 @@
 """A baseline of a model's compile: its operators, kernels, captures, memory, errors and times.
 
 Later compiles are compared with it. It is plain JSON data, which people keep beside their code;
-`viz.rows.gate.baseline` finds what differs between two. Knows no TVM.
-"""
+`viz.rows.gate.baseline` finds what differs between two. Knows no TVM."""
 
 import statistics
 import time

@@ -1,7 +1,6 @@
 """Bisection with an engine: which pass makes a pipeline wrong, slow, or crash? Knows no TVM.
 
-Each try of `passes.search.bisect.search` is one question, so a try may end the engine's process.
-"""
+Each try of `passes.search.bisect.search` is one question, so a try may end the engine's process."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -155,9 +154,7 @@ def bisect(
 
 class _FaultSearch:
     """Search for the pass that makes a pipeline wrong, crash, or bad by the user's own test.
-
-    `question` becomes that of the answer: with a wider tolerance, another run, or float64.
-    """
+    `question` becomes that of the answer: with a wider tolerance, another run, or float64."""
 
     def __init__(
         self, ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]

@@ -106,11 +106,9 @@ def look(
 
 
 def both(ask: Ask, ir: str, source: ModelSource, *about: Any) -> Iterator[Inside]:
-    """The same in float32, and in float64 if something is over its limit; yields each as soon as
-    it is done. The arguments are those of `look`.
-
-    A source in float64, or a program that came without PyTorch, has one precision.
-    """
+    """The same in float32, and in float64 if something is over its limit; yields each as soon as it
+    is done. The arguments are those of `look`. A source in float64, or a program that came without
+    PyTorch, has one precision."""
     first = look(ask, ir, source, *about)
     yield first
     if first.in_doubt:

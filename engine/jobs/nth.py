@@ -1,7 +1,6 @@
 """Bisection inside a pass: the application of a rewrite that makes a pipeline wrong, or crash.
 
-A pass on our rewriters can stop after so many applications (`passes.applications`).
-"""
+A pass on our rewriters can stop after so many applications (`passes.applications`)."""
 
 from dataclasses import dataclass, replace
 

@@ -1,8 +1,7 @@
 """The user's own test: a program whose exit status says whether a module is good or bad.
 
 It runs with the user's rights, outside the engine's sandbox, so only the command line may name it,
-never an opened file.
-"""
+never an opened file."""
 
 import os
 import signal

@@ -1,8 +1,7 @@
 """Narrow inside the pass that bisection found: the smallest piece that still shows the fault.
 
 Each piece of `passes.search.reduce` is one question, so a piece may end the engine's process. Knows
-no TVM.
-"""
+no TVM."""
 
 import itertools
 import math
@@ -155,11 +154,9 @@ class _ReduceSearch:
 
     def begin(self, ir: str, where: Suspicion) -> tuple[Graph, tuple[str, ...], Suspicion | None]:
         """The graph, where to look first, and the question under which the whole shows the fault.
-
         If the passes themselves crash, nothing is built. If TVM's build crashes without them, too,
         operators are built one by one. If the fault does not show after the suspects, the steps
-        after them run, too.
-        """
+        after them run, too."""
         unbuilt, built = (replace(where, building=b) for b in (False, True))
         ways = {
             "crash": (unbuilt, built, replace(built, plain=True)),

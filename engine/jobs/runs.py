@@ -1,8 +1,7 @@
 """Runs of one program beside the sample's: other open sizes, and both sides of each branch.
 
 Import and build are the same for all, unless a computed value decides a branch: then the program is
-imported with one side taken. Knows no TVM.
-"""
+imported with one side taken. Knows no TVM."""
 
 import contextlib
 import itertools

@@ -1,7 +1,6 @@
 """Step through a pipeline with a pass that may end the engine's process.
 
-Bisection finds it, each try with a new process; its step is left out like one that raised.
-"""
+Bisection finds it, each try with a new process; its step is left out like one that raised."""
 
 from dataclasses import dataclass, replace
 

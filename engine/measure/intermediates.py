@@ -9,8 +9,7 @@ inner tensors. Each shown node is kept, so little is fused. The counterparts of 
   A node without one is not called wrong: the two may compute differently on the way.
 - For other nodes of a split program, the same node of the function built whole.
 - For a program that came without PyTorch, the same computation, result or numbers in the import,
-  run operator by operator.
-"""
+  run operator by operator."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

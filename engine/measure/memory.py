@@ -1,8 +1,7 @@
 """The most memory that one run takes at one time.
 
 PyTorch's allocator is measured: on the CPU by the profiler, on a GPU by its own count. TVM's
-functions report their own memory (`engine.building.executables.Compiled.own_memory`).
-"""
+functions report their own memory (`engine.building.executables.Compiled.own_memory`)."""
 
 import os
 from collections.abc import Callable, Iterator

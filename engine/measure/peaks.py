@@ -1,8 +1,7 @@
 """What a machine does at best: FLOPs per second, and bytes per second from memory and caches.
 
 PyTorch measures it with its own threads in a second or two. The best of several rounds counts; a
-busy machine takes more rounds.
-"""
+busy machine takes more rounds."""
 
 import time
 from collections.abc import Callable, Iterable

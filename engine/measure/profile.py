@@ -1,8 +1,7 @@
 """Time a program kernel by kernel, for either IR; an engine makes a function that can be profiled.
 
 Kernels are timed in place, with caches as the previous kernel left them. Times include one or two
-microseconds of overhead per kernel.
-"""
+microseconds of overhead per kernel."""
 
 import statistics
 from collections import Counter
@@ -46,11 +45,9 @@ class Site:
 
 
 class Profiled(Protocol):
-    """A function built to be profiled.
-
-    `kernels` are its calls in order of execution; `note` says why kernels have no nodes, or is "";
-    `memory_bytes` is what it allocates ahead for kernels' results, else None.
-    """
+    """A function built to be profiled. `kernels` are its calls in order of execution; `note` says
+    why kernels have no nodes, or is ""; `memory_bytes` is what it allocates ahead for kernels'
+    results, else None."""
 
     kernels: tuple[Site, ...]
     note: str
@@ -137,10 +134,8 @@ def _kernels(
     progress: Progress,
 ) -> tuple[list[Kernel], int, float]:
     """A function's kernels in order of execution, without shares; the bytes that they write to; the
-    median milliseconds of `undisturbed`, which runs it and returns seconds.
-
-    Runs with and without profiling take turns, so that disturbances hit both.
-    """
+    median milliseconds of `undisturbed`, which runs it and returns seconds. Runs with and without
+    profiling take turns, so that disturbances hit both."""
     first: list[tuple[int, tuple[Output, ...]]] = []
     places: list[tuple[int, int]] = []
 

@@ -1,8 +1,7 @@
 """Time contenders against each other on one machine, fairly.
 
 They run in turns, in short blocks; each round gives a ratio, and the median ratio counts. A rest
-and an uncounted run precede each block, because thread pools keep spinning after work.
-"""
+and an uncounted run precede each block, because thread pools keep spinning after work."""
 
 import statistics
 import time

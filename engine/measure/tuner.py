@@ -1,8 +1,7 @@
 """Tune a program's kernels, for either IR: the shares of tasks, the run, and its records.
 
 An engine supplies the kernels (`Tunable`) and a `Tuner` that measures schedules batch by batch.
-This module writes what is kept on disk beside TVM's own records.
-"""
+This module writes what is kept on disk beside TVM's own records."""
 
 import statistics
 import time

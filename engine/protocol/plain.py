@@ -9,9 +9,7 @@ from relascope.core.graph import Graph
 
 def plain(value: Any) -> Any:
     """A result as JSON values: dataclasses to dicts, graphs and errors by their own methods.
-
-    Numbers that JSON cannot carry (infinities and NaN) become strings.
-    """
+    Numbers that JSON cannot carry (infinities and NaN) become strings."""
     if isinstance(value, Graph | EngineError):
         return value.to_json()
     if hasattr(value, "__dataclass_fields__"):

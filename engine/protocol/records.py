@@ -5,8 +5,7 @@ A folder per IR, TVM version and target (options, threads) has `curve.jsonl`, a 
 Lines are only added; an incomplete last one is skipped and noted.
 
 An engine, which opens strangers' files, only reads; the app's process adds (`KEEPER`). Lines are
-checked both times.
-"""
+checked both times."""
 
 import contextlib
 import hashlib

@@ -1,8 +1,7 @@
 """The types of a call to an engine and of its progress.
 
 Every call (`engine.server.session.PipelineSession` lists them) is self-contained: nothing depends
-on what an engine remembers.
-"""
+on what an engine remembers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -233,8 +233,7 @@ class ModelSource:
         tensors: (path, digest) of files of saved inputs, each a set; the first is the sample.
         run: open sizes by name, and inputs that decide a branch, for a run, like `values`.
         sides: the side to import of each `if` that a computed value decides, by the value's name.
-        kernels: run kernels of a module's file, which are code. Never stored.
-    """
+        kernels: run kernels of a module's file, which are code. Never stored."""
 
     model: str
     batch: int | None = None
@@ -271,11 +270,9 @@ class ModelSource:
 
 @lru_cache(64)
 def weights_beside(path: str, stamp: object) -> frozenset[str]:
-    """The files in an ONNX model's folder that it names as places of its weights.
-
-    Searches for what protobuf writes, the key "location" and a text. A chance match in other bytes
-    names a file that the model could have named as well. `stamp` changes with the file.
-    """
+    """The files in an ONNX model's folder that it names as places of its weights. Searches for what
+    protobuf writes, the key "location" and a text. A chance match in other bytes names a file that
+    the model could have named as well. `stamp` changes with the file."""
     folder = Path(path).resolve().parent
     with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:
         if file.read(1) != b"\x08":  # as an ONNX model begins, see `engine.files.formats`

@@ -31,8 +31,7 @@ class TimeRow:
         ratio_q1, ratio_q3: the quartiles of the ratios whose median is `ratio_to_eager`.
         build_seconds: the time of building, or compiling.
         target: what it was built for; "" for PyTorch's own.
-        capture_bytes: captures and dropout masks, where there is a backward.
-    """
+        capture_bytes: captures and dropout masks, where there is a backward."""
 
     what: str
     phase: str

@@ -2,8 +2,7 @@
 
 Each engine's `example_text` leaves out types and attributes that are not set. This module leaves
 out the head of "main", where that is the only function and keeps its arguments, and kernels that
-the pass does not change.
-"""
+the pass does not change."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

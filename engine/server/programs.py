@@ -84,10 +84,8 @@ _OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a refused model
 
 
 class Programs:
-    """The programs of one engine, over its backend.
-
-    Methods with `progress` answer the app. Every method may raise EngineError.
-    """
+    """The programs of one engine, over its backend. Methods with `progress` answer the app. Every
+    method may raise EngineError."""
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self.backend = backend.ir, backend
@@ -171,12 +169,10 @@ class Programs:
         *,
         progress: Progress,
     ) -> Graph:
-        """The graph after step `index` of the pipeline; -1 is the imported program.
-
-        After the gradient it is a joint graph: `forward_outputs` is set, and roles are those of the
-        cut that keeps everything that crosses. If `built`, it is the graph to build there, without
-        the passes for inspection; that raises if a step failed.
-        """
+        """The graph after step `index` of the pipeline; -1 is the imported program. After the
+        gradient it is a joint graph: `forward_outputs` is set, and roles are those of the cut that
+        keeps everything that crosses. If `built`, it is the graph to build there, without the
+        passes for inspection; that raises if a step failed."""
         if built:
             return self.end(source, pipeline.upto(index), progress).base
         return self.state(source, pipeline.upto(index), progress).graph

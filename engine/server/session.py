@@ -27,10 +27,8 @@ from relascope.passes.pipeline import Step, TvmPipelines
 
 
 class PipelineSession:
-    """One engine, over its backend: what the app can ask for.
-
-    Every question may raise EngineError; answers are plain data that pickles.
-    """
+    """One engine, over its backend: what the app can ask for. Every question may raise EngineError;
+    answers are plain data that pickles."""
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self.backend = backend.ir, backend

@@ -20,13 +20,11 @@ from relascope.passes.pipeline import Step
 
 @dataclass(frozen=True)
 class State:
-    """The state of a pipeline after a step.
-
-    The next step, or the build, starts from `program`, whose graph is `base`: the next step's nodes
-    are matched against it. `exprs` has the IR's expression behind each id of `base`. `graph` is the
-    graph to show: after passes for inspection, that of the program `shown`, from which the next
-    such pass starts (else None). `done` has the names of the passes that ran, and `applications`
-    what the step replaced, even if it failed."""
+    """The state of a pipeline after a step. The next step, or the build, starts from `program`,
+    whose graph is `base`: the next step's nodes are matched against it. `exprs` has the IR's
+    expression behind each id of `base`. `graph` is the graph to show: after passes for inspection,
+    that of the program `shown`, from which the next such pass starts (else None). `done` has the
+    names of the passes that ran, and `applications` what the step replaced, even if it failed."""
 
     program: Program
     graph: Graph
@@ -119,12 +117,10 @@ def check_kind(title: str, before: Program, after: Program) -> None:
 def check_signature(
     entry: PassInfo, before: tuple[Program, Graph], after: tuple[Program, Graph]
 ) -> None:
-    """Refuse a program after a pass that cannot be called like the one before it.
-
-    A pass may remove arguments that are parameters, or random numbers that the program now takes
-    in another way, and the steps to the gradient change the results. Raises EngineError of kind
-    "type", which names the argument or result.
-    """
+    """Refuse a program after a pass that cannot be called like the one before it. A pass may remove
+    arguments that are parameters, or random numbers that the program now takes in another way, and
+    the steps to the gradient change the results. Raises EngineError of kind "type", which names the
+    argument or result."""
     (was, old), (now, new) = before, after
     given = [[g.by_id[i] for i in g.inputs] for g in (old, new)]
     types, made = ({n.name: str(n.outputs[0]) for n in nodes} for nodes in given)

@@ -1,8 +1,7 @@
 """Every pass that a pipeline can contain: a line on what it does, and its origin.
 
 Plain data, read from each function's `@listed` by `passes.catalogue.reader`, so that the app
-imports no TVM. `function` is `module:attribute`, which an engine imports.
-"""
+imports no TVM. `function` is `module:attribute`, which an engine imports."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -50,8 +50,7 @@ class PassInfo:
         looking: for inspection; builds and passes that are not start from the program before it.
         parameters: in a pipeline's text, `name(key=value)`.
         before: the condition under which it does something, a sentence, or "".
-        after: the condition afterwards, beyond `summary`, a sentence, or "".
-    """
+        after: the condition afterwards, beyond `summary`, a sentence, or ""."""
 
     name: str
     ir: str

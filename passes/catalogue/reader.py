@@ -4,8 +4,7 @@ A pass is a function of a program. The docstring's first paragraph says what it 
 arguments, with defaults, are its parameters; annotation or default gives the kind,
 `Literal[...]` the choices. In the docstring, `name: text` describes a parameter, `Before:` the
 condition under which the pass does something, and `After:` the condition afterwards; more deeply
-indented lines continue a text. `@listed(...)` has the rest.
-"""
+indented lines continue a text. `@listed(...)` has the rest."""
 
 import ast
 import re

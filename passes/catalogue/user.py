@@ -4,8 +4,7 @@
 never does. Its public functions of one argument `program` are passes from and to
 `passes.program.Program`, read by `passes.catalogue.reader`. Functions `before_NAME` and
 `after_NAME`, or longer, are examples of the pass `NAME`. `IR = "relay"` (or "relax") at the top
-limits them to an IR.
-"""
+limits them to an IR."""
 
 import ast
 import os

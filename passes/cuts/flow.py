@@ -8,8 +8,7 @@ the source feeds the making with its price of recomputation. A minimum cut, by S
 Within a limit, it is a mixed-integer program, solved by HiGHS. Only saving is integer; recomputing
 is then a closure, whose linear program has integral solutions (Jain et al., "Checkmate", MLSys
 2020, for one recomputation of each value). There is no time limit, so one question has the same
-answer everywhere.
-"""
+answer everywhere."""
 
 import ctypes
 import os

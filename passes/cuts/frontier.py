@@ -2,8 +2,7 @@
 
 Points are the lower convex hull of all cuts: the price at which two of them cost the same shows a
 cheaper third, or that there is none (Eisner and Severance, "Mathematical techniques for efficient
-record segmentation in large shared databases", JACM 1976). Each question is one minimum cut.
-"""
+record segmentation in large shared databases", JACM 1976). Each question is one minimum cut."""
 
 import heapq
 import itertools

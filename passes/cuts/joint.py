@@ -271,11 +271,10 @@ class Joint:
         return Joint(graph)
 
     def kept(self, captured: Collection[str]) -> dict[str, int]:
-        """Bytes kept between forward and backward, by the id of each storage's owner.
-
-        These are storages of the captures, and of dropout masks that the backward reads, or `STATE`
-        if it draws one again. Other inputs and parameters remain in any case. Unknown dimensions
-        count as none."""
+        """Bytes kept between forward and backward, by the id of each storage's owner. These are
+        storages of the captures, and of dropout masks that the backward reads, or `STATE` if it
+        draws one again. Other inputs and parameters remain in any case. Unknown dimensions count as
+        none."""
         owner, held = self.work.owner, self.work.bytes
         largest: dict[str, int] = {}
         drawn = self.drawn_again(captured)
@@ -323,10 +322,9 @@ class Joint:
 
     @cached_property
     def crossings(self) -> tuple[str, ...]:
-        """Ids of the forward's tensors that the backward reads, in graph order.
-
-        For a tuple, its fields cross; for a call whose tuple is read as a whole, the call's
-        operands, because it is recomputed."""
+        """Ids of the forward's tensors that the backward reads, in graph order. For a tuple, its
+        fields cross; for a call whose tuple is read as a whole, the call's operands, because it is
+        recomputed."""
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property

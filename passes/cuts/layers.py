@@ -2,8 +2,7 @@
 
 Nodes with equal surroundings repeat at one distance in the forward, and at one in the backward,
 which has the layers in reverse; what repeats is then compared edge by edge. A graph with few of the
-layers has the same choices, and what is chosen there is spread to the others.
-"""
+layers has the same choices, and what is chosen there is spread to the others."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable

@@ -9,8 +9,7 @@ products read and write transposed matrices in place. Otherwise each node is a k
 not packed, and memory inside libraries' kernels does not count. Unknown dimensions count as none.
 
 A capture on the host is held until its last reader in the forward, and again from the copy back,
-right before its first reader in the backward; memory of the host does not count.
-"""
+right before its first reader in the backward; memory of the host does not count."""
 
 from bisect import bisect_left
 from collections import Counter

@@ -1,8 +1,7 @@
 """The least of bytes kept and recomputation, with matrix products and convolutions kept.
 
 As AOTAutograd's partitioner (He and Yu, "Transcending runtime-memory tradeoffs in checkpointing by
-being fusion aware", MLSys 2023), with our prices and restrictions.
-"""
+being fusion aware", MLSys 2023), with our prices and restrictions."""
 
 import numpy as np
 from numpy.typing import NDArray

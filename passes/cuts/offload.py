@@ -3,8 +3,7 @@ first reads them, so that the device does not hold them in between.
 
 A copy's time grows with the bytes alone, so that what counts is for how long it spares them. As in
 paging, the capture goes that is unread for longest (Belady, "A study of replacement algorithms for
-a virtual-storage computer", IBM Systems Journal 1966).
-"""
+a virtual-storage computer", IBM Systems Journal 1966)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

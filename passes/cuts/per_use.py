@@ -2,8 +2,7 @@
 
 What is computed again is read by what is computed from it, soon after, and by its own gradient,
 often much later. Where a step holds most, what waits there for later readers is computed once more
-right before them instead, from what is held anyway or is computed once more with it.
-"""
+right before them instead, from what is held anyway or is computed once more with it."""
 
 import math
 from collections import Counter

@@ -4,8 +4,7 @@ Each value of the forward that may be needed is *available* to the backward or n
 again* or not. A value that is available and not computed again is saved, and costs bytes; computing
 it again costs time, and needs all that it reads. Views are free, so values of one storage are saved
 as the first of them. A dropout mask that has a reader is saved, or drawn again at the cost of its
-state.
-"""
+state."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

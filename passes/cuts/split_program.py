@@ -19,12 +19,10 @@ AnyProgram = TypeVar("AnyProgram", bound=Program)
 
 @dataclass(frozen=True)
 class SplitProgram:
-    """The two functions, and how values pass between them.
-
-    Both take what they need of the joint program's arguments, in its order, and return a flat
-    tuple. `forward` is a module with that function alone, which returns the outputs, then the
-    captures; `backward` takes the captures last, by `capture_names`, and returns gradients in the
-    order of `Program.gradients`."""
+    """The two functions, and how values pass between them. Both take what they need of the joint
+    program's arguments, in its order, and return a flat tuple. `forward` is a module with that
+    function alone, which returns the outputs, then the captures; `backward` takes the captures
+    last, by `capture_names`, and returns gradients in the order of `Program.gradients`."""
 
     forward: Program
     backward: Program

@@ -1,8 +1,7 @@
 """What could be faster: hazards in a program, each with the pass that removes it.
 
 A linter is a function that looks through a graph of either IR and yields findings. Costs are
-estimated (`passes.cost`), or measured with a profile's kernels.
-"""
+estimated (`passes.cost`), or measured with a profile's kernels."""
 
 from collections.abc import Sequence
 from dataclasses import replace

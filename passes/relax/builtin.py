@@ -133,8 +133,7 @@ def topological_sort(
 
     Args:
         order: How to walk the graph.
-        direction: Where the walk begins.
-    """
+        direction: Where the walk begins."""
     return applied(program, _t.TopologicalSort, order, direction)
 
 
@@ -147,8 +146,7 @@ def decompose_inference(program: RelaxProgram) -> RelaxProgram:
 
     Raises:
         EngineError: kind "pass", if a batch norm is in train mode. TVM ignores its mode and would
-            use the running statistics.
-    """
+            use the running statistics."""
     _refuse_batch_norm(program, True, "decompose_inference")
     return applied(program, _t.DecomposeOpsForInference)
 
@@ -163,8 +161,7 @@ def decompose_training(program: RelaxProgram) -> RelaxProgram:
 
     Raises:
         EngineError: kind "pass", if a batch norm is in eval mode. TVM ignores its mode and would
-            use the batch's statistics.
-    """
+            use the batch's statistics."""
     _refuse_batch_norm(program, False, "decompose_training")
     return applied(program, _t.DecomposeOpsForTraining)
 
@@ -194,8 +191,7 @@ def convert_layout(
 
     Args:
         data: The order of the data's axes.
-        kernel: The order of the weights' axes.
-    """
+        kernel: The order of the weights' axes."""
     return applied(program, _t.ConvertLayout, {"relax.nn.conv2d": [data, kernel]})
 
 
@@ -212,8 +208,7 @@ def mixed_precision(
         out: The type of the sums.
 
     Raises:
-        EngineError: kind "pass", if the program computes in float64: TVM would convert a part.
-    """
+        EngineError: kind "pass", if the program computes in float64: TVM would convert a part."""
     if any(str(p.ty.dtype) == "float64" for p in program.main.params) or any(
         str(v.dtype).endswith("float64") for v in program.params.values()
     ):

@@ -2,8 +2,7 @@
 
 A library's convolutions then need not convert images in each call. Elementwise operators and sums
 between them follow; other readers of an image get it with channels first. Captures with channels
-last stay so from the forward to the backward.
-"""
+last stay so from the forward to the backward."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

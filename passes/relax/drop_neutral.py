@@ -16,8 +16,7 @@ from relascope.passes.relax.ir.rewrite import Maker, dtype, op_name, rewrite, sh
 def drop_zeros(program: RelaxProgram) -> RelaxProgram:
     """Removes sums with zeros, which gradients start from.
 
-    After: No sum has an operand of zeros, except one that broadcasts the other operand.
-    """
+    After: No sum has an operand of zeros, except one that broadcasts the other operand."""
     return _without(program, 0.0, "add", "subtract")
 
 
@@ -25,8 +24,7 @@ def drop_zeros(program: RelaxProgram) -> RelaxProgram:
 def drop_ones(program: RelaxProgram) -> RelaxProgram:
     """Removes products with the ones that the chain rule starts from.
 
-    After: No product has a factor of ones, except one that broadcasts the other factor.
-    """
+    After: No product has a factor of ones, except one that broadcasts the other factor."""
     return _without(program, 1.0, "multiply", "divide")
 
 

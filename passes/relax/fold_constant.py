@@ -23,8 +23,7 @@ def bind(program: RelaxProgram) -> RelaxProgram:
 
     The values also stay in `program.params`, as PyTorch has them.
 
-    After: The weights are constants instead of arguments, so they have no gradient.
-    """
+    After: The weights are constants instead of arguments, so they have no gradient."""
     used = {str(p.name) for p in program.main.params}
     values = {k: v for k, v in program.params.items() if k in used}
     return with_mod(program, relax.transform.BindParams("main", values)(program.mod))
@@ -39,8 +38,7 @@ def fold(program: RelaxProgram) -> RelaxProgram:
     does the rest.
 
     Before: The program has constants, such as those of bind.
-    After: Values that depend only on constants are constants.
-    """
+    After: Values that depend only on constants are constants."""
     folded = rewrite(program, dict.fromkeys(_DONE, _folded))
     return with_mod(program, relax.transform.FoldConstant()(folded.mod))
 

@@ -13,8 +13,7 @@ from relascope.passes.relax.ir.program import RelaxProgram
 def transpose_dedup(program: RelaxProgram) -> RelaxProgram:
     """Merges two permute_dims into one, and removes both if they undo each other.
 
-    After: No permute_dims reads a permute_dims, and none leaves the axes in order.
-    """
+    After: No permute_dims reads a permute_dims, and none leaves the axes in order."""
     return rewrite.rewrite(program, {"permute_dims": _joined})
 
 
@@ -44,8 +43,7 @@ def transpose_of_matmul(program: RelaxProgram) -> RelaxProgram:
     the product, and a BLAS reads a transposed matrix at no cost.
 
     Before: Only a transpose reads a product.
-    After: Such a product has its operands transposed.
-    """
+    After: Such a product has its operands transposed."""
     main = program.main
     bound = rewrite.bindings(main)
     readers = rewrite.read_counts(bound, rewrite.results(main, bound))

@@ -1,8 +1,7 @@
 """Finds the first pass that makes a pipeline bad, in few tries, whatever the compiler.
 
 A try switches the last optional passes off; required passes and those that they need stay on. The
-search halves the range between good and bad; if a try cannot run, it takes one nearby.
-"""
+search halves the range between good and bad; if a try cannot run, it takes one nearby."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass

@@ -3,8 +3,7 @@
 A piece is any set of nodes; values that it reads but does not compute are its arguments. The search
 starts where values first differ, if known, else halves the program from both ends; then it drops
 ever smaller chunks, down to single nodes: delta debugging (Zeller and Hildebrandt, "Simplifying and
-Isolating Failure-Inducing Input", 2002).
-"""
+Isolating Failure-Inducing Input", 2002)."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass

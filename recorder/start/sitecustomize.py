@@ -1,8 +1,7 @@
 """Python runs this first where its folder is on PYTHONPATH: TVM's import begins a recording.
 
 Programs that `relascope record` starts need not have relascope installed: RELASCOPE_RECORD_FRONT
-says where to find it, and nothing else is found there.
-"""
+says where to find it, and nothing else is found there."""
 
 import contextlib
 import importlib.util

@@ -33,13 +33,13 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3591,
-    "commands": 3270,
-    "core": 1418,
-    "engine": 41534,
-    "passes": 11733,
-    "recorder": 1425,
-    "samples": 545,
+    "bench": 3586,
+    "commands": 3257,
+    "core": 1413,
+    "engine": 41456,
+    "passes": 11688,
+    "recorder": 1415,
+    "samples": 543,
     "viz": 23929,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""

@@ -1,8 +1,7 @@
 """Names that differ between TVMs with Relax, because recordings are also made in earlier ones.
 
 Until 0.25 a type was a `struct_info`, a variable's name its `name_hint`, and a number among
-arguments a `PrimValue`; constants had a class of Relax's own until 0.26.
-"""
+arguments a `PrimValue`; constants had a class of Relax's own until 0.26."""
 
 from collections.abc import Callable
 from operator import attrgetter

@@ -2,8 +2,7 @@
 
 A function is a list of bindings, read in order without recursion. A binding is not a node; its
 variable is another name of the value. Arguments other than tensors (shapes, numbers, dtypes) are
-attributes.
-"""
+attributes."""
 
 import itertools
 import json

@@ -12,10 +12,8 @@ _HEAD = re.compile(r"^def (\w+)\((.+?)\)( -> .+)?:$", re.MULTILINE)
 
 def to_text(program: RelaxProgram) -> str:
     """The text of every Relax function, "main" first: constants by number, one argument a line.
-
     Kernels follow if they came with the program, or if TVM's own passes ran: after relascope's
-    passes they would be most of the text.
-    """
+    passes they would be most of the text."""
     every = {str(v.name_hint): f for v, f in program.mod.functions.items()}
     functions = {name: f for name, f in every.items() if isinstance(f, relax.Function)}
     names = sorted(functions, key=lambda name: (name != "main", name))

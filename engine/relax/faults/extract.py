@@ -37,11 +37,8 @@ _NOT_CUT = "This part of the program cannot be cut out on its own."
 
 
 class _Cut:
-    """The wanted bindings of a function, in order.
-
-    What is left of a branch stays in it, or replaces an `if` that is not wanted. A value that a
-    branch does not return is not a result.
-    """
+    """The wanted bindings of a function, in order. What is left of a branch stays in it, or
+    replaces an `if` that is not wanted. A value that a branch does not return is not a result."""
 
     def __init__(self, program: RelaxProgram, exprs: Mapping[str, Any], cutout: Cutout) -> None:
         old, self._mod = program.main, program.mod

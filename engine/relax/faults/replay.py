@@ -1,7 +1,6 @@
 """Read and run small Relax programs with nothing but TVM, for reports of faults in passes.
 
-This file is copied into reports; see `engine.faults.replay`.
-"""
+This file is copied into reports; see `engine.faults.replay`."""
 
 from typing import Any
 

@@ -96,11 +96,9 @@ class Reading:
 
 
 def in_common(node: Node) -> dict[Node, torch.dtype]:
-    """The tensors that an operator computes in another dtype than their own, and that dtype.
-
-    Relax has other promotion rules, and no kernels for bool: it sums bools as integers. A number
-    in a file is a float64 tensor without dimensions.
-    """
+    """The tensors that an operator computes in another dtype than their own, and that dtype. Relax
+    has other promotion rules, and no kernels for bool: it sums bools as integers. A number in a
+    file is a float64 tensor without dimensions."""
     name, kind = node.target.__name__, node.meta["val"]  # type: ignore[union-attr]
     places = [i for i, a in enumerate(node.args) if isinstance(a, Node) and i != _ALONE.get(name)]
     operands: list[Any] = [node.args[i] for i in places]

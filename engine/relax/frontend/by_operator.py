@@ -1,8 +1,7 @@
 """A Relax module run by PyTorch, operator by operator: a judge without TVM.
 
 The same TVM with fewer passes may have the same fault. If an operator has no counterpart that is
-surely equal, its module has no such judge.
-"""
+surely equal, its module has no such judge."""
 
 import operator
 from collections import defaultdict
@@ -380,8 +379,7 @@ class ByOperator:
 
     def __call__(self, arrays: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The results, flat, for the inputs by name; bfloat16 as float32, both ways. Raises
-        NotImplementedError, which says what, if PyTorch lacks an attribute of an operator.
-        """
+        NotImplementedError, which says what, if PyTorch lacks an attribute of an operator."""
         given = {**self._arrays, **arrays}
         main = self._mod["main"]
         values = [_tensor(given[str(p.name)], p.ty) for p in main.params]

@@ -1,8 +1,7 @@
 """TVM's importer of ATen operators, mended.
 
 Converters here replace TVM's where those silently differ from PyTorch. Options that no converter
-reads, and results with another shape or dtype than PyTorch's, are refused by name.
-"""
+reads, and results with another shape or dtype than PyTorch's, are refused by name."""
 
 import math
 import operator
@@ -372,11 +371,8 @@ class Converter(ExportedProgramImporter):
         return mean, centred, self.mean_of(self.op.multiply(centred, centred), axes)
 
     def mean_of(self, data: Any, axes: list[int]) -> Any:
-        """The mean along axes, which are kept, one axis at a time.
-
-        TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch
-        norm magnify the difference.
-        """
+        """The mean along axes, which are kept, one axis at a time. TVM sums serially; shorter sums
+        round less. PyTorch sums in float64, and 50 layers of batch norm magnify the difference."""
         for axis in reversed(axes):
             data = self.op.mean(data, [axis], keepdims=True)
         return data
@@ -487,10 +483,8 @@ class Converter(ExportedProgramImporter):
         return op(data, list(axes) or None, keepdims=bool(keep))
 
     def clamp(self, node: Node) -> Any:
-        """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity.
-
-        At a tensor's bound, the gradient is the input's, and NaN is kept on both sides.
-        """
+        """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity. At a tensor's
+        bound, the gradient is the input's, and NaN is kept on both sides."""
         x, *bounds = self.every(node)
         if len(bounds) == 1:
             bounds = [None, *bounds] if "max" in str(node.target) else [*bounds, None]

@@ -4,8 +4,7 @@ TVM's importer, mended by `engine.relax.frontend.converters`, converts the trace
 ATen operators (`engine.pytorch.trace_to_fx`). Arguments have PyTorch's names.
 
 Variables are named after their operator and its place in PyTorch's order of execution ("linear_12",
-"linear_12_1"), which passes keep; `RelaxProgram.provenance` maps names to origins.
-"""
+"linear_12_1"), which passes keep; `RelaxProgram.provenance` maps names to origins."""
 
 from dataclasses import replace
 
@@ -34,8 +33,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     With PyTorch's gradient, the program is joint: after the masks it takes a grad_out for each
     floating-point output, and it also returns the gradients of floating-point inputs and
     parameters, in order; see `engine.relax.frontend.joint`. Raises EngineError of kind "operator"
-    that names the operator and its module, if Relax lacks one or would change its meaning.
-    """
+    that names the operator and its module, if Relax lacks one or would change its meaning."""
     progress(0.0, "writing the trace as ATen operators")
     check_in_place(model.flat, model.buffers, model.note)
     joint = model.source.training and model.source.gradient == "pytorch"

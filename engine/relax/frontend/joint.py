@@ -3,8 +3,7 @@
 As in AOTAutograd, the trace's FX graph runs on tensors without memory, autograd differentiates its
 outputs, and `make_fx` records every ATen operator. The core ATen decompositions expand composed
 operators. As with TVM's gradient, dropouts are products with masks, and batch norms in train mode
-return their new running statistics, so arguments and results are the same.
-"""
+return their new running statistics, so arguments and results are the same."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -233,11 +232,10 @@ class JointTrace:
 
 
 class _Origins(TorchDispatchMode):
-    """Gives every recorded operator its origin.
-
-    It sees operators between autograd and their decomposition: in a forward, under the trace's
-    current node, whose origin is `current`; in a backward, under the autograd node made for one of
-    those. `no_gradient` is the origin of the first operator without a rule in autograd."""
+    """Gives every recorded operator its origin. It sees operators between autograd and their
+    decomposition: in a forward, under the trace's current node, whose origin is `current`; in a
+    backward, under the autograd node made for one of those. `no_gradient` is the origin of the
+    first operator without a rule in autograd."""
 
     def __init__(self) -> None:
         super().__init__()

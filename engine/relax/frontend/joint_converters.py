@@ -1,8 +1,7 @@
 """Converts the ATen operators that only joint graphs have to Relax.
 
 If Relax has no operator for one of PyTorch's backwards, the gradient of the forward's operator
-replaces it: TVM's own or ours (`passes.relax.training.operator_gradients`).
-"""
+replaces it: TVM's own or ours (`passes.relax.training.operator_gradients`)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -159,9 +158,7 @@ class JointConverter(Converter):
 
     def native_batch_norm(self, node: Node) -> list[Any]:
         """The result, and in train mode the batch's mean and one over its deviation.
-
-        `engine.relax.frontend.joint` moves its running statistics.
-        """
+        `engine.relax.frontend.joint` moves its running statistics."""
         data, gamma, beta, mean, variance, training, _, epsilon = self.retrieve_args(node)
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]

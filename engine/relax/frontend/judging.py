@@ -3,8 +3,7 @@
     python -m relascope.engine.relax.frontend.judging
 
 `engine.relay.frontend.judge` sends a module's JSON, its file's name, and the names of the arrays,
-or None. The answer is {"why"}, the operators without a counterpart in PyTorch, and the results.
-"""
+or None. The answer is {"why"}, the operators without a counterpart in PyTorch, and the results."""
 
 from functools import lru_cache
 from typing import Any

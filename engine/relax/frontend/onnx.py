@@ -1,8 +1,7 @@
 """From an ONNX model to Relax, by TVM's importer.
 
 `engine.files.onnx_model` has simplified the model. Every operator's result must have the type that
-ONNX gives it; what TVM imports differently is mended here or refused.
-"""
+ONNX gives it; what TVM imports differently is mended here or refused."""
 
 import contextlib
 import io
@@ -148,11 +147,9 @@ def _wide(op_name: str, inputs: Any) -> tuple[str, str]:
 
 
 def import_onnx(given: OnnxModel, path: str) -> RelaxProgram:
-    """Convert a plain ONNX model to a typed Relax module.
-
-    The arguments of "main" are the model's inputs, then the weights that it reads. Raises
-    EngineError of kind "operator" that names the operator and its node.
-    """
+    """Convert a plain ONNX model to a typed Relax module. The arguments of "main" are the model's
+    inputs, then the weights that it reads. Raises EngineError of kind "operator" that names the
+    operator and its node."""
     importer = Importer(given)
     with warnings.catch_warnings(), importing("the model", path):
         warnings.simplefilter("ignore")

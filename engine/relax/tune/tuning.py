@@ -1,8 +1,7 @@
 """Tuning of Relax programs: their tasks, and TVM's MetaSchedule, which measures them.
 
 The loop, its builder and its runner are TVM's. Each batch's records are on disk before the next
-begins, in the format of TVM's `JSONDatabase`, which can open a task's folder.
-"""
+begins, in the format of TVM's `JSONDatabase`, which can open a task's folder."""
 
 import importlib
 import json
@@ -50,8 +49,7 @@ BATCH = 16
 POPULATION, SAMPLED, GENERATIONS = 64, 24, 2
 """The schedules that the search breeds from, how many of them at least are drawn at random, and how
 often it changes them before it proposes a batch. Only measurements, no learned model, say which are
-good, so more would cost time (MetaSchedule's 512 take 8 to 24 s a batch) and gain nothing.
-"""
+good, so more would cost time (MetaSchedule's 512 take 8 to 24 s a batch) and gain nothing."""
 
 REPEATS, SHORTEST_MS = 3, 20
 """A measurement is the median of this many blocks of calls, each at least this long."""

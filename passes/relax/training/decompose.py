@@ -17,8 +17,7 @@ def decompose_gelu(program: RelaxProgram) -> RelaxProgram:
 
     Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415.
 
-    After: No nn.gelu and no nn.gelu_tanh is left.
-    """
+    After: No nn.gelu and no nn.gelu_tanh is left."""
     return rewrite(program, dict.fromkeys(("nn.gelu", "nn.gelu_tanh"), _gelu))
 
 
@@ -49,8 +48,7 @@ def decompose_layer_norm(program: RelaxProgram) -> RelaxProgram:
     Hinton, "Layer Normalization", arXiv 1607.06450; Wu and He, "Group Normalization", arXiv
     1803.08494).
 
-    After: No nn.layer_norm, nn.group_norm or nn.instance_norm is left.
-    """
+    After: No nn.layer_norm, nn.group_norm or nn.instance_norm is left."""
     norms = ("nn.layer_norm", "nn.group_norm", "nn.instance_norm")
     return rewrite(program, dict.fromkeys(norms, _norm))
 
@@ -93,8 +91,7 @@ def decompose_batch_norm(program: RelaxProgram) -> RelaxProgram:
     Mean and variance are the running ones: the import writes out batch norm in train mode.
 
     Before: Batch norm is in eval mode.
-    After: No nn.batch_norm is left.
-    """
+    After: No nn.batch_norm is left."""
     return rewrite(program, {"nn.batch_norm": _batch_norm})
 
 

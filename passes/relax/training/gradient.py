@@ -32,8 +32,7 @@ def root_grad_out(program: RelaxProgram) -> RelaxProgram:
         grad_out_<index>.
 
     Raises:
-        EngineError: kind "pass", if no output is floating, or the gradient was taken before.
-    """
+        EngineError: kind "pass", if no output is floating, or the gradient was taken before."""
     main = program.main
     if program.grad_outs:
         hint = "take the gradient once; a joint graph by PyTorch comes with its gradients"
@@ -77,8 +76,7 @@ def gradient(program: RelaxProgram) -> RelaxProgram:
     After: main returns a flat tuple: outputs, then the gradients of inputs and parameters.
 
     Raises:
-        EngineError: kind "pass", if an operator on the way has no gradient; names it.
-    """
+        EngineError: kind "pass", if an operator on the way has no gradient; names it."""
     main = program.main
     bound = rewrite.bindings(main)
     returned = rewrite.results(main, bound)

@@ -18,8 +18,7 @@ def masks_as_bits(program: RelaxProgram) -> RelaxProgram:
     """Takes dropout masks with one bit per element, and unpacks them where they are read.
 
     Before: Dropouts are products with masks of one byte per element.
-    After: Masks are rows of bytes, which are shifted, cut to one bit, and reshaped.
-    """
+    After: Masks are rows of bytes, which are shifted, cut to one bit, and reshaped."""
     masks = {m.name: m.in_bits() for m in program.masks if not (m.draw or m.bits)}
     main, taken, instead = program.main, [], {}
     old = rewrite.bindings(main)
