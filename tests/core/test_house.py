@@ -40,7 +40,7 @@ LINES = {
     "passes": 11688,
     "recorder": 1415,
     "samples": 543,
-    "viz": 23929,
+    "viz": 23914,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

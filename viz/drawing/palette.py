@@ -51,77 +51,62 @@ DOT_SHAPES: dict[str, dict[str, str]] = {
     "double": {"shape": "box", "style": "rounded,filled", "peripheries": "2"},
 }
 
-# Each style: fill, outline and text on light, the same on dark, and its name in the legend.
+# Each style: the mark in its corner ("." for none), fill, outline and text on light, the same on
+# dark, and its name in the legend.
 _STYLES = """
-input       #fff4d6 #c48a00 #3d2f00  #3d3212 #e0ab2e #fdf3d3  input
-parameter   #f1ecf7 #8a6bb0 #33264a  #322a40 #a98ad0 #efe7fa  parameter
-constant    #f3f4f6 #8b95a3 #2b3440  #2a2f37 #8b95a3 #e1e5ea  constant
-matmul      #e3edfb #2f6fc0 #12243d  #1d3250 #5b9bea #e4effd  matrix product
-convolution #e0f0f7 #1f86a8 #0f2a35  #173642 #43aed2 #def3fa  convolution
-normalisation #e4f4ee #11856a #0d2e26 #16372e #35b594 #dcf5ed normalisation
-reduction   #f0f3dc #7c8a12 #2a2f07  #33370f #b1c032 #f3f6d8  reduction
-activation  #fdeade #c7632a #3f1e0b  #432716 #ea8a52 #fdebdf  pointwise function
-shape       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  shape and data movement
-elementwise #ffffff #7f8b9a #1f2933  #1f242c #8793a3 #e6eaef  arithmetic
-call        #ffffff #5c6775 #1f2933  #1f242c #a3adba #e6eaef  call
-tuple       #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  tuple
-item        #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  item
-function    #f7e9f3 #b0558f #3e1731  #3f2136 #d77fb8 #fae6f3  fused function
-let         #ffffff #a0a8b4 #39424e  #1f242c #707b8a #c9d0d9  let
-forward     #f9d3cd #b92d20 #3f0f0a  #561c17 #f0695b #fde3e0  forward
-captured    #cfe4fb #0b62b5 #06213f  #123a66 #56a8ff #e0efff  captured by the forward
-backward    #eceef1 #6b7684 #232b35  #2c323b #98a3b1 #e1e5ea  backward
-again       #f9d3cd #b92d20 #3f0f0a  #561c17 #f0695b #fde3e0  computed again in the backward
-need        #cdeee8 #0f766e #06302c  #0d3d38 #34c3b0 #d8f7f2  needs the chosen in the backward
-instead     #fde3c3 #b45309 #3f1d02  #4a2c0a #f0a04b #fdebd3  computed where the chosen is not saved
-added       #d9f2e6 #00875a #053322  #103a2a #35c78f #d9f7ea  added
-removed     #f6f6f6 #9a3412 #626976  #22262c #e08a5f #9aa4b2  removed
-changed     #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  changed
-hazard      #fdf0cf #c98500 #3d2900  #42330c #f0b429 #fdf1cd  could be faster
-aligned     #0b62b5 #06386b #ffffff  #7dbcff #d5eaff #061a30  chosen and its counterpart
-heat0       #f4f5f7 #a0a8b4 #39424e  #262b33 #707b8a #c9d0d9  step 0 of a scale
-heat1       #fffbe3 #b5a25c #3a3208  #2f2a16 #8a7c45 #e9e2c4  step 1 of a scale
-heat2       #fde49a #b08d1e #3a2c00  #5a4708 #b59422 #fdf0c4  step 2 of a scale
-heat3       #f3a33c #9a5a08 #331c00  #a85f0a #f0a546 #ffffff  step 3 of a scale
-heat4       #99390d #571d04 #ffffff  #ffd98a #fff3d6 #3a1b00  step 4 of a scale
+input       . #fff4d6 #c48a00 #3d2f00 #3d3212 #e0ab2e #fdf3d3 input
+parameter   . #f1ecf7 #8a6bb0 #33264a #322a40 #a98ad0 #efe7fa parameter
+constant    . #f3f4f6 #8b95a3 #2b3440 #2a2f37 #8b95a3 #e1e5ea constant
+matmul      × #e3edfb #2f6fc0 #12243d #1d3250 #5b9bea #e4effd matrix product
+convolution ∗ #e0f0f7 #1f86a8 #0f2a35 #173642 #43aed2 #def3fa convolution
+normalisation σ #e4f4ee #11856a #0d2e26 #16372e #35b594 #dcf5ed normalisation
+reduction   Σ #f0f3dc #7c8a12 #2a2f07 #33370f #b1c032 #f3f6d8 reduction
+activation  ƒ #fdeade #c7632a #3f1e0b #432716 #ea8a52 #fdebdf pointwise function
+shape       ↔ #f4f5f7 #a0a8b4 #39424e #262b33 #707b8a #c9d0d9 shape and data movement
+elementwise . #ffffff #7f8b9a #1f2933 #1f242c #8793a3 #e6eaef arithmetic
+call        . #ffffff #5c6775 #1f2933 #1f242c #a3adba #e6eaef call
+tuple       . #ffffff #a0a8b4 #39424e #1f242c #707b8a #c9d0d9 tuple
+item        . #ffffff #a0a8b4 #39424e #1f242c #707b8a #c9d0d9 item
+function    . #f7e9f3 #b0558f #3e1731 #3f2136 #d77fb8 #fae6f3 fused function
+let         . #ffffff #a0a8b4 #39424e #1f242c #707b8a #c9d0d9 let
+forward     . #f9d3cd #b92d20 #3f0f0a #561c17 #f0695b #fde3e0 forward
+captured    . #cfe4fb #0b62b5 #06213f #123a66 #56a8ff #e0efff captured by the forward
+backward    . #eceef1 #6b7684 #232b35 #2c323b #98a3b1 #e1e5ea backward
+again       ↻ #f9d3cd #b92d20 #3f0f0a #561c17 #f0695b #fde3e0 computed again in the backward
+need        ← #cdeee8 #0f766e #06302c #0d3d38 #34c3b0 #d8f7f2 needs the chosen in the backward
+instead     ↺ #fde3c3 #b45309 #3f1d02 #4a2c0a #f0a04b #fdebd3 computed where the chosen is not saved
+added       + #d9f2e6 #00875a #053322 #103a2a #35c78f #d9f7ea added
+removed     − #f6f6f6 #9a3412 #626976 #22262c #e08a5f #9aa4b2 removed
+changed     ~ #fdf0cf #c98500 #3d2900 #42330c #f0b429 #fdf1cd changed
+hazard      ! #fdf0cf #c98500 #3d2900 #42330c #f0b429 #fdf1cd could be faster
+aligned     . #0b62b5 #06386b #ffffff #7dbcff #d5eaff #061a30 chosen and its counterpart
+heat0       . #f4f5f7 #a0a8b4 #39424e #262b33 #707b8a #c9d0d9 step 0 of a scale
+heat1       . #fffbe3 #b5a25c #3a3208 #2f2a16 #8a7c45 #e9e2c4 step 1 of a scale
+heat2       . #fde49a #b08d1e #3a2c00 #5a4708 #b59422 #fdf0c4 step 2 of a scale
+heat3       . #f3a33c #9a5a08 #331c00 #a85f0a #f0a546 #ffffff step 3 of a scale
+heat4       . #99390d #571d04 #ffffff #ffd98a #fff3d6 #3a1b00 step 4 of a scale
 """
 # Styles whose colours the words of an overlay take in turn: "sort0" and on.
 _WORDS = "matmul activation normalisation function input parameter convolution reduction"
-# The sign of each: its side, its mark ("." for none), and "dash", "dots" or "thick" lines.
-_SIGNS = """
-matmul left ×
-convolution left ∗
-normalisation left σ
-reduction left Σ
-activation left ƒ
-shape left ↔
-backward right .
-captured both . thick
-again left ↻ dash
-need right ← dots
-instead left ↺ dots
-added left +
-removed left − dash
-changed left ~
-hazard left !
-aligned both . thick
-"""
-_LINES: dict[str, dict[str, object]] = {
-    "dash": {"dash": (5, 3)},
-    "dots": {"dash": (2, 2)},
-    "thick": {"thick": True},
+_SIGNS: dict[str, dict[str, Any]] = {
+    "captured": {"side": "both", "thick": True},
+    "aligned": {"side": "both", "thick": True},
+    "backward": {"side": "right"},
+    "need": {"side": "right", "dash": (2, 2)},
+    "instead": {"dash": (2, 2)},
+    "again": {"dash": (5, 3)},
+    "removed": {"dash": (5, 3)},
 }
+"""Signs besides the marks."""
 
 
 def _styles(colours: slice) -> dict[str, Style]:
-    signs = {name: sign for name, *sign in map(str.split, _SIGNS.strip().splitlines())}
     styles = {}
     for line in _STYLES.strip().splitlines():
-        name, *six, label = line.split(maxsplit=7)
+        name, mark, *six, label = line.split(maxsplit=8)
         fill, outline, text = six[colours]
-        side, mark, *lines = signs.get(name, ["left", "."])
-        more: dict[str, Any] = {k: v for line in lines for k, v in _LINES[line].items()}
-        styles[name] = Style(label, fill, outline, text, side, mark.strip("."), **more)
+        about = {"mark": mark.strip("."), **_SIGNS.get(name, {})}
+        styles[name] = Style(label, fill, outline, text, **about)
     words = [replace(styles[name], label="a word", mark="") for name in _WORDS.split()]
     return styles | {f"sort{k}": style for k, style in enumerate(words)}
 
