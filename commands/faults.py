@@ -56,8 +56,7 @@ def reduce(command: Command) -> Document:
 def narrowed(
     command: Command, bisected: BisectedDocument, folder: Path, option: str, most: int = MOST
 ) -> Document:
-    """The document of the reduction of a bisection, after writing its report to the option's
-    folder."""
+    """The document of a bisection's reduction, after writing its report to the option's folder."""
     bisection, document = bisected
     made = None
     if not cannot(bisection):

@@ -35,8 +35,7 @@ class GraphBuilder:
         body: Graph | None = None,
     ) -> str:
         """Add one node. Its id is a hash of `identity`, a text that says what it computes; equal
-        nodes get "#2", "#3" and so on. Nodes of a function's body get ids within the
-        function's."""
+        nodes get "#2", "#3" and so on. Nodes of a function's body get ids within its own."""
         ident = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
         copy = self.copies[ident] = self.copies.get(ident, 0) + 1
         if copy > 1:
@@ -114,8 +113,8 @@ def digest_of(array: Any) -> str:
 class Constants:
     """A digest of each constant of a program, and which are parameters. `params` are arrays by a
     parameter's name; a bound parameter keeps its memory, whose address identifies it. `digests` are
-    known ones by an array's place, each with the array, so that no other array can take its
-    place; more are added."""
+    known ones by an array's place, each with the array, so that no other array can take its place;
+    more are added."""
 
     def __init__(
         self,

@@ -321,8 +321,7 @@ class Graph:
 
     @staticmethod
     def from_json(data: Mapping[str, JsonValue]) -> "Graph":
-        """Read what `to_json` wrote. Raises ValueError, which names the field, if one is missing or
-        malformed."""
+        """Read what `to_json` wrote. Raises ValueError that names a missing or malformed field."""
         try:
             graph = Graph(
                 name=data["name"],

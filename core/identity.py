@@ -222,8 +222,7 @@ def own_key(node: Node) -> tuple[object, ...]:
 def _keys(
     node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
 ) -> Iterator[object]:
-    """The keys by which a node is recognised, the surest first; only those of its value and call
-    if it is `merged`."""
+    """Keys that recognise a node, the surest first; if `merged`, those of its value and call."""
     own, kind = own_key(node), (node.kind, node.op, node.outputs)
     yield "call", own, inputs
     yield "value", value

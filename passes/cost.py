@@ -2,8 +2,7 @@
 
 All are estimates from names, attributes and types. Operators that `core.operators` lacks count as
 pointwise, one FLOP an element. Times follow the roofline, the longer of arithmetic and memory
-traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), which counts materialised values
-only."""
+traffic (Williams, Waterman and Patterson, "Roofline", CACM 2009), of materialised values."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -102,8 +101,7 @@ def storages(graph: Graph) -> dict[str, str]:
 
 
 def flops_of(graph: Graph) -> dict[str, float]:
-    """Floating point operations of each node. A multiply-add counts as two, and unknown dimensions
-    count as one element."""
+    """Each node's FLOPs: a multiply-add counts as two, an unknown dimension as one element."""
     return {i: _flops(graph, node) for i, node in graph.by_id.items()}
 
 

@@ -15,10 +15,9 @@ class KernelLives(Generic[Name]):
     """The kernels of a function, by name, and the storages that they use. They run in `order`, each
     after those of its `sources` that are in it. `read` are the storages that each reads, with or
     without its own, and `writes` those that it writes first; `sizes` are their bytes, 0 for one to
-    ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are
-    storages that a kernel may overwrite with its result, element by element, if it is their last
-    reader and they are not given. Those that are not `apart` share one memory, which is as large as
-    they need at the most."""
+    ignore. `kept` are held to the end, and `given` exist before all kernels. `over` are storages
+    that a kernel may overwrite with its result, element by element, if it is their last reader and
+    they are not given. Those not `apart` share one memory, as large as they need at the most."""
 
     order: Sequence[Name]
     sources: Steps[Name]

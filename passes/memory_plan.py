@@ -38,8 +38,7 @@ class PlannedTensor:
 
     @property
     def write(self) -> int:
-        """The first step that writes it, or else uses it: runtime functions do not declare
-        writes."""
+        """The first step that writes it, else uses it: runtime functions declare no writes."""
         first = self.uses[0][0] if self.uses else self.begin
         return next((step for step, writes, _ in self.uses if writes), first)
 

@@ -65,8 +65,7 @@ class Writer:
             self._write(fields)
 
     def content(self, kind: str, name: str, about: Callable[[], dict[str, Any]]) -> None:
-        """Write a content named by its hash, unless it is there; text in its field "zlib" is
-        compressed."""
+        """Write a content named by its hash, unless it is there, its field "zlib" compressed."""
         if (kind, name) not in self._known:
             self._known.add((kind, name))
             fields = {kind: name, **about()}

@@ -13,8 +13,7 @@ EAGER = "relascope_eager"
 
 def wide(tensor: torch.Tensor) -> torch.dtype:
     """float32, or float64 if that is the tensor's. Some of transformers' models compute softmax and
-    norms in float32 whatever their dtype. That is the same for float32, but of float64 it would
-    leave nothing to compare."""
+    norms in float32 whatever their dtype. That would leave nothing of float64 to compare."""
     return torch.promote_types(tensor.dtype, torch.float32)
 
 

@@ -134,10 +134,9 @@ def _verdict(found: Bisection) -> str:
 
 
 def score(rows: list[common.Row]) -> dict[str, tuple[int, int]]:
-    """Pairs of numbers: symptoms seen and controls called right, of all that are opened;
-    culprits named, of those that are a pass; reduced to few nodes with a report that fails, of
-    those; found in the TVM before the fix, of those run there; not opened; called right but wrong,
-    of all."""
+    """Pairs: symptoms seen and controls called right, of all opened; culprits named, of those that
+    are a pass; reduced to few nodes with a report that fails, of those; found in the TVM before the
+    fix, of those run there; not opened; called right but wrong, of all."""
     opened = [r for r in rows if r["found"] != "not opened"]
     broken = [r for r in opened if r["expected"] not in _FINE]
     blamed = [r for r in broken if r["culprit"]]

@@ -444,8 +444,7 @@ def resume(
 
 def verdicts(rows: Iterable[Row], phase: str, dtype: str = "") -> dict[str, str]:
     """By entry: "wrong", "crash", "right" (in every sample), "elements" (in every sample but
-    those with a tensor without elements, which are refused), "part" (others are refused), or
-    "refused"."""
+    refused ones with a tensor without elements), "part" (others are refused), or "refused"."""
     seen: dict[str, Counter[str]] = {}
     for row in rows:
         if row.get("phase") == phase and (not dtype or row["dtype"] == dtype):

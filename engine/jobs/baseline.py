@@ -51,8 +51,7 @@ def take(
     rounds: int = ROUNDS,
 ) -> Document:
     """A baseline of a model as it compiles now; with `speed`, also timed against PyTorch eager,
-    which takes longest. Raises EngineError where the model cannot be imported, a pass fails, or it
-    cannot be built and run."""
+    which takes longest. Raises EngineError where import, a pass, the build or a run fails."""
     info: ModelInfo = ask("load", source, True)  # a failed import is no pass's fault
     described: EngineInfo = ask("describe")
     step(ask, source, pipeline).check()

@@ -79,8 +79,7 @@ class Question:
 @dataclass(frozen=True)
 class PassCost:
     """The cost of a pipeline's passes, the most of a question's runs: the step that took longest,
-    its `seconds`, the step after which most memory stayed, and the bytes `kept`, as in
-    `StepRecord`."""
+    its `seconds`, the step that kept most memory, and its bytes `kept`, as in `StepRecord`."""
 
     longest: int
     seconds: float

@@ -96,8 +96,7 @@ def measure_cuts(
     tell: Callable[[Point], None] = lambda one: None,
 ) -> tuple[Point, ...]:
     """Build, check and time the split at each cut, and `BASE` first. `cuts` are pairs of a title
-    and a cut, all of one joint graph. Raises the session's EngineError for the first cut that
-    fails."""
+    and a cut, all of one joint graph. Raises EngineError for the first cut that fails."""
     points: list[Point] = []
     times: dict[tuple[str, ...], TimeResult] = {}  # two strategies may make the same cut
 

@@ -219,8 +219,7 @@ class _ReduceSearch:
         return answer
 
     def _tested(self, test: OwnTest, where: Suspicion, piece: Piece) -> PieceResult:
-        """The user's own test: bad after the passes and, if the whole program is, good before
-        them."""
+        """The user's own test: bad after the passes and, if the whole is, good before them."""
         try:
             files = self.ask("written_piece", self.source, where, piece)
         except EngineError as error:

@@ -50,8 +50,7 @@ def way_of(target: str) -> str:
 
 
 def offers(ir: str, targets: Iterable[Target], target: str) -> tuple[Offer, ...]:
-    """Every variant for the device of the chosen target, in the order of `VARIANTS`; passes are
-    tried with the chosen target."""
+    """Every variant for the chosen target's device, as in `VARIANTS`; passes keep that target."""
     device = (parse_target(target)[0], gpu_index(target))
     found: dict[str, Offer] = {}
     for one in targets:

@@ -8,8 +8,7 @@ inner tensors. Each shown node is kept, so little is fused. The counterparts of 
 - For other nodes of the backward, a gradient inside PyTorch with the same numbers but for rounding.
   A node without one is not called wrong: the two may compute differently on the way.
 - For other nodes of a split program, the same node of the function built whole.
-- For a program that came without PyTorch, the same computation, result or numbers in the import,
-  run operator by operator."""
+- For a program that came without PyTorch, the same in the import, run operator by operator."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

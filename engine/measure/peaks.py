@@ -113,8 +113,7 @@ def _moves(device: torch.device) -> dict[tuple[int, str], tuple[float, Work]]:
 
 
 def _copies(device: torch.device) -> dict[str, tuple[float, Work]]:
-    """Copies to pinned memory of the host, and back. On the CPU the host is simulated: another part
-    of its own memory."""
+    """Copies to pinned memory of the host, and back; on the CPU, to another part of its memory."""
     ours = torch.ones(_COPIED, dtype=torch.uint8, device=device)
     host = torch.ones(_COPIED, dtype=torch.uint8, pin_memory=device.type == "cuda")
     pairs = {"to the host": (host, ours), "from the host": (ours, host)}

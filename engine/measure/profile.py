@@ -36,8 +36,7 @@ which are valid until the call returns."""
 
 @dataclass(frozen=True)
 class Site:
-    """A call of a kernel: its symbol, its nodes' ids, and the compiler's count of FLOPs, or
-    None."""
+    """A kernel's call: its symbol, its nodes' ids, and the compiler's count of FLOPs, or None."""
 
     name: str
     nodes: tuple[str, ...]

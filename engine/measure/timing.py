@@ -98,8 +98,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
-    """Run until two runs in a row agree within 20 %, at most ten times. Returns the runs per
-    block."""
+    """Run until two in a row agree within 20 %, at most ten times. Returns the runs per block."""
     last = timed(run, wait)
     for _ in range(10):
         current = timed(run, wait)

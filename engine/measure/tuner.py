@@ -32,8 +32,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """An engine's task: fields as in `engine.protocol.tuning.TuneTask`, with the engine's own
-    program to schedule."""
+    """An engine's task, as `engine.protocol.tuning.TuneTask`, with its own program to schedule."""
 
     key: str
     name: str
@@ -77,16 +76,14 @@ class Tuner(Protocol):
 
     def search(self, workload: Workload, place: Path, trials: int, report: Report) -> None:
         """Measure schedules in batches, starting from the best on disk, until `trials` or their
-        end. Each batch is reported when TVM's own records of it are on disk, in the task's own
-        folder."""
+        end. Each is reported when TVM's records of it are on disk, in the task's folder."""
 
 
 def tasks(
     functions: Mapping[str, Tunable], values: Tensors, place: Path, progress: Progress
 ) -> tuple[TuneTask, ...]:
     """The tasks of a program, those with the largest share first. `functions` are by phase
-    ("forward", "backward") and run on `values` by name; `place` is the target's folder of
-    records."""
+    ("forward", "backward") and run on `values` by name; `place` has the target's records."""
     calls = Counter(key for f in functions.values() for key in f.calls)
     nodes: dict[str | None, dict[str, None]] = defaultdict(dict)
     taken: dict[str | None, list[float]] = defaultdict(list)

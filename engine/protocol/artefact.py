@@ -9,8 +9,7 @@ from relascope.engine.protocol.targets import Target
 class Launch:
     """How a GPU runs one function of a kernel: `blocks` in the grid, `threads` and `shared_bytes`
     in each block; `schedule` is the rule that made its schedule, or "". `registers` and
-    `spilled_bytes` of local memory, arrays included, are per thread; None where it was not
-    compiled."""
+    `spilled_bytes` of local memory, arrays included, are per thread, None if not compiled."""
 
     name: str
     blocks: int

@@ -142,8 +142,7 @@ class Report:
     """A report that runs on its own. `before` and `after` are the IR's text around the suspected
     passes, "" where they crash, and `graph_before` and `graph_after` the same as graphs; nodes that
     the passes left keep their ids. `files` are contents by relative path, with slashes; "report.py"
-    is the one to run, unless the user's own test decides. `passages` are the text of its
-    README.md."""
+    is to be run, unless the user's own test decides. `passages` are its README.md."""
 
     title: str
     before: str

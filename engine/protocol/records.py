@@ -4,8 +4,7 @@ A folder per IR, TVM version and target (options, threads) has `curve.jsonl`, a 
 `rivals.jsonl`, a line per measurement without records, and per task a folder of TVM's own records.
 Lines are only added; an incomplete last one is skipped and noted.
 
-An engine, which opens strangers' files, only reads; the app's process adds (`KEEPER`). Lines are
-checked both times."""
+An engine opens strangers' files, so it only reads; the app adds (`KEEPER`). Both check lines."""
 
 import contextlib
 import hashlib
@@ -216,8 +215,7 @@ def _unusable(place: Path, wrong: OSError) -> EngineError:
 
 @dataclass
 class Keeper:
-    """Who adds records: this process, or another through `ask`, called with "append" or "hold", a
-    path and a text."""
+    """Who adds records: this process, or another through `ask("append" or "hold", path, text)`."""
 
     ask: Callable[[str, str, str], None] | None = None
 
@@ -267,8 +265,7 @@ def checked(path: Path) -> Iterator[Any]:
 
 
 def check(name: str, line: Any) -> None:
-    """Check a line that an engine writes to the file `name`. Raises ValueError, which says what is
-    wrong with it."""
+    """Check a line that an engine writes to the file `name`. Raises ValueError if it is wrong."""
     if name in (CURVE, UNTUNED):
         _typed(Trial if name == CURVE else Untuned, line)
         return

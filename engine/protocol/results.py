@@ -131,8 +131,7 @@ class StepRecord:
     `changed` count nodes against the step before (see `core.identity`), `operators` how often each
     is called after it. `error` says why it failed; the next step then starts from the program
     before it. `kept_bytes` is what the process keeps after the pass, the allocator's included, new
-    constants of the program left out; `state` is equal for equal programs after it, "" if
-    unknown."""
+    constants of the program left out; `state` is equal for equal programs, "" if unknown."""
 
     pass_name: str
     enabled: bool
@@ -159,8 +158,7 @@ class ExampleRun:
     """An example of the user's own pass, run as a test. `name` is that of the function that makes
     the program before the pass; `said` is what is wrong, a sentence each, empty where it passed;
     `diff` is between the expected text and the pass's, "" where they agree, or nothing is expected.
-    `max_rel` is the largest difference of a result, relative to its scale, None where numbers were
-    not compared."""
+    `max_rel` is the largest difference of a result, relative to its scale, None if not compared."""
 
     pass_name: str
     name: str
@@ -194,8 +192,7 @@ class Application:
 @dataclass(frozen=True)
 class SplitResult:
     """The functions of a split joint graph. `forward` returns the model's outputs, then the
-    captures; `backward` takes the arguments that it needs, then the captures, and returns the
-    gradients."""
+    captures; `backward` takes arguments that it needs, then captures, and returns gradients."""
 
     forward: Graph
     backward: Graph

@@ -63,8 +63,7 @@ class InputType(TensorType):
 
 
 def parse_inputs(text: str) -> tuple[tuple[str, TensorType], ...]:
-    """Read the types of a model's inputs. Raises EngineError of kind "input" where an item cannot
-    be read, or a name occurs twice.
+    """Read a model's inputs. Raises EngineError, kind "input", on a bad item or a name given twice.
 
     The text has one `name=shape:dtype` an input, separated by commas, semicolons or line ends; name
     and dtype (float32) are optional. A shape is sizes joined by `x`, or `scalar`: `ids=1x14:int64,
@@ -172,8 +171,7 @@ def source_from_file(
 ) -> "ModelSource":
     """A file of `torch.jit.save` or `torch.export.save` as a source. `inputs_text` has types of its
     inputs, as `parse_inputs` reads them, or is "" to use those that the file records. Raises
-    EngineError of kind "file" where there is no such file; of kind "input" for a text that cannot
-    be read."""
+    EngineError of kind "file" without such a file, "input" for a text that cannot be read."""
     file = Path(path)
     if not file.is_file():
         hint = "Give a sample's name, or a file from torch.jit.save or torch.export.save."

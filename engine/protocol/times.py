@@ -53,8 +53,7 @@ class TimeRow:
 
     @property
     def steady(self) -> bool:
-        """Whether the times are steady: quartiles within 30 % of the median, the median at most
-        twice the best."""
+        """Whether quartiles are within 30 % of the median, which is at most twice the best."""
         best = min(self.samples_ms, default=self.median_ms)
         return self.q3_ms - self.q1_ms <= 0.3 * self.median_ms and self.median_ms <= 2 * best
 

@@ -42,8 +42,7 @@ class Backend(PieceBackend, InsideBackend, Protocol):
 
     def read_program(self, path: Path, source: ModelSource, progress: Progress) -> Imported:
         """Read a file that is a program by `engine.files.formats`. Raises EngineError of kind
-        "file", or of kind "input" where the file leaves types open that the source does not
-        give."""
+        "file", or "input" where it leaves types open that the source does not give."""
 
     def problems(self, program: Program) -> Iterator[str]:
         """What is wrong with a program apart from its numbers, a sentence each."""

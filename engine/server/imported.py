@@ -1,5 +1,4 @@
-"""What an import did to a model beside writing each operator as TVM's: changed, dropped, made an
-argument or result."""
+"""What an import did beside converting: operators changed, dropped, made argument or result."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

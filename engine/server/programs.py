@@ -1,5 +1,4 @@
-"""Models, and what passes make of them: import, step and split, remembered by a call's
-arguments."""
+"""Models and what passes make of them: import, step, split, remembered by a call's arguments."""
 
 import io
 import sys
@@ -84,8 +83,7 @@ _OFFERED, _SECONDS_TO_OFFER = 3, 3.0  # submodules of a refused model
 
 
 class Programs:
-    """The programs of one engine, over its backend. Methods with `progress` answer the app. Every
-    method may raise EngineError."""
+    """One engine's programs. Methods with `progress` answer the app; all may raise EngineError."""
 
     def __init__(self, backend: Backend) -> None:
         self.ir, self.backend = backend.ir, backend
@@ -135,8 +133,7 @@ class Programs:
         self, source: ModelSource, pipeline: Pipeline, runs: int = 1, *, progress: Progress
     ) -> tuple[StepRecord, ...]:
         """Run the pipeline over the imported program, and return one record per step: those of a
-        run in which a step failed, else of the last, with the most seconds and bytes of all
-        `runs`."""
+        run in which a step failed, else of the last, with all `runs`' most seconds and bytes."""
         most: tuple[StepRecord, ...] = ()
         for share in self.anew(runs, progress):
             states = self.states(source, pipeline, share)[1:]

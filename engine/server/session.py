@@ -1,5 +1,4 @@
-"""What the app can ask an engine. An IR supplies a `Backend`; five parts with one store of
-programs answer."""
+"""What the app can ask an engine: five parts answer, over an IR's `Backend` and one store."""
 
 from dataclasses import replace
 from pathlib import Path

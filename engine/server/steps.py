@@ -51,8 +51,7 @@ class Loaded:
 
 
 def entry_of(ir: str, step: Step) -> PassInfo:
-    """The catalogue's entry for a step. Raises EngineError of kind "usage" where no pass of this IR
-    has that name."""
+    """The catalogue's entry for a step. Raises EngineError of kind "usage" if there is none."""
     try:
         return info(ir, step)
     except KeyError:
@@ -83,8 +82,7 @@ def check_order(entry: PassInfo, done: frozenset[str], joint: bool, training: bo
 
 
 def check_may_run(program: Program, source: ModelSource) -> None:
-    """Refuse to run the code in a file where nobody has allowed it. Raises EngineError of kind
-    "code", which names the code."""
+    """Refuse to run a file's code that nobody has allowed, by an EngineError of kind "code"."""
     if program.code and not source.kernels:
         named = ", ".join(program.code[:3]) + (", …" if len(program.code) > 3 else "")
         message = f"This module contains code of its own ({named}), which is shown but not run."

@@ -25,8 +25,7 @@ class Tuning:
         self._programs, self._builds = programs, builds
 
     def tasks(self, request: BuildRequest, *, progress: Progress) -> tuple[TuneTask, ...]:
-        """The kernels that can be tuned, the largest share first; `RECORDS` in the target makes no
-        difference to which."""
+        """The kernels that can be tuned, the largest share first, with `RECORDS` as without."""
         functions = self._tunable(request, True, part(progress, 0.0, 0.7))
         values: Mapping[str, Any] = {}
         set_threads(request.threads)

@@ -20,8 +20,7 @@ from relascope.engine.server.steps import State
 
 @dataclass(frozen=True)
 class Unbuilt:
-    """A program at the end of its pipeline, ready to be built: as one function, or as its forward
-    and backward if it is `split`."""
+    """A program ready to be built: as one function, or as forward and backward if it is `split`."""
 
     backend: Backend
     state: State

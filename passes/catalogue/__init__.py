@@ -41,8 +41,7 @@ def info(ir: str, step: Step | str) -> PassInfo:
 
 def read_pipeline(ir: str, text: str) -> Pipeline:
     """Read a pipeline's text, and check every pass and parameter against the catalogue. Raises
-    ValueError if a step is malformed, its pass is unknown, or its parameters are wrong, and
-    names the step."""
+    ValueError that names a step which is malformed, unknown, or has wrong parameters."""
     pipeline = Pipeline.parse(text, names(ir))
     for step in pipeline:
         info(ir, step).arguments(step)

@@ -287,8 +287,7 @@ class Cut:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of captures and masks, each storage once, without `host_bytes`; None if one is
-        unknown."""
+        """Bytes of captures and masks, each storage once, without `host_bytes`; None if unknown."""
         return _sum(self._kept.values())
 
     @property

@@ -120,8 +120,7 @@ class Joint:
 
     @cached_property
     def draws(self) -> dict[str, float]:
-        """Estimated seconds of drawing each dropout mask again; other random numbers have no
-        estimate, and are kept."""
+        """Estimated seconds of drawing each dropout mask again; other random numbers are kept."""
         named = [
             n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
         ]
@@ -323,8 +322,7 @@ class Joint:
     @cached_property
     def crossings(self) -> tuple[str, ...]:
         """Ids of the forward's tensors that the backward reads, in graph order. For a tuple, its
-        fields cross; for a call whose tuple is read as a whole, the call's operands, because it is
-        recomputed."""
+        fields cross; for a call whose tuple is read whole, its operands: it is recomputed."""
         return tuple(i for i in self.needed if self.graph.by_id[i].is_tensor)
 
     @cached_property

@@ -11,8 +11,7 @@ from relascope.passes.program import Program
 
 _CAPTURE, _ON_HOST = "saved_", "on_host_"
 TO_HOST, FROM_HOST = "relascope.to_host", "relascope.from_host"
-"""Functions of the runtime: one returns its argument in memory of the host, the other copies that
-to where its last argument is."""
+"""Runtime functions: a copy of the argument on the host, and one to where the last argument is."""
 
 AnyProgram = TypeVar("AnyProgram", bound=Program)
 

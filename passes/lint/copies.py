@@ -32,8 +32,7 @@ def transposes(subject: Subject) -> Iterator[Finding]:
 def _twice(
     subject: Subject, first: Node, second: Node, message: str, both: bool, hazard: str
 ) -> Finding:
-    """Two operators in a row, of which one is needless; `both` are if nothing else reads the
-    first."""
+    """Two operators in a row, one of them needless; `both` if nothing else reads the first."""
     only = subject.graph.readers[first.id] == (second.id,)
     spared = [first.id, second.id] if both and only else [second.id]
     return subject.finding([second.id, first.id], message, subject.remedy(hazard), spared)

@@ -37,8 +37,7 @@ REMEDIES: Mapping[str, Mapping[str, str]] = {
         "unfused": "fuse_ops",
     },
 }
-"""By IR and hazard, the passes of the catalogue that remove it, as in a pipeline's text. No pass
-removes other hazards."""
+"""By IR and hazard, the passes that remove it, as in a pipeline's text; others have none."""
 
 _BEFORE_BIND = {("relax", "combine_matmul")}
 """Passes that find nothing once the weights are constants."""

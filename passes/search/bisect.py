@@ -69,8 +69,7 @@ def search(pipeline: Pipeline, judge: Judge, kept: Collection[int] = ()) -> Culp
 
 
 def kept_on(ir: str, pipeline: Pipeline) -> frozenset[int]:
-    """Indices of the required steps of a pipeline, and of the nearest earlier steps that each
-    needs, by the catalogue."""
+    """Indices of a pipeline's required steps, and of the nearest earlier ones that each needs."""
 
     def needed(index: int) -> Iterator[int]:
         for name in info(ir, pipeline.steps[index]).needs:

@@ -122,8 +122,7 @@ class _Search:
 
     def bad(self, units: Units, outputs: tuple[str, ...] | None = None) -> bool:
         """Whether these units show the fault; if so, they become the smallest piece. `outputs` are
-        by default those of the smallest piece that are still in it, and nodes without a reader in
-        it."""
+        by default the smallest piece's that are still in it, and nodes that it does not read."""
         piece = self._piece(units, outputs)
         if not piece.outputs:
             return False
@@ -161,8 +160,7 @@ class _Search:
         return False
 
     def grow(self, start: Iterable[str]) -> None:
-        """Try the surroundings of a place, larger and larger, while smaller than the piece so
-        far."""
+        """Try larger and larger surroundings of a place, while smaller than the piece so far."""
         around, hops = {self._unit_of[i] for i in start if i in self._unit_of}, 1
         while around and len(around) < len(self.units):
             if self.bad(tuple(sorted(around))):

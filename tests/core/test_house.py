@@ -33,13 +33,13 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3586,
-    "commands": 3257,
-    "core": 1413,
-    "engine": 41456,
-    "passes": 11688,
-    "recorder": 1415,
-    "samples": 543,
+    "bench": 3584,
+    "commands": 3256,
+    "core": 1410,
+    "engine": 41418,
+    "passes": 11648,
+    "recorder": 1414,
+    "samples": 542,
     "viz": 23914,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""

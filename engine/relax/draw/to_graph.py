@@ -44,8 +44,7 @@ def to_graph(
     of a kernel's call has the places of inputs that it writes into. The program must be normalised
     and typed, as every pass leaves it; `texts` adds those of the kernels that it calls.
 
-    Returns the graph and, by a node's id, the Relax variable that holds its value (for a constant,
-    the constant)."""
+    Returns the graph and, by a node's id, the Relax variable of its value, or the constant."""
     shared = _Shared(program)
     walk = _Walk(shared, program.mod[name])
     graph = walk.graph(name, program.outputs if program.gradients else None)

@@ -19,8 +19,7 @@ def version() -> str:
 
 
 def read(text: str, json: str, constants: Values) -> Any:
-    """A typed module from TVMScript and constants for its arguments, or from TVM's JSON if there is
-    no text."""
+    """A typed module from TVMScript and constants for its arguments, else from TVM's JSON."""
     if not text:
         return typed(tvm.ir.load_json(json))
     mod = tvm.script.from_source(text)

@@ -46,8 +46,7 @@ _LEFT_OUT = (
     "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
     "_upsample_bilinear2d_aa.default masked_fill.Scalar"
 )
-"""Operators whose TVM converters differ from PyTorch or ignore options; PyTorch's decompositions
-replace them."""
+"""Decomposed by PyTorch, because TVM's converters differ from it or ignore options."""
 
 _WRITTEN_OUT = (
     "affine_grid_generator.default any.dim any.dims as_strided.default atanh.default "

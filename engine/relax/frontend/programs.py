@@ -19,8 +19,7 @@ OPEN = 3
 
 
 def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
-    """A module as a program. `params` are the values of its arguments, as far as the file has
-    them; `name` is the file's."""
+    """A module as a program. `params` are the arguments' values that the file `name` has."""
     main = mod["main"]
     sizes = {str(v.name): OPEN for p in main.params for v in _open_sizes(p)}
     closed, not_run = main, ""

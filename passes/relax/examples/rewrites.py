@@ -11,8 +11,7 @@ from relascope.passes.relax.ir.program import RelaxProgram
 
 
 def _adapter(new: Tensors) -> tuple[Any, ...]:
-    """A linear layer's argument and weight, and the two factors of a low-rank change of the
-    weight."""
+    """A linear layer's argument and weight, and both factors of the weight's low-rank change."""
     x, w = new.var("x", 2, 8), new.weight("w", 8, 8)
     return x, w, new.weight("a", 8, 2), new.weight("b", 2, 8)
 

@@ -83,8 +83,7 @@ def everything(function: Any) -> list[Any]:
 
 
 def results(function: Any, bound: Sequence[Binding]) -> list[Any]:
-    """The results of a function with the bindings `bound`, nested tuples flattened, as variables
-    and constants."""
+    """The results of a function with the bindings `bound`, flat, as variables and constants."""
     values = {variable.__chandle__(): value for variable, value in bound}
     flat, todo = [], [function.body.body]
     while todo:
@@ -192,8 +191,7 @@ def late(bound: Sequence[Binding], movable: Collection[int]) -> list[Binding]:
 
 class Maker:
     """Makes the bindings of a function that is being rewritten. `variable` is the one whose call is
-    being rewritten. `taken` are names of existing variables; `provenance` grows by the names made
-    here."""
+    being rewritten. `taken` are existing names; `provenance` grows by those made here."""
 
     variable: Any = None
 

@@ -32,8 +32,7 @@ _TVMS_MATMUL = tvm.ir.Op.get("relax.matmul").get_attr("FPrimalGradient")
 
 
 def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
-    """The gradient of a matrix for a whole batch is one product over all rows; TVM's own adds one
-    product per element of the batch."""
+    """A matrix for a whole batch has one product over all rows; TVM's own adds one per element."""
     a, b = call.args
     left, right = shape(a), shape(b)
     if len(left) > 2 and len(right) == 2:
@@ -46,7 +45,7 @@ def _matmul(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return list(_TVMS_MATMUL(variable, call, grad, builder))
 
 
-def _leaky_relu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_leakyrelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     slope = number(float(call.attrs.alpha), x)
     return [op.where(op.greater(x, number(0.0, x)), grad, grad * slope)]
@@ -69,7 +68,7 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.where(inside, grad, number(0.0, x)), *none(call, 1)]
 
 
-def _softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_softplus(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     (x,) = call.args
     scaled = x * number(float(call.attrs.beta), x)
     linear = op.greater(scaled, number(float(call.attrs.threshold), x))
@@ -156,7 +155,7 @@ _PAD_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 """Paddings that repeat elements, with numpy's names."""
 
 
-def _pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_pad(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     attrs, size = call.attrs, shape(call.args[0])
     mode = _PAD_MODES.get(str(attrs.pad_mode))
     if mode:
@@ -279,7 +278,7 @@ def _einsum(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [relax.Tuple(found)] if len(given.fields) else []
 
 
-def _conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_conv1d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """As a 2D convolution of an image with one row."""
     attrs = call.attrs
     if str(attrs.data_layout) != "NCW" or str(attrs.kernel_layout) != "OIW":
@@ -345,8 +344,7 @@ def _slice_scatter(variable: Any, call: Any, grad: Any, builder: Any) -> list[An
 
 
 def _of_two(formula: Callable[[Any, Any, Any], list[Any]]) -> Gradient:
-    """The gradient of an elementwise function of two tensors, by a formula of both and the result's
-    gradient."""
+    """The gradient of a function of two tensors, by a formula of both and the result's gradient."""
 
     def gradient(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
         x, y = call.args
@@ -363,7 +361,7 @@ def _atan2(y: Any, x: Any, grad: Any) -> list[Any]:
     return [share * x, op.negative(share * y)]
 
 
-def _prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_prelu(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     x, weight = call.args
     rank = len(shape(x))
     along, axis = [1] * rank, int(call.attrs.axis) % rank
@@ -430,7 +428,7 @@ def _avg_pool(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.squeeze(made, [2]) if flat else made]
 
 
-def _max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
+def _nn_max_pool2d(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     """TVM's, whose kernel does not support dilation."""
     attrs = call.attrs
     if any(int(d) != 1 for d in attrs.dilation):
@@ -477,27 +475,23 @@ def _flat(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     return [op.zeros(list(shape(a)), dtype(a)) if is_floating(a) else no_grad(a) for a in call.args]
 
 
+_BY_NAME = (
+    *(_astype, _clip, _einsum, _gather_elements, _index_put, _index_tensor, _matmul, _repeat),
+    *(_scatter_elements, _slice_scatter, _stack, _strided_slice, _take, _tile, _where),
+    *(_nn_conv1d, _nn_leakyrelu, _nn_max_pool2d, _nn_pad, _nn_prelu, _nn_softplus),
+)
 OWN: dict[str, Gradient] = {
+    **{made.__name__[1:].replace("nn_", "nn."): made for made in _BY_NAME},
     "grad.no_grad": lambda variable, call, grad, builder: [op.grad.no_grad(call.args[0])],
-    "matmul": _matmul,
     "nn.conv2d": conv2d,
     # PyTorch's gradients of relu and abs are 0 where x is 0; TVM's are not.
     "nn.relu": _of_one(lambda x, y, grad, n: op.where(op.less_equal(y, n(0.0)), n(0.0), grad)),
-    "nn.leakyrelu": _leaky_relu,
-    "nn.softplus": _softplus,
-    "nn.pad": _pad,
-    "nn.batch_flatten": _reshaped,
-    "nn.conv1d": _conv1d,
+    **dict.fromkeys(("nn.batch_flatten", "squeeze", "flatten"), _reshaped),
     "image.resize2d": _resize2d,
     "abs": _by_slope(lambda x, y, n: op.sign(x)),
-    "clip": _clip,
-    "einsum": _einsum,
     "erf": _of_one(lambda x, y, grad, n: grad * op.exp(-(x * x)) * n(2 / math.sqrt(math.pi))),
     "rsqrt": _of_one(lambda x, y, grad, n: grad * n(-0.5) * (y * y * y)),
     "square": _of_one(lambda x, y, grad, n: grad * x * n(2.0)),
-    "take": _take,
-    "index_tensor": _index_tensor,
-    "where": _where,
     "tril": lambda variable, call, grad, builder: [op.tril(grad, call.args[1]), *none(call, 1)],
     "triu": lambda variable, call, grad, builder: [op.triu(grad, call.args[1]), *none(call, 1)],
     "tan": _by_slope(lambda x, y, n: y * y + n(1.0)),
@@ -511,27 +505,11 @@ OWN: dict[str, Gradient] = {
     "atanh": _by_slope(lambda x, y, n: n(1.0) / (n(1.0) - x * x)),
     "maximum": _of_two(partial(_extremum, op.less)),
     "minimum": _of_two(partial(_extremum, op.greater)),
-    "max": _extremum_along,
-    "min": _extremum_along,
-    "strided_slice": _strided_slice,
-    "squeeze": _reshaped,
-    "flatten": _reshaped,
-    "stack": _stack,
-    "repeat": _repeat,
-    "tile": _tile,
+    **dict.fromkeys(("max", "min"), _extremum_along),
     "flip": lambda variable, call, grad, builder: [op.flip(grad, int(call.attrs.axis))],
-    "astype": _astype,
-    "gather_elements": _gather_elements,
-    "scatter_elements": _scatter_elements,
-    "index_put": _index_put,
-    "slice_scatter": _slice_scatter,
-    "nn.avg_pool1d": _avg_pool,
-    "nn.avg_pool2d": _avg_pool,
+    **dict.fromkeys(("nn.avg_pool1d", "nn.avg_pool2d"), _avg_pool),
     "power": _of_two(_power),
-    "nn.max_pool2d": _max_pool2d,
-    "nn.prelu": _prelu,
-    "nn.conv1d_transpose": _conv_transpose,
-    "nn.conv2d_transpose": _conv_transpose,
+    **dict.fromkeys(("nn.conv1d_transpose", "nn.conv2d_transpose"), _conv_transpose),
     "floor_mod": _of_two(lambda x, y, g: [g, op.negative(g * op.floor(op.divide(x, y)))]),
     "mod": _of_two(lambda x, y, g: [g, op.negative(g * op.trunc(op.divide(x, y)))]),
     "log_add_exp": _of_two(lambda x, y, g: [g * op.sigmoid(x - y), g * op.sigmoid(y - x)]),

@@ -66,8 +66,7 @@ def split(
 def _rewired(
     bound: Sequence[rewrite.Binding], exprs: Mapping[str, Any], cut: Cut
 ) -> tuple[list[rewrite.Binding], dict[str, Any]]:
-    """Bindings as the backward reads them, and by their ids the variables of what it computes more
-    than once, each after the first."""
+    """Bindings as the backward reads them, and by id the variables of values computed once more."""
     values, edges = {v.__chandle__(): value for v, value in bound}, cut.joint.graph.edges
     made: dict[str, Any] = {}
     tuples: dict[int, Any] = {}  # within calls, by those that they replace
