@@ -14,20 +14,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import cli_util, config
 from streamlit.web.server.server_util import get_url
 
 from relascope.viz.drawing import palette
 from relascope.viz.panels.shell import settings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 VARIABLE = "RELASCOPE_TOKEN"  # the user's own token, or `off`
 LOCAL = ("localhost", "*.localhost", "127.0.0.1", "::1")
@@ -73,20 +71,18 @@ class Gate:
     allows all; `hosts` are host names besides this machine's own, as in `server.allowedHosts`; the
     port names the cookie, because browsers keep cookies by host only."""
 
-    def __init__(
-        self, app: "ASGIApp", token: str, hosts: Sequence[str] = (), port: int = 0
-    ) -> None:
+    def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str] = (), port: int = 0) -> None:
         self.app, self._token = app, token
         self._hosts = tuple(h.strip().strip("[]").lower() for h in (*LOCAL, *hosts))
         self._cookie = f"relascope-{port}"
         self._pass = hashlib.sha256(f"relascope cookie {token}".encode()).hexdigest()
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
 
-        async def sealed(message: "Message") -> None:
+        async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 named = [(k.lower().encode(), v.encode()) for k, v in _HEADERS.items()]
                 message = {**message, "headers": [*message.get("headers", ()), *named]}

@@ -93,11 +93,6 @@ def _dots(kernels: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _label(intensity: float, rate: float, word: str, align: str, dx: int, dy: int) -> Row:
-    about = {"word": word, "align": align, "dx": dx, "dy": dy}
-    return {"intensity": intensity, "rate": rate, **about}
-
-
 def _roofs(
     products: Sequence[tuple[str, float]],
     rates: tuple[float, float],
@@ -107,7 +102,7 @@ def _roofs(
 ) -> tuple[list[Row], list[Row]]:
     """Corners of the roofs, and their labels."""
     corners: list[Row] = []
-    labels: list[Row] = []
+    labels: list[tuple[object, ...]] = []
     beside = ("right", -8, -6), ("left", 8, 10)  # words, at the roofs of cache and memory
 
     def roof(name: str, memory: int, *ends: tuple[float, float]) -> None:
@@ -118,8 +113,9 @@ def _roofs(
         ridge = best / rate
         roof(name, memory, (low, low * rate), (ridge, ridge * rate))
         at = (low * ridge) ** 0.5
-        labels.append(_label(at, at * rate, f"{name}, {rate_text(rate, 'B/s')}", *beside[memory]))
+        labels.append((at, at * rate, f"{name}, {rate_text(rate, 'B/s')}", *beside[memory]))
     for dtype, rate in products:
         roof(dtype, 0, (rate / rates[0], rate), (high, rate))
-        labels.append(_label(high, rate, f"{dtype}, {rate_text(rate, 'FLOP/s')}", "right", -6, -8))
-    return corners, labels
+        labels.append((high, rate, f"{dtype}, {rate_text(rate, 'FLOP/s')}", "right", -6, -8))
+    titles = "intensity", "rate", "word", "align", "dx", "dy"
+    return corners, [dict(zip(titles, label, strict=True)) for label in labels]

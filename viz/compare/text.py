@@ -29,12 +29,12 @@ _MOST_PAIRS = 4_000  # pairs of changed lines that are compared by words
 _ALIKE = 0.4  # the least share of common words in two lines to pair them
 
 
+@dataclass
 class DiffEffort:
     """The work left for comparing, in steps of about 10 ns. A text with many equal lines could take
     time cubic in their number; when the work is used up, the rest counts as changed."""
 
-    def __init__(self, steps: int = 200_000_000) -> None:
-        self.left = steps
+    left: int = 200_000_000
 
 
 class _LineMatcher(difflib.SequenceMatcher[str]):

@@ -53,32 +53,20 @@ def _elements(node: Node) -> float:
 
 @dataclass(slots=True)
 class Group:
-    """A module; sums include the nodes of its submodules.
-
-    Args:
-        id: the module's path; in a joint graph, "forward:" and "backward:" contain the two halves,
-            and a module's backward part is "backward:" and its path.
-        label: the part of the path that is not its parent's.
-        parent: the id of the group around it, "" at the top.
-        groups: ids of the groups directly inside, in graph order.
-        members: ids of the nodes directly inside, in graph order.
-        nodes: the number of all nodes inside.
-        bytes: known bytes of all results computed inside, without parameters.
-        parameter_bytes: bytes of the parameters and constants inside.
-        operators: how often each operator is called inside, the most frequent first.
-        times: the number of equal modules in a row that it contains ("layer × 12"), else 1.
-    """
+    """A module. Its `id` is its path; in a joint graph, "forward:" and "backward:" contain the two
+    halves, and a module's backward part is "backward:" and its path. `groups` and `members` are the
+    ids of the groups and nodes directly inside, in graph order; sums include submodules."""
 
     id: str
-    label: str
-    parent: str
+    label: str  # the part of the path that is not its parent's
+    parent: str  # the id of the group around it, "" at the top
     groups: list[str] = field(default_factory=list)
     members: list[str] = field(default_factory=list)
     nodes: int = 0
-    bytes: int = 0
-    parameter_bytes: int = 0
-    operators: dict[str, int] = field(default_factory=dict)
-    times: int = 1
+    bytes: int = 0  # known ones of all computed results
+    parameter_bytes: int = 0  # of constants, too
+    operators: dict[str, int] = field(default_factory=dict)  # calls, the most frequent first
+    times: int = 1  # equal modules in a row that it contains ("layer × 12")
 
 
 @dataclass(frozen=True)
