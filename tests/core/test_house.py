@@ -36,7 +36,7 @@ LINES = {
     "bench": 3584,
     "commands": 3256,
     "core": 1410,
-    "engine": 41418,
+    "engine": 41326,
     "passes": 11648,
     "recorder": 1414,
     "samples": 542,

@@ -1,4 +1,5 @@
-"""Operators in 16 bits, as PyTorch's kernels compute them: in float32, rounded at the end.
+"""Operators in 16 bits, as PyTorch's kernels compute them: in float32, rounded at the end; and the
+dtype in which PyTorch computes operands of several dtypes.
 
 TVM sums in the dtype of the terms, and a long sum in bfloat16 gets stuck at 256. So an operator in
 float16 or bfloat16 is written in float32 between casts, which round values and gradients where
@@ -8,6 +9,7 @@ PyTorch does. Operators that only move or cast elements stay.
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -64,3 +66,49 @@ def result_dtypes(name: str, first: Any, results: Any) -> list[torch.dtype]:
 def fills(name: str) -> bool:
     """Whether an operator's result depends on tensors' shapes alone."""
     return name.partition(".")[0] in _FILLS.split()
+
+
+_ALONE = {"where": 0, "masked_fill": 1}
+"""Elementwise operators with a mask, and the mask's place."""
+
+_AS_RESULT = (
+    "floor_divide.default floor_divide.Scalar prelu.default log_sigmoid.default "
+    "log_sigmoid_forward.default mean.default mean.dim prod.default prod.dim_int cumprod.default "
+    "cumsum.default logsumexp.default softmax.int log_softmax.int"
+)
+"""Not marked as elementwise in PyTorch, but computed in the dtype of the result."""
+
+_NO_BOOL = (
+    "max.default min.default amax.default amin.default max.dim min.dim argmax.default "
+    "argmin.default sort.default topk.default argsort.default scatter.src scatter.value "
+    "scatter_add.default scatter_reduce.two index_put.default"
+)
+"""Operators for which TVM has no kernels on bool."""
+
+
+def in_common(node: Node) -> dict[Node, torch.dtype]:
+    """The tensors that an operator computes in another dtype than their own, and that dtype.
+
+    TVM has other promotion rules, and no kernels for bool: it sums bools as integers. A number in
+    a file is a float64 tensor without dimensions.
+    """
+    name, kind = node.target.__name__, node.meta["val"]  # type: ignore[union-attr]
+    base = name.partition(".")[0]
+    places = [i for i, a in enumerate(node.args) if isinstance(a, Node) and i != _ALONE.get(base)]
+    operands: list[Any] = [node.args[i] for i in places]
+    if name in _NO_BOOL.split():
+        return {n: torch.int32 for n in operands if n.meta["val"].dtype == torch.bool}
+    if name in _AS_RESULT.split():
+        dtype = kind[0].dtype if isinstance(kind, tuple) else kind.dtype
+    elif name.startswith("logical_") or torch.Tag.pointwise not in getattr(node.target, "tags", ()):
+        return {}
+    elif kind.dtype != torch.bool:
+        dtype = kind.dtype
+    elif name.startswith("bitwise_") or base in _ALONE:
+        return {}
+    else:
+        given: list[Any] = [v.meta["val"] if isinstance(v, Node) else v for v in node.args]
+        given = [v for v in given if isinstance(v, torch.Tensor | int | float)]
+        dtype = torch.result_type(*given) if len(given) == 2 else operands[0].meta["val"].dtype
+        dtype = torch.int32 if dtype == torch.bool else dtype
+    return {n: dtype for n in operands if n.meta["val"].dtype != dtype}

@@ -1,9 +1,8 @@
-"""Which arguments of a node a converter reads, and the dtype in which PyTorch computes them."""
+"""Which arguments of a node a converter reads."""
 
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch.fx import Node
 
 # Options that change no value, and those that the result's type shows.
@@ -11,22 +10,6 @@ _ALWAYS = (
     "memory_format device layout pin_memory dtype implicit non_blocking copy size generator self "
     "cudnn_enable cudnn_enabled"
 )
-
-_ALONE = {"where.self": 0, "masked_fill.Scalar": 1, "masked_fill.Tensor": 1}
-"""Elementwise operators with a mask, and the mask's place."""
-
-_AS_RESULT = (
-    "floor_divide.default floor_divide.Scalar prelu.default log_sigmoid.default "
-    "log_sigmoid_forward.default mean.default mean.dim prod.default prod.dim_int cumprod.default "
-    "cumsum.default logsumexp.default softmax.int log_softmax.int"
-)
-"""Not marked as elementwise in PyTorch, but computed in the dtype of the result."""
-
-_NO_BOOL = (
-    "max.default min.default amax.default amin.default max.dim min.dim argmax.default "
-    "argmin.default sort.default topk.default argsort.default"
-)
-"""Operators for which TVM has no kernels on bool."""
 
 
 class _Arguments(tuple[Any, ...]):
@@ -93,29 +76,3 @@ class Reading:
             and value is not None
             and value != defaults[name]
         ]
-
-
-def in_common(node: Node) -> dict[Node, torch.dtype]:
-    """The tensors that an operator computes in another dtype than their own, and that dtype. Relax
-    has other promotion rules, and no kernels for bool: it sums bools as integers. A number in a
-    file is a float64 tensor without dimensions."""
-    name, kind = node.target.__name__, node.meta["val"]  # type: ignore[union-attr]
-    places = [i for i, a in enumerate(node.args) if isinstance(a, Node) and i != _ALONE.get(name)]
-    operands: list[Any] = [node.args[i] for i in places]
-    if name in _NO_BOOL.split():
-        dtype = operands[0].meta["val"].dtype
-        dtype = torch.int32 if dtype == torch.bool else dtype
-    elif name in _AS_RESULT.split():
-        dtype = kind[0].dtype if isinstance(kind, tuple) else kind.dtype
-    elif name.startswith("logical_") or torch.Tag.pointwise not in getattr(node.target, "tags", ()):
-        return {}
-    elif kind.dtype != torch.bool:
-        dtype = kind.dtype
-    elif name.startswith("bitwise_") or name in _ALONE:
-        return {}
-    else:
-        given: list[Any] = [v.meta["val"] if isinstance(v, Node) else v for v in node.args]
-        given = [v for v in given if isinstance(v, torch.Tensor | int | float)]
-        dtype = torch.result_type(*given) if len(given) == 2 else operands[0].meta["val"].dtype
-        dtype = torch.int32 if dtype == torch.bool else dtype
-    return {n: dtype for n in operands if n.meta["val"].dtype != dtype}

@@ -22,8 +22,9 @@ from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators.number_formats import in_common
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.relax.frontend.arguments import Reading, in_common
+from relascope.engine.relax.frontend.arguments import Reading
 from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape, with_args
 
@@ -44,7 +45,8 @@ _LEFT_OUT = (
     "conv1d.default conv2d.default conv3d.default conv_transpose1d.default conv_transpose2d.input "
     "copy_.default copy.default native_layer_norm.default celu.default elu.default rsub.Scalar "
     "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
-    "_upsample_bilinear2d_aa.default masked_fill.Scalar"
+    "_upsample_bilinear2d_aa.default masked_fill.Scalar clamp.Tensor clamp_max.Tensor "
+    "clamp_min.Tensor max_pool2d_with_indices.default max_pool3d_with_indices.default"
 )
 """Decomposed by PyTorch, because TVM's converters differ from it or ignore options."""
 
@@ -55,7 +57,6 @@ _WRITTEN_OUT = (
     "eye.m "
     "floor_divide.default grid_sampler_2d.default instance_norm.default linspace.default "
     "logaddexp.default max.dim "
-    "max_pool2d_with_indices.default max_pool3d_with_indices.default "
     "median.default median.dim meshgrid.default meshgrid.indexing narrow.default outer.default "
     "pixel_shuffle.default prelu.default "
     "remainder.Scalar remainder.Tensor rnn_relu.input rnn_tanh.input round.decimals "
@@ -64,8 +65,8 @@ _WRITTEN_OUT = (
 """Operators of which TVM has some forms only, or no gradient: a trace has others in their place."""
 
 _WRITTEN_OUT_IN_TRAINING = (
-    "clamp.Tensor clamp_max.Tensor clamp_min.Tensor linalg_vector_norm.default topk.default "
-    "max_pool1d.default max_pool3d.default upsample_bilinear2d.vec upsample_bicubic2d.vec"
+    "linalg_vector_norm.default topk.default max_pool1d.default max_pool3d.default "
+    "upsample_bilinear2d.vec upsample_bicubic2d.vec"
 )
 """Operators for which TVM has no gradient, or a different one."""
 
@@ -150,8 +151,7 @@ class Converter(ExportedProgramImporter):
             self.divide: "div.Tensor_mode",
             partial(self.extreme, self.op.max): "amax.default",
             partial(self.extreme, self.op.min): "amin.default",
-            self.clamp: "clamp.default clamp.Tensor clamp_min.default clamp_min.Tensor "
-            "clamp_max.default clamp_max.Tensor",
+            self.clamp: "clamp.default clamp_min.default clamp_max.default",
             self.nearest: "upsample_nearest2d.vec",
             self.power: "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor",
             self.detached: "detach.default",
@@ -166,7 +166,6 @@ class Converter(ExportedProgramImporter):
         }
         ours |= {name: convert for convert, names in instead.items() for name in names.split()}
         mended: dict[Callable[[Convert, Node], Any], str] = {
-            self.values_alone: "max_pool2d_with_indices.default max_pool3d_with_indices.default",
             self.counted: "index.Tensor index_put.default",
             self.expanded: "expand.default",
             self.wide_index: "gather.default index_select.default scatter.src scatter.value",
@@ -406,8 +405,6 @@ class Converter(ExportedProgramImporter):
         """Elements combined at places along an axis."""
         data, axis, index, source, *how = self.retrieve_args(node)
         by = {"prod": "mul", "amax": "max", "amin": "min"}.get((*how, "sum")[0], "add")
-        if str(data.ty.dtype) == "bool":
-            self.refuse(node, "Scattering bools cannot be imported.")
         index, size = self.cast(index, torch.int64), list(shape(index))
         if list(shape(source)) != size:
             source = self.op.strided_slice(source, list(range(len(size))), [0] * len(size), size)
@@ -436,8 +433,6 @@ class Converter(ExportedProgramImporter):
 
     def from_front(self, index: Any, size: int) -> Any:
         """Indices along an axis; those that count from its end then count from its front."""
-        if "int" not in str(index.ty.dtype):
-            return index
         if isinstance(index, tvm.ir.expr.GenericConst):
             places = index.value.numpy()
             return relax.const(np.where(places < 0, places + size, places), str(index.ty.dtype))
@@ -470,37 +465,24 @@ class Converter(ExportedProgramImporter):
             self.refuse(node, "A power of integers by a tensor cannot be imported.")
         return self._pow(node)
 
-    def values_alone(self, theirs: Convert, node: Node) -> Any:
-        """Max pools without their indices, for which TVM's returns zeros."""
-        if any(item.args[1] == 1 and item.users for item in node.users):
-            self.refuse(node, "The indices of a max pool cannot be imported.")
-        return theirs(node)
-
     def extreme(self, op: Callable[..., Any], node: Node) -> Any:
         """The largest or smallest along axes, or along all if none is named; TVM's has neither."""
         data, axes, keep = (*self.retrieve_args(node), [], False)[:3]
         return op(data, list(axes) or None, keepdims=bool(keep))
 
     def clamp(self, node: Node) -> Any:
-        """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity. At a tensor's
-        bound, the gradient is the input's, and NaN is kept on both sides."""
+        """TVM's ignores the bound of `clamp_max`, and bounds integers by infinity."""
         x, *bounds = self.every(node)
         if len(bounds) == 1:
             bounds = [None, *bounds] if "max" in str(node.target) else [*bounds, None]
         low, high = bounds
-        if "float" in str(x.ty.dtype) and not any(isinstance(b, relax.Expr) for b in bounds):
-            infinite = (-math.inf, math.inf)
-            limits = [b if v is None else v for v, b in zip((low, high), infinite, strict=True)]
-            if limits[0] > limits[1]:  # then PyTorch's is the upper one, without a gradient
-                x, limits[0] = self.op.clip(x, limits[0], math.inf), -math.inf
-            return self.op.clip(x, *limits)
-        for bound, beyond in ((low, self.op.less), (high, self.op.greater)):
-            if bound is not None:
-                limit = bound if isinstance(bound, relax.Expr) else self.number(bound, x)
-                outside = beyond(x, limit)
-                if "float" in str(x.ty.dtype):
-                    outside = self.op.logical_or(outside, self.op.isnan(limit))
-                x = self.op.where(outside, limit, x)
+        if "float" in str(x.ty.dtype):
+            low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
+            if low > high:  # then PyTorch's is the upper one, without a gradient
+                x, low = self.op.clip(x, low, math.inf), -math.inf
+            return self.op.clip(x, low, high)
+        for limited, bound in ((self.op.maximum, low), (self.op.minimum, high)):
+            x = x if bound is None else limited(x, self.number(bound, x))
         return x
 
     # Dtypes.

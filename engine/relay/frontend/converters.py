@@ -9,23 +9,26 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch.fx import Node
-from tvm import relay
+from tvm import relay, tir
 from tvm.relay.frontend import pytorch as tvm_frontend
 from tvm.relay.frontend.common import set_span
+from tvm.topi.utils import get_const_tuple
 
-from relascope.core.errors import reporting
+from relascope.core.errors import EngineError, reporting
+from relascope.core.graph import TensorType
 from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
+from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.forms import given_to
+from relascope.engine.pytorch.operators.number_formats import in_common
 from relascope.engine.pytorch.trace_to_fx import FxTrace, dtype_number
 from relascope.engine.relay.frontend import core_operators
-from relascope.engine.relay.frontend.typed import TypedConverter
 from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
@@ -35,7 +38,7 @@ Convert = Callable[..., Any]
 _PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose these
 
 
-class Converter(core_operators.CoreOperators, TypedConverter):
+class Converter(core_operators.CoreOperators):
     """See the module's text. `masks` are those of active dropouts and other draws, in order;
     `updates` has the new value of each buffer that the model changes, by name, returned last."""
 
@@ -53,7 +56,6 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         ours: dict[str, Convert] = {"div": self.divide, "round": self.round, "pow": self.power}
         ours |= {f"{n}_like": partial(self.like, n) for n in ("full", "ones", "zeros")}
         ours |= {f"avg_pool{n}d": partial(self.avg_pool, n) for n in (1, 2, 3)}
-        ours |= {n: partial(self.recurrent, getattr(theirs, n)) for n in ("gru", "lstm")}
         ours |= {n: partial(self.wrapped, getattr(theirs, n)) for n in ("index", "index_put")}
         ours |= {"empty": self.convert_map["aten::zeros"]}  # TVM's takes integers by default
         ours |= dict.fromkeys(("to", "_to_copy", "type_as"), self.to)
@@ -69,7 +71,6 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         bases = {n.partition(".")[0] for n in draws.NAMES.split()}
         self.convert_map.update({f"aten::{name}": self.draw for name in bases | {"normal"}})
         self.convert_map.update({f"aten::am{n}": partial(self.extreme, n) for n in ("ax", "in")})
-        self.convert_map = {k: partial(self.typed, c) for k, c in self.convert_map.items()}
 
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"."""
@@ -115,12 +116,50 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         result = node.meta["val"]
         if not node.all_input_nodes and isinstance(result, torch.Tensor):
             given["dtype"] = result.dtype  # TVM's default dtypes differ
-        inputs, types = [], []
+        inputs, types, common = [], [], in_common(node)
         for argument in schema.arguments:
             value = None if argument.name in _PLACES else given[argument.name]
-            types.append(_type(value))
-            inputs.append(_replaced(value, env))
+            made, kind = _replaced(value, env), _type(value)
+            if isinstance(value, Node) and value in common and isinstance(made, relay.Expr):
+                kind = str(common[value]).removeprefix("torch.")
+                made = relay.cast(made, kind)
+            types.append(kind)
+            inputs.append(made)
         return self.convert_map[str(schema.name)](inputs, types)
+
+    def refuse(self, message: str, hint: str = "") -> NoReturn:
+        raise EngineError("operator", message, self.source.where, hint)
+
+    @property
+    def source(self) -> TraceOrigin:
+        """The origin of the operator of `node`, or of which that is an item."""
+        node: Any = self.node.args[0] if self.node.target is operator.getitem else self.node
+        origin: TraceOrigin = node.meta["origin"]
+        return origin
+
+    def checked(self, result: Any) -> Any:
+        """A result in PyTorch's type: integers of another width are cast. Raises EngineError of
+        kind "operator" for another shape or dtype, or a missing result."""
+        value, kind = self.node.meta["val"], self.source.operator
+        if result is None and self.node.users:
+            message = f"Relay's PyTorch frontend leaves out a result of {kind}."
+            self.refuse(message, unlike.REWRITE)
+        typed = self.infer_type(result) if isinstance(result, relay.Expr) else None
+        if not isinstance(typed, relay.TensorType) or not isinstance(value, torch.Tensor):
+            return result
+        if any(isinstance(d, tir.Any) for d in typed.shape):
+            raise unlike.by_values(kind, self.source, self.model)
+        found = TensorType(tuple(get_const_tuple(typed.shape)), typed.dtype)
+        wanted = tensor_type(value)
+        if found == wanted:
+            return result
+        whole = "int" in found.dtype and ("int" in wanted.dtype or wanted.dtype == "bool")
+        if found.shape != wanted.shape or not whole:
+            message = f"{kind} gives {found} in Relay's PyTorch frontend, and {wanted} in PyTorch."
+            self.refuse(message, unlike.REWRITE)
+        if isinstance(result, relay.Constant):
+            return relay.const(result.data.numpy().astype(wanted.dtype), wanted.dtype)
+        return relay.cast(result, wanted.dtype)
 
     def update(self, name: str, value: Any) -> None:
         dtype = str(self.model.buffers[name].dtype).removeprefix("torch.")
@@ -148,12 +187,6 @@ class Converter(core_operators.CoreOperators, TypedConverter):
             self.refuse(*unlike.DRAWS)
         self.masks.append(draws.numbered(drawn, self.masks))
         return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
-
-    def recurrent(self, theirs: Convert, inputs: Any, input_types: Any) -> Any:
-        """LSTM and GRU; TVM's applies the dropout between layers whether it is on or off."""
-        if len(inputs) != 9:
-            self.refuse("Packed sequences have no counterpart in Relay.", "Pad them instead.")
-        return theirs([*inputs[:-4], 0.0, *inputs[-3:]], input_types)
 
     def detached(self, inputs: Any, input_types: Any) -> Any:
         """TVM's lets the gradient pass."""
@@ -220,8 +253,7 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         name, read = getattr(running, "name_hint", ""), self.node.args[position]
         norm = torch.ops.aten.batch_norm.default
         if name not in self.model.buffers or any(
-            user.target is not norm or not user.args[5]
-            for user in read.users  # type: ignore[union-attr]
+            user.target is not norm or not user.args[5] for user in read.users
         ):
             self.refuse(*unlike.SHARED_STATISTICS)
         old = self.updates.get(name, running)
@@ -245,15 +277,12 @@ class Converter(core_operators.CoreOperators, TypedConverter):
         return super().sub(inputs[:2], input_types[:2])
 
     def divide(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores `rounding_mode`."""
+        """TVM's ignores `rounding_mode`, which only integers have here."""
         mode = inputs[2] if len(inputs) > 2 else None
-        if mode == "floor":
-            return self.make_elemwise("floor_divide")(inputs[:2], input_types[:2])
-        quotient = self.make_elemwise("divide")(inputs[:2], input_types[:2])
-        if mode is None:
-            return quotient
-        kind = self.infer_type(inputs[0]).dtype
-        return relay.cast(relay.trunc(quotient), kind) if "int" in kind else relay.trunc(quotient)
+        if mode == "trunc":
+            return relay.divide(*self.promoted(inputs))
+        name = "floor_divide" if mode else "divide"
+        return self.make_elemwise(name)(inputs[:2], input_types[:2])
 
     def gelu(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores `approximate`."""
@@ -266,15 +295,12 @@ class Converter(core_operators.CoreOperators, TypedConverter):
 
     def clamp_common(self, data: Any, min: Any = None, max: Any = None) -> Any:
         """TVM's takes the limits of integers through floats, which do not hold them."""
-        bounds = ((relay.maximum, min), (relay.minimum, max))
-        if any(isinstance(b, relay.Expr) for _, b in bounds):
-            return super().clamp_common(data, min, max)
         if "float" in self.infer_type(data).dtype:
             low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
             if low > high:  # PyTorch then returns the upper limit everywhere, without a gradient
                 data, low = stop_gradient(data), high
             return relay.clip(data, float(low), float(high))
-        for limited, bound in bounds:
+        for limited, bound in ((relay.maximum, min), (relay.minimum, max)):
             data = data if bound is None else limited(data, self.number(bound, data))
         return data
 
@@ -385,8 +411,6 @@ class Converter(core_operators.CoreOperators, TypedConverter):
 
     def _wrapped(self, index: Any, length: int) -> Any:
         dtype = self.infer_type(index).dtype
-        if dtype == "bool":
-            return index
         if isinstance(index, relay.Constant):
             values = index.data.numpy()
             return relay.const(np.where(values < 0, values + length, values), dtype)
