@@ -236,8 +236,7 @@ def _bytes_axis(most: int, least: int = 0) -> alt.Axis:
 
 
 def _rule(cut: Row, most: int, what: str, down: int) -> list[alt.Chart]:
-    """A cut of PyTorch's whose work is unknown: a line at its bytes with its name `down` pixels
-    from the top, or a tick without a name."""
+    """A cut of PyTorch's of unknown work: a line with its name `down` pixels below, or a tick."""
     held, budget = cut["bytes"], f"{cut['budget']:g}"
     named = {"what": what or "PyTorch's partitioner", "label": what.replace(" ", "\n", 1)}
     base = _of([{**cut, "size": size(held), "budget": budget, **named}]).encode(x="bytes:Q")

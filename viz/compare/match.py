@@ -241,8 +241,7 @@ class _NodeMatcher:
     def _classes(
         self, key: _Key, alike: bool = False, groups: bool = False
     ) -> Iterator[tuple[str, str]]:
-        """Pairs of free nodes, or of fused `groups`, with a unique key; if `alike`, also nodes of
-        keys that are equally frequent on both sides, in order."""
+        """Pairs of free nodes, or `groups`, by keys: unique or, if `alike`, equally frequent."""
         ours, theirs = (side.by_key(key, groups) for side in (self.left, self.right))
         for value, ids in ours.items():
             others = theirs.get(value, ())

@@ -1,9 +1,8 @@
 """Compares two runs of passes: steps aligned, the first that differs, graphs, times.
 
-A run is the pipeline of a model, of a session or of a recording, or an imported model alone. Steps
-are aligned by name, in order (Ratcliff and Obershelp's method, by `difflib`). Programs after
-aligned steps are the same if their texts are known to be equal, or all nodes of their graphs match
-(`viz.compare.match`).
+A run is the pipeline of a model, session or recording, or an imported model alone. Steps are
+aligned by name, in order (Ratcliff and Obershelp's method, by `difflib`). Programs after aligned
+steps are the same if their texts are known to be equal, or all nodes match (`viz.compare.match`).
 """
 
 import difflib
@@ -58,9 +57,8 @@ def run_of(
     label: str,
     about: Mapping[str, Any] | None = None,
 ) -> ComparedRun:
-    """A program through a pipeline; without steps, as loaded. It ends at the last program before
-    memory is planned, whose graph still shows the computation. Raises as `ask` while there is no
-    answer. `about` are facts on a recorded compile."""
+    """A program through a pipeline, up to where memory is planned, because graphs after that do
+    not show the computation; `about` are facts on a recorded compile. Raises as `ask`."""
     stepped = step(ask, source, pipeline)
     ran = [index for index, record in enumerate(stepped.records) if record.enabled]
 

@@ -37,10 +37,9 @@ def define() -> None:
 def graph_view(
     graph: Graph, view: View = _PLAIN, *, key: str, on_select: Callable[[], None] | None = None
 ) -> str | None:
-    """Draw a graph to pan, zoom, search, and open and close by module. By the widget's `key`, its
-    state survives reruns and changes of the graph; `on_select` is called before the rerun that a
-    change of the selection starts. Returns the drawn `focus`: None if it is not drawn, and the
-    first node of a module without a group."""
+    """Draw a graph. By the widget's `key`, its state survives reruns and changes of the graph;
+    `on_select` is called before the rerun that a changed selection starts. Returns the drawn
+    `focus`: None if it is not drawn, and the first node of a module without a group."""
     st.session_state.pop(f"{key}_acted", None)
     drawing = drawing_of(graph, view.fewer_than, _union(graph, view, key))
     focus = drawing.focus(view.focus)

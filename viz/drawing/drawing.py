@@ -24,11 +24,10 @@ _AS_IT_IS = "details", "focus", "family", "overlay", "show", "showing"  # what i
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values of nodes (by id, numbers or words) that colours can show, with a legend and a table in
-    the browser. Their unit is "bytes", "share" (of 1) or "". A closed group has the largest of its
-    numbers. `limits` begin the second to fourth steps of the scale (None: the browser chooses
-    them), `labels` are the legend's texts for the steps (None: their ranges), and `none` its text
-    for nodes without a value, which stay plain."""
+    """Values of nodes (by id, numbers or words) that colours can show. Their unit is "bytes",
+    "share" (of 1) or "". A closed group has the largest of its numbers. `limits` begin the second
+    to fourth steps of the scale (None: the browser chooses), `labels` are the legend's texts for
+    the steps (None: their ranges), and `none` its text for nodes without a value, left plain."""
 
     name: str
     title: str
@@ -156,8 +155,7 @@ class Drawing:
         self._last: tuple[object, bytes] | None = None
 
     def encode(self, toggles: Mapping[str, bool], view: View, more: Mapping[str, Any]) -> bytes:
-        """All data for the browser: JSON, deflated. Modules that the user opens and closes do not
-        change it, because the browser knows them."""
+        """All data for the browser: JSON, deflated; the same whatever modules the user opens."""
         own: dict[str, Any] = dict.fromkeys(
             ("open_groups", "keep_places", "open_alone", "act", "present")
         )
@@ -329,8 +327,7 @@ _AXES = re.compile(r"T\.axis\.remap\(\"([SR]+)\"")
 
 
 def _kernel_card(text: str) -> dict[str, Any]:
-    """A kernel on a card: TVM's "text" without redundant lines, and "loops", each block's name with
-    the extents of the loops around it."""
+    """A kernel on a card: TVM's "text" in short, and "loops", the extents around each block."""
     lines = [_WIDE_INT.sub(r"\1", line) for line in text.rstrip().splitlines()]
     return {
         "text": "\n".join(line for line in lines if not _SAID_AGAIN.match(line)),

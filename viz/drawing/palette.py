@@ -188,8 +188,7 @@ def between(key: str) -> str:
 
 
 def page_css(of: str = ":root") -> str:
-    """CSS that sets a page's colours as variables, for the reader's theme or `data-theme`; for an
-    element's own root, `of` is ":host"."""
+    """CSS that sets colours as variables of a root `of`, by the reader's theme or `data-theme`."""
 
     def rule(theme: Theme, where: str = "") -> str:
         colours = (f"--st-{name}: {value}" for name, value in PAGE[theme].items())

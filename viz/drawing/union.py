@@ -20,9 +20,8 @@ LEAST_KNOWN = 0.5
 
 @dataclass
 class Union:
-    """Steps laid out together, in order: each node's `slot`, which is the id of its first node; by
-    slot, the node with the most text, which gives the box's size, and the slots that it reads in
-    any step; `version` counts changes."""
+    """Steps laid out together, in order. A node's `slot` is the id of its first node; by slot, the
+    node with most text, for the size, and slots read by any step; `version` counts changes."""
 
     slot: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)

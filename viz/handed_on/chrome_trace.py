@@ -15,9 +15,8 @@ _ARGUMENTS = ("nodes", "operators", "scope", "share", "bytes_in", "bytes_out", "
 
 
 def trace_json(document: Row) -> str:
-    """One run of the document of `profile MODEL`, made of its medians: kernels one after another in
-    the order in which they ran. A phase has its length from end to end, unprofiled; the time
-    outside kernels follows the last of them."""
+    """One run of the document of `profile MODEL`, made of medians: kernels one after another, as
+    they ran. A phase has its length from end to end, unprofiled; time outside kernels is last."""
     head = f"{document.get('model', 'model')} ({document.get('engine', 'TVM')})"
     events = [
         _name("process_name", 0, f"{head}, {document['target']}"),

@@ -65,8 +65,7 @@ def _graph_tab(
 def cut_tab(
     file: Sheet, cut: cuts.Cut, view: View = PLAIN, saved: TorchSaved | None = None
 ) -> Sheet:
-    """Add the tab of a cut: the joint graph in its colours, the frontier, and each capture with its
-    reason; `saved` is what PyTorch keeps, as far as known."""
+    """Add the tab of a cut: joint graph, frontier, captures; `saved` is what PyTorch keeps."""
     joint = cut.joint
     coloured = joint.graph.with_roles(cuts.roles(joint, cut.ids))
     rivals = tables.torch_saved_document(saved) if saved else None

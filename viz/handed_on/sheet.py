@@ -1,9 +1,8 @@
 """One file of HTML that shows graphs, steps, tables and charts: no server, no network, no eval.
 
 The file contains the element `<relascope-graph>`, the viewer with a page of tabs around it, and
-data in blocks: JSON, deflated, as base64. A block is read when it is first shown. The page's policy
-(Content-Security-Policy) allows no loading, and no script but this one, by its hash; names in
-models reach the page as text only.
+data in blocks: JSON, deflated, as base64, each read when first shown. Its Content-Security-Policy
+allows no loading, and no script but this one, by its hash; names in models are text only.
 """
 
 import base64

@@ -160,8 +160,7 @@ def steps_of(
     stepped: Stepped,
     errors: Mapping[int, Row] | None = None,
 ) -> StepsSheet:
-    """The steps of a pipeline from an engine, with their indices as keys (-1 is the import);
-    `errors` has rows of `step --check` by step."""
+    """An engine's steps of a pipeline by index (-1: the import); `errors` are of `step --check`."""
     pipeline = stepped.pipeline
     listed = rows(ir, pipeline, stepped.records, len(ask("load", source).graph))
     steps = [StepSheet([("", (-1, -1), "")])]

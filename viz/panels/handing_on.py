@@ -25,8 +25,7 @@ def button(
     page: Callable[[Sheet], Sheet] | None = None,
     what: str = "",
 ) -> None:
-    """Draw the button, which opens the formats. `page`, which may wait for the engine, puts more
-    than the named graphs into a page; `what` describes it."""
+    """Draw the button that opens the formats; `page`, which may wait, makes a page of `what`."""
     with st.popover("Hand on", icon=":material/ios_share:"):
         if page is not None:
 

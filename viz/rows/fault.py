@@ -24,8 +24,7 @@ _PIECES = (
 def document(
     ir: str, bisection: Bisection, bisected: Row, result: reduce.Reduction | None, folder: str = ""
 ) -> Row:
-    """The document of `reduce MODEL`: the culprit, from the document of the bisection, the piece
-    that shows it, and all pieces tried."""
+    """The document of `reduce MODEL`: the bisection's culprit, the piece with it, and all tries."""
     document = {**{k: bisected[k] for k in _BISECTED.split()}, "bisection": bisected["verdict"]}
     if result is None:
         return {**document, **_NOTHING, "verdict": reduce.cannot(bisection)}

@@ -130,9 +130,8 @@ def _shapes(node: Node, by_id: Mapping[str, Node]) -> str:
 
 
 def computing(document: Row, operator: str) -> list[int]:
-    """The indices of kernels of a `profile_document` that compute an operator, in order of
-    execution. The operator is its name, or the end of it behind a dot: "nn.conv2d", "conv2d".
-    Raises EngineError of kind "usage" if there are none."""
+    """The indices of kernels of a `profile_document`, as run, that compute an operator of a name
+    or its end ("nn.conv2d", "conv2d"). Raises EngineError of kind "usage" if there are none."""
     kernels, end = document["kernels"], f".{operator}"
     found = [k["index"] for k in kernels if any(f".{o}".endswith(end) for o in k["operators"])]
     if not found:

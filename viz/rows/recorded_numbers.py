@@ -1,9 +1,8 @@
 """The numbers of a recorded compile: which of its modules can be run and compared.
 
 A part of a compile is a sequence of one program's modules, pass by pass, with the same arguments
-and results. An engine opens the first module as a model, and each pass that changed it is a step of
-a pipeline whose program is the module recorded after it. Errors, bisection and reduction therefore
-work on recordings as on pipelines.
+and results. An engine opens the first as a model, and each pass that changed it is a step of a
+pipeline, to the module recorded after it. Errors, bisection and reduction work as on pipelines.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,8 +11,7 @@ from relascope.samples import SAMPLES
 
 
 def step_script(ir: str, source: ModelSource, pipeline: Pipeline, label: str = "") -> str:
-    """Python code that loads the model, by its file's `label` if it has no name, runs the passes
-    one by one, and compares with PyTorch."""
+    """Python code that loads the model (a file by `label`), runs each pass, and compares."""
     name = source.model if _is_named(source) else label or source.model
     end = "", "sys.exit(0 if run.check() else 1)", ""
     return "\n".join([_head(ir, source, pipeline, name), *_steps(ir, pipeline), *end])

@@ -24,9 +24,8 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 @dataclass(frozen=True)
 class StepListRow:
     """One row of the list; row 0 is the import. Counts are None while the passes run. A `fixed`
-    step cannot be switched off or removed; a `waiting` one was not run, because only steps before
-    it were requested. `failure` is why it failed, or what a bisection blames it for; `error` is the
-    program's error after it, if known."""
+    step cannot be switched off or removed; a `waiting` one was not requested, and not run.
+    `failure` is why it failed, or what a bisection blames it for; `error` is the program's."""
 
     title: str
     summary: str

@@ -222,10 +222,9 @@ def step_rows(records: Sequence[StepRecord], errors: Mapping[int, Row] | None = 
 
 def cut_document(cut: Cut) -> Row:
     """One cut in the document of `captures MODEL`: what is saved, why, and for which readers.
-    `bytes` is the sum of those of `captures` and `masks` without those `on_host`; if there are
-    such, `host_bytes` is their sum, and `copy_seconds` the time of their copies. FLOPs and seconds
-    are estimates (`passes.cost`), and only ratios of seconds are meaningful, unless `prices` says
-    that they were measured. `held` is a `live_document`."""
+    `bytes` are those of `captures` and `masks` but for those `on_host`, which `host_bytes` counts
+    and whose copies take `copy_seconds`. FLOPs and seconds are estimates (`passes.cost`), of which
+    only ratios are meaningful, unless `prices` says "measured". `held` is a `live_document`."""
     by_id, whole = cut.joint.graph.by_id, cut.forward_seconds or 1.0
     captures, masks = (
         [{**plain(c), "reader_labels": [by_id[r].title for r in c.readers]} for c in saved]
@@ -298,8 +297,7 @@ def cut_figures(document: Row) -> list[tuple[str, str]]:
 
 
 def cut_sections(document: Row) -> list[Section]:
-    """The sections of `captures MODEL`: a `cut_document`, with "rivals" from `torch_saved_document`
-    and a `frontier_document` if known."""
+    """A `cut_document`'s sections; it may hold a `torch_saved_document` ("rivals") and frontier."""
     title = STRATEGIES[document["strategy"]].title
     kept, again = saved_rows(document), set(document["recomputed"])
     times = document.get("recomputed_times", {})
@@ -336,8 +334,7 @@ def cut_sections(document: Row) -> list[Section]:
 
 
 def torch_saved_document(saved: TorchSaved) -> Row:
-    """What PyTorch keeps for the backward of the same module, within each budget that its
-    partitioner was asked for, and why a figure is missing."""
+    """What PyTorch keeps for the module's backward within each budget, or why none is known."""
     return {
         "pytorch_eager_bytes": saved.eager_bytes,
         "pytorch_min_cut_bytes": saved.within(1.0),

@@ -126,8 +126,7 @@ def run_document(result: TimeResult, facts: Row) -> Row:
 
 
 def run_sections(run: Row, title: str = "", targets: Sequence[Target] = ()) -> list[Section]:
-    """One run, a `run_document` called `title`: its facts, a headline that its data supports, and
-    every row; targets are named as by `short`."""
+    """A `run_document`: facts, a headline that its data supports, all rows; targets by `short`."""
     rows = [TimeRow(**r) for r in run["rows"]]
     said = verdicts(rows)
     headline = [

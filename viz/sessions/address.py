@@ -37,8 +37,7 @@ def written(session: Session) -> Query:
 def session_of(
     query: Mapping[str, list[str]], base: Session | None = None
 ) -> tuple[Session, list[str]]:
-    """The session of some parameters, and a few words on each that cannot be read; other fields are
-    those of `base`, by default a new page."""
+    """The session `base` (a new page) with parameters, and words on each that cannot be read."""
     base, wrong = base or Session(), []
     session = set_all(Session(), {path: get(base, path) for path in _UNSAID})
     paths: dict[str, Any] = {}

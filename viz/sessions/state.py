@@ -98,8 +98,7 @@ class ModelChoice:
         return cls(name, inputs=inputs, pins=pins, tensors=tensors, **same)
 
     def source(self, path: str = "") -> ModelSource:
-        """The model for an engine; `path` is that of its file, with saved inputs in the folder
-        `tensors` beside it, each under its digest."""
+        """The model for an engine; `path` is its file's, with inputs beside: `tensors/DIGEST`."""
         beside = Path(path).parent / "tensors"
         about: dict[str, Any] = {n: getattr(self, n) for n in _OF_SOURCE}
         about["pins"] = parse_pins(self.pins)
@@ -118,10 +117,9 @@ _OF_SOURCE = [
 
 @dataclass(frozen=True)
 class CutChoice:
-    """How the joint graph is cut: the budget is in percent, for strategies that have one;
-    `frontier` is the bytes that the chosen cut keeps; `save` and `recompute` are ids of tensors
-    forced by hand; `offload` lets others wait on the host, and `per_use` lets the backward compute
-    a value more than once."""
+    """How the joint graph is cut: the budget in percent, if the strategy has one; the bytes that
+    the chosen cut of the `frontier` keeps; ids of tensors forced by hand; whether others may wait
+    on the host (`offload`), and the backward compute a value more than once (`per_use`)."""
 
     strategy: str = _set(DEFAULT, "strategy", "keep_strategy", choices=tuple(STRATEGIES))
     budget: int | None = _set(None, "budget", "keep_budget", most=100)

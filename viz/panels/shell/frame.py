@@ -215,8 +215,7 @@ _LISTED = re.compile(r"^(\s*\d*)([-+=.)])")  # begins a list or a title
 
 
 def plain_text(text: str) -> str:
-    """Text as Markdown that shows it unchanged; addresses, `:icons:` and arrows, which Streamlit
-    would convert, are written as code."""
+    """Text as Markdown that shows it unchanged; what Streamlit would convert is written as code."""
     parts = _FOUND.split(" ".join(text.split("\n")))
     parts[::2] = [_SIGNS.sub(r"\\\g<0>", part) for part in parts[::2]]
     parts[1::2] = ["`` " + part.replace("``", "` `") + " ``" for part in parts[1::2]]

@@ -73,8 +73,7 @@ def ask(draw: Callable[..., Any], label: str, *args: Any, key: str, **more: Any)
 
 
 def pressed(label: str, key: str, place: Any = st, **more: Any) -> bool:
-    """Draw a button; whether it was pressed, reported once. Streamlit itself forgets a press if a
-    run is cut short before it draws the button."""
+    """Draw a button; whether it was pressed, told once, even if the run was cut short before it."""
     presses = _controls().pressed
     place.button(label, key=key, on_click=presses.add, args=(key,), **more)
     known = key in presses

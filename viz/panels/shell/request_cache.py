@@ -92,8 +92,7 @@ class RequestCache:
         return self.peek(method, *arguments)
 
     def derive(self, make: Callable[[], Value], *key: Hashable) -> Value:
-        """The result of `make`, cached by `key` like an answer: the same object on every rerun,
-        because drawings are cached by their graph."""
+        """The result of `make`, cached by `key`: one object on all reruns, as drawings need it."""
         request = Request("derive", key)
         if request not in self._answers:
             self._keep(request, make())

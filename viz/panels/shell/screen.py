@@ -23,8 +23,7 @@ def look_at(module: str) -> None:
 @dataclass(frozen=True)
 class Screen:
     """One model in one mode, through one pipeline, and the cache that answers for it. `label` is a
-    sample's name, or a file's name without its folder; constants with `fewer_than` elements are
-    written into their readers' labels."""
+    sample's or a file's name; constants below `fewer_than` elements go into readers' labels."""
 
     ir: str
     source: ModelSource

@@ -83,8 +83,7 @@ def of_recording() -> None:
 
 
 def choose_ir(problem: EngineError | None) -> str:
-    """Draw the choice of IR, "relay" or "relax": by default the last one chosen, at first Relay;
-    Relax if `problem` says why Relay cannot be loaded."""
+    """Draw the choice of IR, by default the last; Relax if `problem` is why Relay cannot load."""
     if problem is not None:
         show_error(problem)
         st.caption("The page goes on with Relax alone.")

@@ -29,9 +29,8 @@ def grid(
     """Draw rows, with None as a dash, and return the indices of chosen rows. `columns` are those of
     `renamed`; without them, rows are drawn as they are. By column name, `help` has texts and `wide`
     widths; `bars` are columns of percentages to draw as bars; `signs` is a column of names of
-    `palette.STYLES` ("added"), drawn in the graph's colours and signs. Rows can be chosen if
-    `on_select` is "rerun", or with `on_pick`, which is called with the index of the chosen row, or
-    None. `more` are arguments of `st.dataframe`."""
+    `palette.STYLES` ("added"), drawn as in the graph. Rows can be chosen if `on_select` is "rerun",
+    or with `on_pick`, called with the chosen index or None. `more` goes to `st.dataframe`."""
     rows = renamed(rows, columns) if columns else list(rows)
     config: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in rows for name in row):

@@ -28,8 +28,7 @@ _OURS = "relascope's"
 
 
 def chooser(screen: Screen) -> Mapping[str, str]:
-    """Draw the choice of the default pipeline or one of TVM's own; the texts of TVM's by name, none
-    in training, because they have no gradient."""
+    """Draw the choice of the default pipeline or TVM's; texts of TVM's by name, not in training."""
     theirs: Mapping[str, str] = {}
     if not screen.training:
         with boundary(screen.cache), suppress(Waiting):

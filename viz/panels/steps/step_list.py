@@ -54,8 +54,7 @@ def now(screen: Screen) -> Pipeline:
 
 
 def act(screen: Screen, what: str, row: int, **more: Any) -> None:
-    """Do an action on a row; row 0 is the imported program. The pipeline is read now, because the
-    same run may have changed it before."""
+    """Do an action on a row (0: the import), on the pipeline as the same run may have left it."""
     here, index = current(screen), row - 1
     pipeline = here.pipeline
     if what != "add" and index >= len(pipeline):

@@ -1,8 +1,7 @@
 """Differences between a baseline and a model's compile now, in sentences.
 
 Baselines are documents of `engine.jobs.baseline.take`. Structure must be equal, sizes within a
-percent. Times are compared only on the machine of the baseline, by the best of several runs, which
-other work on the machine disturbs least.
+percent. Times are compared only on the same machine, by the best, least disturbed, of several runs.
 """
 
 import difflib
@@ -276,8 +275,7 @@ _LOST = "is no longer fused with"
 
 
 def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str, tuple[str, str]]]:
-    """Changes of fusion, in words, with the operators and their module: what is no longer fused,
-    what is now fused, and kernels of new operators alone."""
+    """Changes of fusion, in words: no longer fused, now fused, and new operators alone."""
     free = [Counter(k) for k in made]
     sources: list[list[Kernel]] = [[] for _ in made]
     lost, gained, new = [], [], []

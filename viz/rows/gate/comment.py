@@ -1,8 +1,7 @@
 """The result of `check --baseline` for a terminal, a page, and a comment on GitHub.
 
 GitHub finds more in a text than Markdown: people to notify, issues, commits, addresses. Anything
-but a plain word or number is therefore written as code, in which GitHub looks for nothing, and
-special characters in it are HTML entities.
+but a plain word or number is therefore code, where GitHub looks for nothing, with HTML entities.
 """
 
 import re
