@@ -10,6 +10,7 @@ from relascope.commands.shared import Command, Document, write
 from relascope.core.errors import EngineError
 from relascope.core.identity import carry_identity
 from relascope.engine.jobs import accuracy, node_accuracy
+from relascope.engine.jobs.cut import with_cut
 from relascope.engine.jobs.step import Stepped
 from relascope.engine.jobs.step import step as run_steps
 from relascope.engine.protocol.request import BuildRequest
@@ -162,9 +163,7 @@ def _check_steps(command: Command, source: ModelSource, pipeline: Pipeline) -> d
         upto = pipeline.upto(last_built(command.engine, pipeline.upto(index)))
 
         def request(source: ModelSource, upto: Pipeline = upto) -> BuildRequest:
-            whole = BuildRequest(source, upto, target)
-            graph = command("graph_after", source, upto, len(upto) - 1)
-            return whole if graph.forward_outputs is None else command.cut_request(whole)
+            return with_cut(command, BuildRequest(source, upto, target), command.cut, False)
 
         if one.enabled and upto not in known:
             try:

@@ -211,8 +211,8 @@ def _run(side: Command, folder: Path) -> tuple[ComparedRun, Request]:
     run = run_of(side, side.engine, source, pipeline, label, about)
 
     def request() -> BuildRequest:
-        whole = BuildRequest(source, step(side, source, pipeline).sound, side.target, args.threads)
-        return side.cut_request(whole) if source.training else whole
+        sound = step(side, source, pipeline).sound
+        return side.cut_request(BuildRequest(source, sound, side.target, args.threads))
 
     return run, request
 

@@ -57,11 +57,9 @@ def take(
     step(ask, source, pipeline).check()
     graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
     kernels = ask("kernels", source, pipeline, True)
-    joint = graph.forward_outputs is not None
 
     def of(one: ModelSource) -> BuildRequest:
-        asked = BuildRequest(one, pipeline, target, threads)
-        return with_cut(ask, asked) if joint else asked
+        return with_cut(ask, BuildRequest(one, pipeline, target, threads), required=False)
 
     request = of(source)
     found = judged(ask, source, of, tolerance)
@@ -88,7 +86,7 @@ def take(
         "error": error(found, info.against),
         "compile": compile_document(pipeline, times),
     }
-    if joint:
+    if graph.forward_outputs is not None:
         document["captures"] = captures(ask, source, pipeline)
     if speed:
         document["speed"] = speed_document(ask("time", request))
@@ -105,10 +103,7 @@ def timed_again(
     speed: bool,
 ) -> Document:
     """A document with its times measured again, twice as often; the better ones count."""
-    request = BuildRequest(source, pipeline, target, threads)
-    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
-    if graph.forward_outputs is not None:
-        request = with_cut(ask, request)
+    request = with_cut(ask, BuildRequest(source, pipeline, target, threads), required=False)
     times: CompileTimes = ask("compile_times", request, 2 * ROUNDS, 2 * SECONDS)
     old, new = document["compile"], compile_document(pipeline, times)
     for table, again in ((old["passes"], new["passes"]), (old, new)):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from relascope.core.errors import EngineError
-from relascope.core.graph import Graph
 from relascope.engine.jobs import accuracy
 from relascope.engine.jobs.accuracy import DTYPES, OURS, Tolerance
 from relascope.engine.jobs.cut import with_cut
@@ -404,13 +403,8 @@ def _slow(
 
 def _to_time(ask: Ask, question: Question, part: Pipeline) -> BuildRequest:
     """The request to time a pipeline's program, split where it has its gradient."""
-    source = question.source
-    asked = BuildRequest(source, part, question.target, question.threads, question.repeats)
-    if source.training:
-        graph: Graph = ask("graph_after", source, part, len(part) - 1)
-        if graph.forward_outputs is not None:
-            return with_cut(ask, asked)
-    return asked
+    how = question.target, question.threads, question.repeats
+    return with_cut(ask, BuildRequest(question.source, part, *how), required=False)
 
 
 def verdict(ir: str, result: Bisection) -> str:

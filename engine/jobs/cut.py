@@ -36,18 +36,26 @@ def joint_of(
     return Joint(joint_graph(ask, source, pipeline), kernels, measured, copied)
 
 
-def with_cut(ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut) -> BuildRequest:
+def with_cut(
+    ask: Ask, request: BuildRequest, choose: Callable[[Joint], Cut] = cut, required: bool = True
+) -> BuildRequest:
     """The request; for training, split where `choose` says. Raises EngineError as
-    `joint_graph` does, and what `choose` raises."""
-    if not request.source.training:
+    `joint_graph` does, unless no cut is `required`, and what `choose` raises."""
+    program = request.source, request.pipeline
+    if not request.source.training or not (required or _at_end(ask, *program).forward_outputs):
         return request
-    return request.split_at(choose(joint_of(ask, request.source, request.pipeline)).marked)
+    return request.split_at(choose(joint_of(ask, *program)).marked)
+
+
+def _at_end(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
+    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
+    return graph
 
 
 def joint_graph(ask: Ask, source: ModelSource, pipeline: Pipeline) -> Graph:
     """The graph at a pipeline's end. Raises EngineError of kind "usage" where the pipeline takes no
     gradient, and what the session raises."""
-    graph: Graph = ask("graph_after", source, pipeline, len(pipeline) - 1, True)
+    graph = _at_end(ask, source, pipeline)
     if graph.forward_outputs is None:
         message = "There is nothing to cut: the pipeline takes no gradient."
         hint = "Use the default training pipeline, or add the gradient step."

@@ -303,13 +303,28 @@ def input_words(model: Model) -> ModelInputs:
     return described(inputs, types_of(inputs, source, saved), source, saved, ())
 
 
-def argument_notes(
-    inputs: Sequence[tuple[str, TensorType]], tensors: Mapping[str, torch.Tensor]
-) -> tuple[str, ...]:
-    """Notes on where a program's arguments get their values."""
-    if tensors or len(inputs) < 2:
-        return ()
-    return (f"It has no parameters: all {len(inputs)} arguments are inputs, with random values.",)
+def of_module(
+    kinds: Mapping[str, TensorType],
+    params: Arrays,
+    outputs: tuple[TensorType, ...],
+    program: Callable[..., Any],
+    array: Callable[[np.ndarray], Any],
+    notes: Sequence[str] = (),
+) -> Imported:
+    """A module as a program. `kinds` are the types of its arguments, `params` the values of some,
+    `outputs` the types of its results. `program` makes the engine's own, `array` TVM's arrays."""
+    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
+    tensors = {n: torch.from_numpy(params[n]) for n in kinds if n in params}
+    if not tensors and len(inputs) > 1:
+        said = f"It has no parameters: all {len(inputs)} arguments are inputs, with random values."
+        notes = *notes, said
+    made = program(
+        params={n: array(t.numpy()) for n, t in tensors.items()},
+        inputs=tuple(n for n, _ in inputs),
+        outputs=len(outputs),
+        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
+    )
+    return Imported(made, inputs, tensors, outputs, notes=tuple(notes))
 
 
 def no_pytorch(source: ModelSource, what: str) -> EngineError:

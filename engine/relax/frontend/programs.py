@@ -1,9 +1,9 @@
 """A Relax module from any file as a program."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import torch
 import tvm
 from tvm import relax
 
@@ -11,7 +11,7 @@ from relascope.core.errors import lines_of
 from relascope.core.graph import TensorType
 from relascope.engine.files.program_file import check_params
 from relascope.engine.relax.draw.to_graph import tensor_types
-from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.engine.server.program_model import Imported, of_module
 from relascope.passes.relax.ir.program import RelaxProgram
 
 OPEN = 3
@@ -37,8 +37,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
         else:
             not_run = f"its argument {said} is {param.ty}, not a tensor"
     check_params(params, kinds, name)
-    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
-    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    order = sorted(kinds, key=lambda n: n in params)
     if order != list(kinds) and not not_run:  # passes take inputs first
         variables = {str(p.name): p for p in main.params}
         arguments = [variables[name] for name in order]
@@ -49,26 +48,17 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     parts = result.fields if isinstance(result, relax.TupleType) else [result]
     if strange := [str(p) for p in parts if not isinstance(p, relax.TensorType)]:
         not_run = f"it returns {strange[0]}, not a tensor or a tuple of tensors"
-    outputs = tensor_types(result)
-    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
-    program = RelaxProgram(
-        mod=mod,
-        params={n: tvm.runtime.tensor(t.numpy()) for n, t in tensors.items()},
-        inputs=tuple(n for n, _ in inputs),
-        outputs=len(outputs),
-        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
-        not_run=not_run,
-    )
-    notes = argument_notes(inputs, tensors)
-    if not_run:
-        notes = (f"It can be shown and stepped, but not run: {not_run}.", *notes)
-    if guessed := [n for p in main.params if (n := str(p.name)) in kinds and _says_less(p)]:
-        text = f"The types of {', '.join(guessed)} are left open: they are "
-        notes = (text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.", *notes)
+    notes = []
     if sizes:
         text = f"Open sizes: {', '.join(sizes)}. In a run each is {OPEN}, unless an input sets it."
-        notes = (text, *notes)
-    return Imported(program, inputs, tensors, outputs, notes=notes)
+        notes.append(text)
+    if guessed := [n for p in main.params if (n := str(p.name)) in kinds and _says_less(p)]:
+        text = f"The types of {', '.join(guessed)} are left open: they are "
+        notes.append(text + f"{', '.join(str(kinds[n]) for n in guessed)} in a run.")
+    if not_run:
+        notes.append(f"It can be shown and stepped, but not run: {not_run}.")
+    program = partial(RelaxProgram, mod, not_run=not_run)
+    return of_module(kinds, params, tensor_types(result), program, tvm.runtime.tensor, notes)
 
 
 def others(mod: Any, main: Any) -> dict[Any, Any]:

@@ -1,9 +1,9 @@
 """A Relay module as a program, whichever file it came from."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-import torch
 import tvm
 from tvm import relay
 
@@ -11,7 +11,7 @@ from relascope.core.errors import EngineError
 from relascope.core.graph import TensorType
 from relascope.engine.files.program_file import check_params
 from relascope.engine.relay.draw.to_graph import tensor_types
-from relascope.engine.server.program_model import Imported, argument_notes
+from relascope.engine.server.program_model import Imported, of_module
 from relascope.passes.relay.ir.program import RelayProgram
 
 _HINT = "Give the module as it was before it was compiled."
@@ -25,8 +25,7 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     if len(kinds) < len(main.params):
         raise EngineError("file", f'Two arguments of "main" in {name} have the same name.', name)
     check_params(params, kinds, name)
-    inputs = tuple((n, k) for n, k in kinds.items() if n not in params)
-    order = [n for n, _ in inputs] + [n for n in kinds if n in params]
+    order = sorted(kinds, key=lambda n: n in params)
     if order != list(kinds):  # passes take inputs first
         variables = {str(p.name_hint): p for p in main.params}
         arguments = [variables[n] for n in order]
@@ -37,16 +36,8 @@ def imported(mod: Any, params: Mapping[str, Any], name: str) -> Imported:
     if not all(isinstance(part, tvm.ir.TensorType) for part in parts):
         message = f'"main" in {name} returns {result}, not a tensor or a tuple of tensors.'
         raise EngineError("file", message[:400], name, _HINT)
-    outputs = tensor_types(result)
-    tensors = {n: torch.from_numpy(params[n]) for n in order if n in params}
-    program = RelayProgram(
-        mod=mod,
-        params={n: tvm.nd.array(t.numpy()) for n, t in tensors.items()},
-        inputs=tuple(n for n, _ in inputs),
-        outputs=len(outputs),
-        buffers=tuple(n for n, t in tensors.items() if not t.is_floating_point()),
-    )
-    return Imported(program, inputs, tensors, outputs, notes=argument_notes(inputs, tensors))
+    program = partial(RelayProgram, mod)
+    return of_module(kinds, params, tensor_types(result), program, tvm.nd.array)
 
 
 def _tensor(param: Any, name: str) -> TensorType:
