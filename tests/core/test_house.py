@@ -40,7 +40,7 @@ LINES = {
     "passes": 11648,
     "recorder": 1414,
     "samples": 542,
-    "viz": 23856,
+    "viz": 23813,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

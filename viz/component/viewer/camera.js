@@ -20,14 +20,9 @@ export class Camera extends Picture {
     const { box } = this.drawing;
     const inside = (i, high) => wx >= box.x[i] && wx <= box.x[i] + box.w[i]
       && wy >= box.y[i] && wy <= box.y[i] + high;
-    for (let k = this.solid.length - 1; k >= 0; k--) {
-      if (inside(this.solid[k], box.h[this.solid[k]])) return this.solid[k];
-    }
     const header = Math.max(HEADER, 14 / this.zoom);
-    for (let k = this.open.length - 1; k >= 0; k--) {
-      if (inside(this.open[k], Math.min(header, box.h[this.open[k]]))) return this.open[k];
-    }
-    return -1;
+    return this.solid.findLast((i) => inside(i, box.h[i]))
+      ?? this.open.findLast((i) => inside(i, Math.min(header, box.h[i]))) ?? -1;
   }
 
   onToggle(i, wx, wy) {
@@ -67,9 +62,8 @@ export class Camera extends Picture {
     if (this.main.width !== w || this.main.height !== h) {
       this.main.width = w; this.main.height = h;
     }
-    this.root.classList.toggle("small", this.wide < 900);
-    this.root.classList.toggle("slim", this.wide < 640);
-    this.root.classList.toggle("tiny", this.wide < 480);
+    const narrow = { small: 900, slim: 640, tiny: 480 };
+    for (const name in narrow) this.root.classList.toggle(name, this.wide < narrow[name]);
     this.redraw();
   }
 

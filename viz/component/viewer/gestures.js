@@ -232,11 +232,8 @@ export class Gestures extends Part {
     if (!v.drawing || !v.root.getBoundingClientRect().width || (seen.length && seen[0] !== host)) return;
     e.preventDefault();
     e.stopPropagation();
-    if (e.key === "/") { v.input.focus(); v.input.select(); }
-    else {
-      v.main.focus({ preventScroll: true });
-      v.main.dispatchEvent(new KeyboardEvent("keydown", { key: e.key, bubbles: true }));
-    }
+    v.main.focus({ preventScroll: true });
+    v.main.dispatchEvent(new KeyboardEvent("keydown", { key: e.key, bubbles: true }));
   }
 
   // The next node chosen by mouse or finger is the other end of a path.

@@ -125,13 +125,10 @@ export class Overlays extends Part {
 
   // The style of each box of a drawing under the chosen overlay.
   paint(drawing) {
-    const overlay = this.active;
-    const { box, groups, node } = drawing;
-    const { halves } = this.viewer;
+    const overlay = this.active, { name, styles, values } = overlay;
+    const { box, groups, node } = drawing, { halves } = this.viewer;
     box.role = box.node.map((n, i) => (n < 0 ? halves.get(box.group[i]) ?? "" : node.role[n]));
-    const { styles, values } = overlay;
     if (styles) {
-      const { name } = overlay;
       this.key = (n) => styles[n];
       box.style = box.node.map((n, i) => (n >= 0 ? styles[n]
         : name === "" ? groups[box.group[i]].style : name === "roles" && box.role[i] || "group"));

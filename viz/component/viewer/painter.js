@@ -333,12 +333,9 @@ export class Painter extends Part {
             Math.abs(p[i + 2] - x1) + Math.abs(p[i + 3] - y1)) / 2;
           ctx.arcTo(x1, y1, p[i + 2], p[i + 3], Math.min(8, room));
         } else ctx.lineTo(x1, y1);
-      } else if (down) {
-        const bend = (y1 - y0) * 0.5;
-        ctx.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
       } else {
-        const bend = (x1 - x0) * 0.5;
-        ctx.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1);
+        const right = down ? 0 : (x1 - x0) * 0.5, under = down ? (y1 - y0) * 0.5 : 0;
+        ctx.bezierCurveTo(x0 + right, y0 + under, x1 - right, y1 - under, x1, y1);
       }
     }
   }
@@ -406,15 +403,11 @@ export class Painter extends Part {
     for (const [key, list] of v.byStyle) {
       const look = v.theme.styleOf(key);
       for (const bright of lit ? [false, true] : [true]) {
-        if (low) { this.drawFar(list, look, line, bright); continue; }
+        const some = list.filter((i) => seen(i) && (!lit || lit.boxes.has(i) === bright));
+        if (low) this.drawFar(some, look, line, bright);
+        if (low || !some.length) continue;
         ctx.beginPath();
-        let any = false;
-        for (const i of list) {
-          if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) continue;
-          this.path(i);
-          any = true;
-        }
-        if (!any) continue;
+        for (const i of some) this.path(i);
         // Dimmed boxes stay opaque underneath, so that edges do not shine through their text.
         if (!bright) { ctx.fillStyle = v.theme.ground; ctx.fill(); ctx.globalAlpha = 0.3; }
         ctx.fillStyle = look.fill; ctx.strokeStyle = look.stroke;
@@ -460,11 +453,10 @@ export class Painter extends Part {
 
   // Boxes of a style from afar: only rectangles with an edge, so that many cost little.
   drawFar(list, look, line, bright) {
-    const { viewer: v, box, ctx, zoom, seen, lit } = this;
+    const { viewer: v, box, ctx, zoom } = this;
     const edge = (look.thick ? 2.2 : 1) * line, least = 0.8 / zoom;
     const dots = new Set(); // one box is drawn for each
     const shown = list.filter((i) => {
-      if (!seen(i) || (lit && lit.boxes.has(i) !== bright)) return false;
       if (box.w[i] > least || box.h[i] > least) return true;
       const dot = Math.round(box.x[i] / least) * 65536 + Math.round(box.y[i] / least);
       return !dots.has(dot) && dots.add(dot);

@@ -39,10 +39,7 @@ function crossedLinks(rows, above, place, firstDummy) {
     let left = -1, start = 0;
     for (let j = 0; j < row.length; j++) {
       const item = row[j];
-      let inner = -1;
-      if (item >= firstDummy) {
-        for (const u of above[item]) if (u >= firstDummy) { inner = u; break; }
-      }
+      const inner = item < firstDummy ? -1 : above[item].find((u) => u >= firstDummy) ?? -1;
       if (inner < 0 && j < row.length - 1) continue;
       const right = inner >= 0 ? place[inner] : upper.length;
       for (let k = start; k <= j; k++) {
@@ -141,8 +138,7 @@ function balance(answers, count) {
     for (const v of answer) { if (v < low) low = v; if (v > high) high = v; }
     return [low, high];
   });
-  let narrow = ends[0];
-  for (const end of ends) if (end[1] - end[0] < narrow[1] - narrow[0]) narrow = end;
+  const narrow = ends.reduce((a, b) => (b[1] - b[0] < a[1] - a[0] ? b : a));
   const moves = ends.map(([low, high], k) => (k % 2 ? narrow[1] - high : narrow[0] - low));
   const middle = new Float64Array(count);
   const four = new Float64Array(4);

@@ -49,15 +49,9 @@ export function fold(cuts, { rank, width, height, x, y, still }, links) {
     top[c] = Math.min(top[c], y[i]);
     bottom[c] = Math.max(bottom[c], y[i] + height[i]);
   }
-  const bundles = Array.from({ length: cuts.length }, () => new Map());
-  for (const link of links) {
-    const c = column[link.u];
-    if (column[link.v] !== c + 1) continue;
-    const key = `${link.u} ${link.value}`;
-    const bundle = bundles[c].get(key);
-    if (bundle) bundle.links.push(link);
-    else bundles[c].set(key, { exit: link.exit, links: [link] });
-  }
+  const bundles = cuts.map((_, c) => Map.groupBy(
+    links.filter(({ u, v }) => column[u] === c && column[v] === c + 1),
+    ({ u, value }) => `${u} ${value}`));
   const channel = CHANNEL + LANE * Math.max(0, ...bundles.map((b) => b.size));
   const shift = new Float64Array(count);
   let at = left[0];
@@ -70,13 +64,13 @@ export function fold(cuts, { rank, width, height, x, y, still }, links) {
   for (let c = 0; c < count; c++) end = Math.max(end, down(c) + bottom[c] - top[c]);
   const ways = new Map();
   bundles.forEach((bundle, c) => {
-    const outer = [...bundle.values()].sort((a, b) => b.exit - a.exit);
+    const outer = [...bundle.values()].sort(([a], [b]) => b.exit - a.exit);
     const floor = down(c) + bottom[c] - top[c], roof = down(c + 1);
-    outer.forEach(({ links: own, exit }, i) => {
+    outer.forEach((own, i) => {
       const low = floor + CHANNEL + LANE * i, high = roof - CHANNEL - LANE * (outer.length - 1 - i);
       const between = right[c] + shift[c] + APART + LANE * i;
       for (const { u, v, value, entry } of own) {
-        const out = exit + shift[c], into = entry + shift[c + 1];
+        const out = own[0].exit + shift[c], into = entry + shift[c + 1];
         ways.set(`${u} ${v} ${value}`, [out, low, between, low, between, high, into, high]);
       }
     });

@@ -42,11 +42,7 @@ export function laidOutGraph(block) {
 }
 
 function nodesOf(inputs) {
-  const nodes = [];
-  for (const input of inputs) {
-    if (typeof input === "number" && !nodes.includes(input)) nodes.push(input);
-  }
-  return nodes;
+  return [...new Set(inputs.filter((input) => typeof input === "number"))];
 }
 
 // The groups that are drawn open: at first `first`, then with the reader's changes ("*": all).

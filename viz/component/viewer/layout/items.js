@@ -94,8 +94,7 @@ export class Items {
       node, group, members: members ?? NONE,
       isOpen: group >= 0 && this.opened[group] === 1,
     });
-    if (members) for (const member of members) this.slot[member] = made.index;
-    else this.slot[node] = made.index;
+    for (const one of members ?? [node]) this.slot[one] = made.index;
     container.children.push(made.index);
     items.push(made);
   }
@@ -177,7 +176,6 @@ function cycles(links) {
   const index = new Map(), low = new Map(), onStack = new Set(), stack = [];
   const component = new Map();
   let counter = 0, number = 0;
-  const none = [];
   for (const start of links.keys()) {
     if (index.has(start)) continue;
     const work = [[start, 0]];
@@ -185,7 +183,7 @@ function cycles(links) {
     stack.push(start); onStack.add(start);
     while (work.length) {
       const top = work[work.length - 1], [key, at] = top;
-      const next = links.get(key) ?? none;
+      const next = links.get(key) ?? NONE;
       if (at < next.length) {
         top[1] += 1;
         const other = next[at];

@@ -62,8 +62,7 @@ class Arrangement extends Items {
     const edge = this.edges(pairs.filter((pair) => pair.values.length));
     const box = this.boxes();
     const [width, height] = this.framed(box, edge);
-    const shown = this.graph.readsNow ? this.currentShown() : this.slot.map((i) => this.shown[i]);
-    return { box, edge, width, height, shown };
+    return { box, edge, width, height, shown: this.currentShown() };
   }
 
   // The nodes whose values pass, for every two boxes with edges between them. Nodes of the backdrop

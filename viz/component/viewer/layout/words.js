@@ -6,7 +6,6 @@ export function rounded(value) { return Math.round(value * 10) / 10; }
 
 const NARROW = new Set("ijlI.,:;|'![]()"), SLIM = new Set("ftr -"), WIDE = new Set("mwMW@%");
 const LONGEST = 48; // characters of an edge's label
-const ems = new Map();
 
 function em(char) {
   if (NARROW.has(char)) return 0.3;
@@ -18,13 +17,8 @@ function em(char) {
 
 // The estimated width of a text in a sans-serif typeface, in the unit of `size`.
 export function textWidth(text, size, bold = false) {
-  let width = ems.get(text);
-  if (width === undefined) {
-    width = 0;
-    for (const char of text) width += em(char);
-    if (ems.size > 20000) ems.clear();
-    ems.set(text, width);
-  }
+  let width = 0;
+  for (const char of text) width += em(char);
   return width * size * (bold ? 1.06 : 1);
 }
 
