@@ -121,8 +121,7 @@ def finish(
     for row in rows:
         names = ("engine", "sample", "batch", "tokens", "dtype", "strategy")
         where = ", ".join(f"{n} {row[n]}" for n in names if row.get(n) is not None)
-        said += [
-            f"{where}: {m}" for m in ([row["missed"]] if "missed" in row else missed(row)) if m
-        ]
+        own = [row["missed"]] if "missed" in row else missed(row)
+        said += [f"{where}: {m}" for m in own if m]
     print("\n".join(said) or "Every bar is met.")
     return 1 if said else 0

@@ -5,8 +5,7 @@ samples at a batch of 8 with 128 tokens, of one with 14, or at their own size; a
 are drawn again. PyTorch uses Inductor's decompositions: by default, and at its best, with
 `activation_memory_budget` 0.8; *least without products* is of all cuts that recompute none, in any
 time. Returns 1 if a function's gradient is wrong or it keeps more than PyTorch by default, or if a
-sample keeps more than `MOST` of PyTorch's best or recomputes more matrix products and convolutions
-than that.
+sample keeps more than `MOST` of PyTorch's best or recomputes more products and convolutions.
 
 `--large` cuts 96 Llama layers by every strategy and a drawn graph of 100,000 nodes by `min_cut`.
 Returns 1 if that takes 5 or 2 seconds of the processor at best, or ten runs have two answers."""

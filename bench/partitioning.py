@@ -58,6 +58,4 @@ tanhs_of_product = _case(lambda x: (x @ torch.ones(5, 5)).tanh().tanh(), (5, 5))
 products_and_sums = _case(lambda x: reduce(_square_and_sum, range(2), x), (10, 10))
 dropout_and_sum = _case(lambda x: F.dropout(x, 0.5) + x, (256,))
 
-FUNCTIONS = tuple(
-    n for n, of in globals().items() if inspect.isfunction(of) and not n.startswith("_")
-)
+FUNCTIONS = tuple(n for n, of in globals().items() if inspect.isfunction(of) and n[0] != "_")

@@ -146,9 +146,8 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
             return (*exact(), *found)
 
         names += [f"gradient of {n}" for n in expected]
-        yield held(
-            ours, (*theirs, *expected.values()), exact_too, 10 * _TOLERANCE, partial(_moved, opened)
-        )
+        all_theirs = (*theirs, *expected.values())
+        yield held(ours, all_theirs, exact_too, 10 * _TOLERANCE, partial(_moved, opened))
     except Exception as error:
         verdict = judged.failed(error)
         if verdict.get("kind") == "file":  # an operator that no file may name

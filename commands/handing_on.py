@@ -140,9 +140,7 @@ def viewer(command: Command) -> Document:
     return {"folder": str(command.args.output), "bytes": {n: len(t) for n, t in files.items()}}
 
 
-def steps(
-    command: Command, source: ModelSource, stepped: Stepped, errors: Mapping[int, Row]
-) -> None:
+def steps(command: Command, source: ModelSource, stepped: Stepped, errors: dict[int, Row]) -> None:
     """Write the steps of `step`: a page, all graphs, or a line for each step."""
     pipeline = stepped.pipeline
 

@@ -44,6 +44,7 @@ def tune(command: Command) -> Document:
     book, tasks = records.read(place), {t.key: t for t in found}
     run = book.trials[-1].run if len(book.trials) > lines else ""
     tuned = [book.tuned(run, k, tasks[k].name, tasks[k].best_ms) for k in keys]
+    shapes = {k: [list(a.shape) for a in tasks[k].arguments] for k in keys}
     document = {
         **_about(command, request),
         "machine": engine.machine,
@@ -52,9 +53,7 @@ def tune(command: Command) -> Document:
         "seconds": time.perf_counter() - began,
         "cancelled": result is None,
         "notes": list(book.notes if result is None else result.notes),
-        "tasks": [
-            {**plain(t), "shapes": [list(a.shape) for a in tasks[t.key].arguments]} for t in tuned
-        ],
+        "tasks": [{**plain(t), "shapes": shapes[t.key]} for t in tuned],
         "curve": [{**plain(t), "name": tasks[t.task].name} for t in book.in_run(run)],
     }
     return command.written(document)

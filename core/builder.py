@@ -79,9 +79,8 @@ class GraphBuilder:
             else:
                 outputs.append(ident)
         # A hidden tuple may still be read by a tuple that stays.
-        kept = {
-            s for n in self.nodes if n.kind is Kind.TUPLE and n.id not in hidden for s in n.edges
-        }
+        tuples = (n for n in self.nodes if n.kind is Kind.TUPLE and n.id not in hidden)
+        kept = {s for n in tuples for s in n.edges}
         while lost := hidden & kept:
             hidden -= lost
             kept |= {s for i in lost for s in by_id[i].edges}

@@ -98,7 +98,6 @@ _ALIKE = 0.5
 
 def alike(message: str, other: str) -> bool:
     """Whether two messages are of one fault, by their first lines."""
-    one, two = (
-        re.sub(r"0x[0-9a-f]+|\d+", "", text.partition("\n")[0])[:300] for text in (message, other)
-    )
+    lines = (text.partition("\n")[0] for text in (message, other))
+    one, two = (re.sub(r"0x[0-9a-f]+|\d+", "", line)[:300] for line in lines)
     return difflib.SequenceMatcher(None, one, two).ratio() >= _ALIKE

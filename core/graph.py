@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 JsonValue = Any  # str, int, float, bool, None, and lists and dicts of them
 _Found = TypeVar("_Found", bound=Hashable)
+_Next = Callable[[_Found], Iterable[_Found]]
 
 _ITEM_BYTES = {
     **dict.fromkeys(("bool", "int8", "uint8"), 1),
@@ -340,9 +341,7 @@ class Graph:
         return graph
 
 
-def reached(
-    start: Iterable[_Found], beyond: Callable[[_Found], Iterable[_Found]]
-) -> dict[_Found, None]:
+def reached(start: Iterable[_Found], beyond: _Next[_Found]) -> dict[_Found, None]:
     """Everything reached from `start` by `beyond`, itself included, in depth-first order."""
     found: dict[_Found, None] = {}
     todo = list(start)
@@ -354,9 +353,7 @@ def reached(
     return found
 
 
-def read_first(
-    start: Iterable[_Found], read: Callable[[_Found], Iterable[_Found]]
-) -> dict[_Found, None]:
+def read_first(start: Iterable[_Found], read: _Next[_Found]) -> dict[_Found, None]:
     """Everything reached from `start` by `read`, itself included, each after what it reads."""
     found: dict[_Found, None] = {}
     seen: set[_Found] = set()
@@ -393,13 +390,12 @@ def _node_to_json(node: Node) -> dict[str, JsonValue]:
 
 
 def _node_from_json(data: Mapping[str, JsonValue]) -> Node:
+    inputs = data.get("inputs", ())
     return Node(
         id=data["id"],
         kind=Kind(data["kind"]),
         attrs=dict(data.get("attrs", {})),
-        inputs=tuple(
-            i if isinstance(i, str) else Literal(i["literal"]) for i in data.get("inputs", ())
-        ),
+        inputs=tuple(i if isinstance(i, str) else Literal(i["literal"]) for i in inputs),
         outputs=tuple(TensorType(tuple(t["shape"]), t["dtype"]) for t in data.get("outputs", ())),
         role=Role(data.get("role", "none")),
         body=Graph.from_json(data["body"]) if data.get("body") else None,

@@ -45,8 +45,7 @@ def carry_identity(before: Graph, after: Graph, pairs: Mapping[str, str] | None 
     """Rename the nodes of `after` to the ids of the same nodes in `before`. Linear in the size of
     both graphs. Nodes inside fused functions are matched like all others, so fusing adds the groups
     and removes nothing. `pairs` maps ids of nodes of `after` to those of the nodes of `before` with
-    the same value, such as an argument that stands for it; nodes computed from them can then match,
-    too."""
+    the same value, such as an argument for it; nodes computed from them can then match, too."""
     return _Matcher(before, after, pairs or {}).run()
 
 
@@ -195,9 +194,8 @@ def _value_hashes(
             counted[node.id], plain[node.id] = known[node.id]
             continue
         own, read = [*map(str, own_key(node))], read_by(node, values)
-        value, plain[node.id] = (
-            _hash((*own, *(of.get(i, i) for i in read))) for of in (counted, plain)
-        )
+        both = (_hash((*own, *(of.get(i, i) for i in read))) for of in (counted, plain))
+        value, plain[node.id] = both
         seen[value] += 1
         counted[node.id] = value if seen[value] == 1 else f"{value}#{seen[value]}"
     return counted, plain
@@ -219,9 +217,7 @@ def own_key(node: Node) -> tuple[object, ...]:
     return (node.kind, node.op, node.name, attrs, node.outputs)
 
 
-def _keys(
-    node: Node, inputs: tuple[str, ...], value: str, merged: bool = False
-) -> Iterator[object]:
+def _keys(node: Node, inputs: tuple[str, ...], value: str, merged: bool = False) -> Iterator[Any]:
     """Keys that recognise a node, the surest first; if `merged`, those of its value and call."""
     own, kind = own_key(node), (node.kind, node.op, node.outputs)
     yield "call", own, inputs

@@ -48,10 +48,8 @@ def beyond(
     """Elements at the end of each axis that the kernel of a convolution did not reach. `sizes` are
     the data's, `counts` the result's and `window` the kernel's; `padding` is at all begins and then
     at all ends."""
-    rank = len(sizes)
-    axes = zip(
-        sizes, counts, window, strides, padding[:rank], padding[rank:], dilation, strict=True
-    )
+    begins, ends = padding[: len(sizes)], padding[len(sizes) :]
+    axes = zip(sizes, counts, window, strides, begins, ends, dilation, strict=True)
     return [
         size + before + after - (count - 1) * step - (reach - 1) * apart - 1
         for size, count, reach, step, before, after, apart in axes
@@ -112,9 +110,7 @@ def adaptive_share(extent: int, count: int) -> Any:
     return inside / (end - begin)
 
 
-def of_means(
-    op: Any, const: Callable[..., Any], grad: Any, shares: Sequence[Any], dtype: str
-) -> Any:
+def of_means(op: Any, const: Callable[..., Any], grad: Any, shares: list[Any], dtype: str) -> Any:
     """The gradient of means over windows along each axis from the third on, summed window by
     window: a product with a matrix would spread a NaN to windows without it. `op` has the IR's
     operators and `const` makes its constants; `shares` are, for each axis, the weights (windows,

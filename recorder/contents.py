@@ -118,9 +118,8 @@ class Contents:
         """Whether a new function equals a version except for names."""
         if likeness is not None or version.likeness is not None:
             return bool(version.likeness == likeness)
-        return type(version.function) is type(function) and bool(
-            self._equal(version.function, function)
-        )
+        same = type(version.function) is type(function)
+        return same and bool(self._equal(version.function, function))
 
     def text(self, text: str, kind: str = "text") -> str:
         """Write a text, and name it."""

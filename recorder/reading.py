@@ -257,11 +257,9 @@ def read(path: Path) -> Recording:
 
 
 def _begun(fields: dict[str, Any], path: Path) -> Recording:
-    version = fields["relascope_recording"]
-    if version != VERSION:
-        message = (
-            f"{path.name} is a recording of version {version}; this relascope reads {VERSION}."
-        )
+    made = fields["relascope_recording"]
+    if made != VERSION:
+        message = f"{path.name} is a recording of version {made}; this relascope reads {VERSION}."
         raise EngineError("file", message, path.name, "Open it with the relascope that wrote it.")
     return Recording(path, {k: v for k, v in fields.items() if k != "relascope_recording"})
 

@@ -63,10 +63,8 @@ def opened(case: Case, mode: str, place: Path, model: Path) -> dict[str, Any]:
     own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), SETTING: setting}
     env = {n: v for n, v in os.environ.items() if not n.startswith("XDG_")} | own
     with (place / "said").open("w+b") as errors:
-        streams: Any = {"stdout": subprocess.DEVNULL, "stderr": errors, "stdin": subprocess.DEVNULL}
-        with subprocess.Popen(
-            program, cwd=folder, env=env, start_new_session=True, **streams
-        ) as run:
+        files: Any = {"stdout": subprocess.DEVNULL, "stderr": errors, "stdin": subprocess.DEVNULL}
+        with subprocess.Popen(program, cwd=folder, env=env, start_new_session=True, **files) as run:
             stop = threading.Timer(HANGS, os.killpg, (run.pid, signal.SIGKILL))
             stop.start()
             _, ended, used = os.wait4(run.pid, 0)  # with its engines

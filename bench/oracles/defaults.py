@@ -2,8 +2,7 @@
 
 They are in `defaults.txt`. A line is an expression in which a name of `INPUTS` is a tensor; the
 indented lines below it are the arguments that replace `...` in turn, "-" for none. A program is
-made with the first tensor of each name, and then runs on the others: labels to ignore, padding,
-hidden rows."""
+made with each name's first tensor, and runs on the others: ignored labels, padding, hidden rows."""
 
 import re
 from collections.abc import Callable

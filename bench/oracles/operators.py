@@ -92,9 +92,8 @@ class _Call(torch.nn.Module):
             raise NotCompared("sparse, complex or quantized")
 
     def forward(self, *given: torch.Tensor) -> Tensors:
-        leaves = [
-            v if p is None else given[p] for v, p in zip(self.leaves, self.places, strict=True)
-        ]
+        pairs = zip(self.leaves, self.places, strict=True)
+        leaves = [v if p is None else given[p] for v, p in pairs]
         first, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         first = first.clone() if self.in_place else first
         made = pytree.tree_leaves(self.call(first, *args, **kwargs))
@@ -338,20 +337,18 @@ def _hold(
     values = dict(zip(model.input_names, inputs, strict=True))
     values.update({**model.parameters, **model.buffers})
     values.update(draw_masks(live.masks, 0, torch.device("cpu")))
-    outputs_named = [f"output {i}" for i in range(len(model.outputs_flat))]
+    results = [f"output {i}" for i in range(len(model.outputs_flat))]
     if not gradient:
         ours = live.forward(values)
         other = [partial(_run, spare, inputs)] if spare else []
-        return judged.differences(
-            ours[: len(theirs)], theirs, judge, tolerance, outputs_named, other
-        )
+        return judged.differences(ours[: len(theirs)], theirs, judge, tolerance, results, other)
     wanted = [n for n, t in zip(model.input_names, inputs, strict=True) if t.is_floating_point()]
     step = live.step(wanted)
     outputs, captures = step.forward(values)
     values.update(zip(step.grad_outs, weights, strict=True))
     gradients = step.backward({**values, **captures})
     ours = (*outputs[: len(model.outputs_flat)], *(gradients[n] for n in wanted))
-    named = [*outputs_named, *(f"gradient of {n}" for n in wanted)]
+    named = [*results, *(f"gradient of {n}" for n in wanted)]
 
     def again(module: _Holder, spread: bool) -> Tensors:
         made = theirs if spread else _run(module, inputs)
@@ -521,10 +518,8 @@ def page(rows: dict[str, list[Row]]) -> str:
             if set(cells) <= {"refused", "skipped", ""}:
                 neither.append(names[name])
                 continue
-            words = ["" if c == "skipped" else c for c in cells]
-            lines.append(
-                f"| `{names[name]}` | " + " | ".join(words) + f" | {reasons.get(name, '')} |"
-            )
+            words = [*("" if c == "skipped" else c for c in cells), reasons.get(name, "")]
+            lines.append(f"| `{names[name]}` | " + " | ".join(words) + " |")
         if neither:
             listed = ", ".join(f"`{n}`" for n in dict.fromkeys(neither))
             lines += ["", f"Neither engine takes, in words: {listed}."]

@@ -134,9 +134,8 @@ def judged(
 
 @dataclass(frozen=True)
 class Stage:
-    """One way to compute what the model computes. `name` is "forward", "training forward",
-    "gradient", or "cut and split"; a `budget` of None is the strategy's own; for `runs` see
-    `BuildRequest`."""
+    """A way to compute what the model does. `name` is "forward", "training forward", "gradient", or
+    "cut and split"; a `budget` of None is the strategy's own; for `runs` see `BuildRequest`."""
 
     name: str
     source: ModelSource
@@ -295,10 +294,8 @@ def run(ask: Ask, stage: Stage, target: str) -> tuple[AccuracyRow, ...]:
             graph = ask("graph_after", stage.source, stage.pipeline, len(stage.pipeline) - 1)
             forward = any(limit.over(c) for c in found if not c.name.startswith(_GRADIENT))
             bad = first_bad(graph, nodes, limit, forward)
-            ident = None if bad is None else bad.id
-            rows = [
-                r if r.passed else replace(r, first_bad=bad, first_bad_node=ident) for r in rows
-            ]
+            node = None if bad is None else bad.id
+            rows = [r if r.passed else replace(r, first_bad=bad, first_bad_node=node) for r in rows]
     except EngineError as error:
         rows = [replace(row, failure=error.as_finding()) for row in empty]
     seconds = time.perf_counter() - began

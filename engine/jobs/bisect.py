@@ -109,6 +109,9 @@ class Try:
     test: ScriptRun | None = None
 
 
+Tell = Callable[[Try], None]
+
+
 @dataclass(frozen=True)
 class Bisection:
     """The result of a bisection. `kind` is the fault: "wrong", "slow" (the program), "long" (a pass
@@ -132,9 +135,7 @@ class Bisection:
         return sum(one.runs for one in self.log)
 
 
-def bisect(
-    ask: Ask, ir: str, question: Question, tell: Callable[[Try], None] = lambda one: None
-) -> Bisection:
+def bisect(ask: Ask, ir: str, question: Question, tell: Tell = lambda one: None) -> Bisection:
     """Find the first pass that makes a pipeline bad; see `passes.search.bisect.search` for how. Any
     exception of `ask` except EngineError ends the search, which continues if run again with an
     `ask` that remembers answers. Raises EngineError where the whole pipeline crashes and the
@@ -155,7 +156,7 @@ class _FaultSearch:
     `question` becomes that of the answer: with a wider tolerance, another run, or float64."""
 
     def __init__(
-        self, ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
+        self, ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Tell
     ) -> None:
         self.ask, self.ir, self.question, self.tell = ask, ir, question, tell
         self.pipeline, self.log = pipeline, list[Try]()
@@ -345,7 +346,7 @@ def _taken(ask: Ask, question: Question) -> PassCost | None:
     return PassCost(longest, records[longest].seconds, keeper, records[keeper].kept_bytes)
 
 
-def _memory(ask: Ask, question: Question, tell: Callable[[Try], None]) -> Bisection:
+def _memory(ask: Ask, question: Question, tell: Tell) -> Bisection:
     taken, pipeline = _taken(ask, question), question.pipeline
     over = taken is not None and taken.kept > question.memory * MIB
     last = taken.keeper if taken is not None else IMPORT
@@ -363,9 +364,7 @@ def _of_pass(
     return Bisection(question, kind, found, log, None, taken)
 
 
-def _slow(
-    ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Callable[[Try], None]
-) -> Bisection:
+def _slow(ask: Ask, ir: str, question: Question, pipeline: Pipeline, tell: Tell) -> Bisection:
     """The pass whose removal speeds the pipeline up most: all variants that can be built are timed
     in turns, in one run."""
     kept = kept_on(ir, pipeline)

@@ -53,8 +53,7 @@ class Task:
 def through_tvms(ours: Task, theirs: TvmPipelines) -> Iterator[Task]:
     """Tasks of a model through TVM's own pipelines: each unchanged, the last one without each of
     its passes, and the first one with each other pass before it; only unchanged ones are bisected.
-    `ours`, of relascope's own pipeline, comes first, and is the only one in training, because TVM's
-    have no gradient."""
+    `ours`, relascope's pipeline, comes first, and is alone in training: TVM's have no gradient."""
 
     def task(name: str, search: bool = False) -> Task:
         text = with_tvms(ours.engine, name, known)

@@ -43,11 +43,9 @@ def measure(
     return tuple((i, tuple(t)) for i, t in taken.items()), tuple(builds), tuple(yardstick)
 
 
-def _passes(
-    start: Any, passes: Sequence[tuple[int, PassInfo, Step]]
-) -> Iterable[tuple[int, float]]:
+def _passes(start: Any, steps: Sequence[tuple[int, PassInfo, Step]]) -> Iterable[tuple[int, float]]:
     program = shown = start
-    for index, entry, step in passes:
+    for index, entry, step in steps:
         before = shown if entry.looking else program
         began = _clock()
         with redirect_stdout(io.StringIO()):

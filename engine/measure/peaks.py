@@ -4,7 +4,7 @@ PyTorch measures it with its own threads in a second or two. The best of several
 busy machine takes more rounds."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from relascope.engine.building.cpu import machine
 from relascope.engine.measure.memory import waiter
-from relascope.engine.measure.timing import timed
+from relascope.engine.measure.timing import Work, timed
 from relascope.engine.protocol.profile import Peaks
 from relascope.engine.turns import alone
 
@@ -31,8 +31,6 @@ _SIDES = {"cpu": (1024, 4096), "cuda": (4096, 16384)}
 """Rows of the matrices in the timed product: at first, and if these turn out too quick."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _TYPES = ("float32", "float64", "float16", "bfloat16")
-
-Work = Callable[[], object]
 
 
 @alone()
@@ -58,7 +56,7 @@ def measure(name: str, dtypes: Iterable[str]) -> Peaks:
     return Peaks(*about, flops, bandwidth, time.perf_counter() - began, copy)
 
 
-def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> dict[Any, float]:
+def _best(work: dict[Any, tuple[float, Work]], wait: Work) -> dict[Any, float]:
     """The best rate of each: FLOPs or bytes per second."""
     best = dict.fromkeys(work, 0.0)
     turns = {key: _turns(run, wait) for key, (_, run) in work.items()}
@@ -76,14 +74,12 @@ def _best(work: dict[Any, tuple[float, Work]], wait: Callable[[], object]) -> di
     return best
 
 
-def _turns(run: Work, wait: Callable[[], object]) -> int:
+def _turns(run: Work, wait: Work) -> int:
     timed(run, wait)
     return max(1, min(1000, round(_BLOCK_SECONDS / max(timed(run, wait), 1e-9))))
 
 
-def _product(
-    device: torch.device, dtype: torch.dtype, wait: Callable[[], object]
-) -> tuple[float, Work]:
+def _product(device: torch.device, dtype: torch.dtype, wait: Work) -> tuple[float, Work]:
     small, large = _SIDES["cuda" if device.type == "cuda" else "cpu"]
     for side in (small, large):
         a, b = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))

@@ -105,14 +105,12 @@ def profile(
     return Profile(*figures, comparisons, built.seconds, notes, measured, working_set, drawn)
 
 
-def _phase(
-    name: str, graph: Graph, kernels: Sequence[Kernel], median_ms: float, memory: int
-) -> Phase:
+def _phase(name: str, graph: Graph, kernels: Sequence[Kernel], ms: float, memory: int) -> Phase:
     owner = storages(graph)
     returned = (graph.by_id[i] for i in {owner[o] for o in graph.outputs})
     results = sum(n.bytes or 0 for n in returned if n.kind in (Kind.CALL, Kind.ITEM))
     times = sum(k.median_ms for k in kernels), sum(k.median_ms for k in kernels if not k.nodes)
-    return Phase(name, median_ms, *times, memory, results)
+    return Phase(name, ms, *times, memory, results)
 
 
 def watched(function: Profiled, values: Tensors) -> list[float]:

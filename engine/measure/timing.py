@@ -18,6 +18,7 @@ _BLOCK_SECONDS = 0.03
 _BLOCK_RUNS = 20
 
 
+Work = Callable[[], object]
 Rounds = tuple[tuple[float, ...], ...]
 """Seconds of each run of one contender, round by round."""
 
@@ -25,11 +26,7 @@ Rounds = tuple[tuple[float, ...], ...]
 @alone()
 @heap.kept()
 def interleave(
-    contenders: Mapping[str, Callable[[], object]],
-    repeats: int,
-    wait: Callable[[], object],
-    progress: Progress,
-    words: str = "",
+    contenders: Mapping[str, Work], repeats: int, wait: Work, progress: Progress, words: str = ""
 ) -> dict[str, Rounds]:
     """Time each contender in turns; `words` begin the progress messages. A contender does one run
     from start to end; `wait` is called after each, inside its time, and waits until the device has
@@ -97,7 +94,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return q1, q2, q3
 
 
-def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
+def _warm_up(run: Work, wait: Work) -> int:
     """Run until two in a row agree within 20 %, at most ten times. Returns the runs per block."""
     last = timed(run, wait)
     for _ in range(10):
@@ -109,7 +106,7 @@ def _warm_up(run: Callable[[], object], wait: Callable[[], object]) -> int:
     return max(1, min(_BLOCK_RUNS, round(_BLOCK_SECONDS / max(last, 1e-9))))
 
 
-def timed(run: Callable[[], object], wait: Callable[[], object]) -> float:
+def timed(run: Work, wait: Work) -> float:
     began = time.perf_counter()
     run()
     wait()

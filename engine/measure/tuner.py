@@ -175,21 +175,19 @@ def _tune_one(
             named = measured.candidate, measured.error
             lines.append(Trial(key, run, number + made, measured.ms, best, seconds, *named))
         records.add(place, records.CURVE, lines)
-        progress(min(1.0, made / trials), _words(workload, made, trials, best, before))
+        progress(min(1.0, made / trials), _words(workload.name, made, trials, best, before))
 
     progress(0.0, f"{workload.name}: timing it without records")
     before = rival()
-    progress(0.0, _words(workload, 0, trials, best, before))
+    progress(0.0, _words(workload.name, 0, trials, best, before))
     tuner.search(workload, own, trials, report)
     if made:
         rival()
     return records.read(place).tuned(run, key, workload.name, earlier)
 
 
-def _words(
-    workload: Workload, made: int, trials: int, best: float | None, before: float | None
-) -> str:
-    words = f"{workload.name}: trial {made} of {trials}"
+def _words(name: str, made: int, trials: int, best: float | None, before: float | None) -> str:
+    words = f"{name}: trial {made} of {trials}"
     words += "" if best is None else f", best {best:.4g} ms"
     return words + ("" if before is None else f", {before:.4g} ms without records")
 

@@ -126,8 +126,7 @@ class Account:
 class Passage:
     """A part of a report's text: words, code and a table, each of them optional. `title` is that of
     the section that it begins, "" where it continues one; `words` are sentences, or a list of them
-    in lines, with names in backticks; `file` gets the whole code if that is too long, "" for code
-    that is never cut."""
+    in lines, with names in backticks; `file` gets the whole if too long, "" if never cut."""
 
     title: str = ""
     words: str = ""

@@ -172,8 +172,7 @@ class ExampleRun:
 @dataclass(frozen=True)
 class Application:
     """A place where a pass on our rewriters replaced something, in order. `id` is in the graph
-    before the pass, "" for a node that the pass made itself; the others are the node's, as far as
-    known."""
+    before the pass, "" for a node of the pass itself; the others are the node's, if known."""
 
     id: str
     title: str

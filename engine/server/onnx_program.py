@@ -14,9 +14,7 @@ from relascope.engine.pytorch.baselines import onnx_runtime
 from relascope.engine.server.program_model import Imported
 
 
-def read_program(
-    path: Path, source: ModelSource, progress: Progress, ir: str, importer: Any
-) -> Imported:
+def read(path: Path, source: ModelSource, progress: Progress, ir: str, importer: Any) -> Imported:
     """An ONNX file as an engine's program, by the engine's `frontend.onnx`. Raises EngineErrors
     (kind "file", "input", "operator")."""
     progress(0.0, "reading the model")

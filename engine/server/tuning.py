@@ -42,8 +42,7 @@ class Tuning:
     ) -> TuneResult:
         """Measure schedules of some of the tasks, and keep the results on disk.
 
-        Records (`engine.protocol.records`) grow batch by batch; after a kill, another call goes on
-        from them.
+        Records (`engine.protocol.records`) grow by batches; after a kill, another call goes on.
 
         `keys` are of tasks, in the order to tune; none means all. `trials` counts the schedules to
         measure for each, beside earlier ones. Raises EngineError of kind "usage" for an unknown

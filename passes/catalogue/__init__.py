@@ -99,8 +99,7 @@ def check_gradient(ir: str, gradient: str) -> None:
 
 def default_pipeline(ir: str, training: bool, gradient: str = "tvm") -> Pipeline:
     """The page's first pipeline, for inference or training. In training, passes take the `gradient`
-    "tvm"; with "pytorch", the program comes with it. Raises ValueError if the IR does not support
-    the gradient."""
+    "tvm"; with "pytorch", the program comes with it. Raises ValueError if the IR lacks it."""
     if training:
         check_gradient(ir, gradient)
     return read_pipeline(ir, _GRADIENTS[gradient][ir] if training else INFERENCE[ir])

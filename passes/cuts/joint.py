@@ -121,9 +121,8 @@ class Joint:
     @cached_property
     def draws(self) -> dict[str, float]:
         """Estimated seconds of drawing each dropout mask again; other random numbers are kept."""
-        named = [
-            n for n in self.graph.nodes if n.id in self.masks and n.name.startswith(MASK_PREFIX)
-        ]
+        masks = map(self.graph.by_id.__getitem__, self.masks)
+        named = [n for n in masks if n.name.startswith(MASK_PREFIX)]
         counts = [(n.bytes or 0) * (8 if n.name.endswith("_bits") else 1) for n in named]
         flops = (n * (DRAWN if n > _FEW else _DRAWN_BY_PYTORCH) for n in counts)
         taken = (self.work.machine.seconds(each, 0) for each in flops)

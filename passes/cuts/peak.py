@@ -164,9 +164,8 @@ def _frontiers(joint: Joint, wish: Wish) -> list[FrontierPoint]:
     given = Prices(joint, wish).problem
     able = {i for i, b in zip(given.ids, given.save, strict=True) if isfinite(b)}
     places = [able & ids for ids in _narrow(joint)]
-    every, *halves = (
-        replace(wish, save=wish.save.union(*some)) for some in (places, places[::2], places[1::2])
-    )
+    sets = places, places[::2], places[1::2]
+    every, *halves = (replace(wish, save=wish.save.union(*some)) for some in sets)
     half = min(halves, key=lambda h: Prices(joint, h).least().seconds)
     wishes = [wish, every, half] if any(places) else [wish]
     found: dict[frozenset[str], FrontierPoint] = {}

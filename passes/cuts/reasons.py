@@ -82,9 +82,8 @@ class Reasons:
                 seen[current] = None
                 todo.extend(joint.graph.edges[current])
         order = self._place.__getitem__
-        return Recomputation(
-            tuple(sorted(seen, key=order)), tuple(sorted(sources, key=order)), not todo
-        )
+        computed, starts = (tuple(sorted(some, key=order)) for some in (seen, sources))
+        return Recomputation(computed, starts, not todo)
 
     def saved(self, node: Node, shares: str, path: tuple[str, ...], instead: Recomputation) -> str:
         by_id = self._joint.graph.by_id

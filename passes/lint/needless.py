@@ -250,9 +250,8 @@ def _leaves(subject: Subject, node: Node, number: float, filled: frozenset[str])
             continue
         if not isinstance(other, str):
             continue
-        if subject.graph.by_id[other].outputs[:1] == node.outputs[:1] and _is(
-            subject, given, number, filled
-        ):
+        alike = subject.graph.by_id[other].outputs[:1] == node.outputs[:1]
+        if alike and _is(subject, given, number, filled):
             return True
     return False
 

@@ -106,9 +106,7 @@ def _border(subject: Subject, index: int) -> int:
     graph, kernel = subject.graph, set((subject.kernels or ())[index])
     held = subject.work.bytes
     read = {e for i in kernel for e in graph.edges[i] if e not in kernel}
-    wrote = {
-        i for i in kernel if i in graph.outputs or any(r not in kernel for r in graph.readers[i])
-    }
+    wrote = {i for i in kernel if i in graph.outputs or not kernel.issuperset(graph.readers[i])}
     return sum(held[i] for i in read | wrote)
 
 

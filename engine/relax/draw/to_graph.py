@@ -274,15 +274,12 @@ class _Walk(builder.GraphBuilder):
             if isinstance(place, spelling.Var):
                 now, one = ident, _At(place, place, at.origin)
                 if len(places) > 1:
-                    now = self.add(
-                        one, f"item {index}", Kind.ITEM, (ident,), attrs={"index": index}
-                    )
+                    about = {"index": index}
+                    now = self.add(one, f"item {index}", Kind.ITEM, (ident,), attrs=about)
                 self.ids[place.__chandle__()] = now
         return ident
 
-    def arguments(
-        self, args: Any, names: list[str]
-    ) -> tuple[tuple[str, ...], dict[str, JsonValue]]:
+    def arguments(self, args: Any, names: list[str]) -> tuple[tuple[str, ...], _Attrs]:
         """Ids of the tensors among a call's arguments; the others by the operator's names."""
         inputs: list[str] = []
         attrs: dict[str, JsonValue] = {}

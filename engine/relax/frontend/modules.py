@@ -78,7 +78,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         from relascope.engine.relax.frontend import onnx
         from relascope.engine.server import onnx_program
 
-        return onnx_program.read_program(path, source, progress, "relax", onnx)
+        return onnx_program.read(path, source, progress, "relax", onnx)
     progress(0.0, "reading the module")
     pieces = program_file.taken_apart(path)
     if pieces.format == "relay":

@@ -96,21 +96,19 @@ class ScheduleSearch(AbstractContextManager["ScheduleSearch"]):
     An evolutionary search chooses sizes of its sketches of loops (Shao et al., "Tensor Program
     Optimization with Probabilistic Programs", NeurIPS 2022).
 
-    `target` is its text; kernels run with `threads`; `processes` are TVM's builder and runner, see
+    `target` is its text; kernels run with `threads`; `workers` are TVM's builder and runner, see
     `measures`. `seed` is for random draws; -1 draws the seed, too."""
 
     notes: tuple[str, ...] = ()
 
-    def __init__(
-        self, target: str, threads: int, processes: tuple[Any, Any], seed: int = -1
-    ) -> None:
+    def __init__(self, target: str, threads: int, workers: tuple[Any, Any], seed: int = -1) -> None:
         self._text, self._seed = target, seed
         made = parse(target)
         options = dict(made.export())
         if str(made.kind.name) == "llvm":  # among how many cores TVM may share a kernel
             options["num-cores"] = threads
         self._target = tvm.target.Target(options)
-        self._processes = processes
+        self._processes = workers
 
     def __exit__(self, *exc: object) -> None:
         for process in self._processes:

@@ -42,7 +42,7 @@ def read_program(path: Path, source: ModelSource, progress: Progress) -> Importe
         from relascope.engine.relay.frontend import onnx
         from relascope.engine.server import onnx_program
 
-        return onnx_program.read_program(path, source, progress, "relay", onnx)
+        return onnx_program.read(path, source, progress, "relay", onnx)
     progress(0.0, "reading the module")
     pieces = taken_apart(path)
     with reading(path.name):

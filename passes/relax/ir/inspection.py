@@ -40,11 +40,9 @@ def _types(where: str, function: Any, mod: Any) -> Iterator[str]:
             value = getattr(binding, "value", None)
             if not isinstance(value, tvm.ir.Call) or not isinstance(value.op, tvm.ir.Op):
                 continue
-            again = tvm.ir.Call(
-                value.op, list(value.args), attrs=value.attrs, ty_args=value.ty_args
-            )
+            new = tvm.ir.Call(value.op, list(value.args), attrs=value.attrs, ty_args=value.ty_args)
             try:
-                found = builder.normalize(again).ty
+                found = builder.normalize(new).ty
             except (tvm.error.TVMError, ValueError, TypeError) as error:
                 yield f"the type of {binding.var.name} in {where} is refused: {lines_of(error)[-1]}"
                 continue

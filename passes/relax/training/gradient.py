@@ -160,9 +160,8 @@ def _narrowed(
     for place, name in enumerate(reversed(gradients), 1):
         if name in halves:
             found = results[-place]
-            results[-place] = casts.get(found.__chandle__()) or maker.emit(
-                relax.op.astype(found, _HALF)
-            )
+            cast = relax.op.astype(found, _HALF)
+            results[-place] = casts.get(found.__chandle__()) or maker.emit(cast)
     return [wide.get(p.__chandle__(), p) for p in params], [*kept, *maker.bound], results
 
 
@@ -181,9 +180,7 @@ def _with_target(
     return relax.Function(params, body, relax.TupleType([o.ty for o in outs]), True)
 
 
-def _of_adjoints(
-    bound: Sequence[rewrite.Binding], known: rewrite.Provenance
-) -> dict[str, NodeOrigin]:
+def _of_adjoints(bound: Sequence[Binding], known: Provenance) -> dict[str, NodeOrigin]:
     """The provenance of the sums that TVM makes of a variable's gradients."""
     found = {}
     for variable, _ in bound:
