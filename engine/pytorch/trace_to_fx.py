@@ -25,13 +25,15 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.operators import DYNAMIC_INT8
+from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers, changes_in_place
 from relascope.engine.pytorch.model import Model
+from relascope.engine.pytorch.operators import compositions
 from relascope.engine.pytorch.operators.chosen_rows import ChosenRows, chosen_rows
 from relascope.engine.pytorch.operators.complex_pairs import ComplexPair, in_pairs, makes_pairs
-from relascope.engine.pytorch.operators.compositions import composing, name_of, stays
+from relascope.engine.pytorch.operators.compositions import name_of, stays
 from relascope.engine.pytorch.operators.dynamic_int8 import int8_function
 from relascope.engine.pytorch.operators.forms import form_of, given_to
 from relascope.engine.pytorch.operators.number_formats import (
@@ -43,7 +45,7 @@ from relascope.engine.pytorch.operators.number_formats import (
     result_dtypes,
     widens,
 )
-from relascope.engine.pytorch.unlike import REWRITE, all_unknown, by_values, reason
+from relascope.engine.pytorch.unlike import REWRITE, by_values
 from relascope.passes.program import Mask
 
 # Numbers of a trace index these as ScalarType and MemoryFormat.
@@ -67,6 +69,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {
 
 _NOT_PLAIN = object()
 _CPU = torch.device("cpu")
+_NORM = "aten::batch_norm"
 _DOUBLE = (torch.float64, torch.complex128)
 _SIZES = 8
 """The most integers that are taken for sizes."""
@@ -97,13 +100,16 @@ class FxTrace:
     gradients: dict[str, Node] = field(default_factory=dict)
 
 
-def trace_to_fx(model: Model, supports: Callable[[str], bool], frontend: str = "Relax") -> FxTrace:
+def trace_to_fx(
+    model: Model, supports: Callable[[str], bool], frontend: str = "Relax", whole: bool = False
+) -> FxTrace:
     """Write the flat trace of a model as an FX graph. In-place operators become pure ones, which
     was checked to be right before. `supports` says whether the importer of `frontend` has an ATen
     operator, such as "add.Tensor"; others are written with those (PyTorch's core ATen
-    decompositions). Control flow, shapes that depend on values, and all operators that are not
-    known are refused (kind "operator"), with module."""
-    return _FxWriter(model, supports, frontend).run()
+    decompositions), and, except if `whole`, batch norms in train mode. Control flow, shapes that
+    depend on values, and all operators that are not known are refused (kind "operator"), with
+    module."""
+    return _FxWriter(model, supports, frontend, whole).run()
 
 
 def note_values(model: Model, values: Mapping[str, Any]) -> None:
@@ -117,13 +123,17 @@ def note_values(model: Model, values: Mapping[str, Any]) -> None:
 
 
 class _FxWriter:
-    def __init__(self, model: Model, known: Callable[[str], bool], frontend: str) -> None:
+    def __init__(
+        self, model: Model, known: Callable[[str], bool], frontend: str, whole: bool
+    ) -> None:
         self.model, self.flat, self.known, self.frontend = model, model.flat, known, frontend
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.loaded = isinstance(model.module, torch.jit.ScriptModule)
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
+        self.updates: dict[str, Node] = {}
+        self.whole = whole
         self.origin = TraceOrigin("", "", -1)
         self.unknown: list[tuple[str, TraceOrigin]] = []
         self.arguments = (*model.input_names, *self.flat.tensors)
@@ -142,13 +152,13 @@ class _FxWriter:
             if not self.unknown:  # an error after such an operator may come from it
                 raise
         if self.unknown:
-            raise all_unknown(self.frontend, self.unknown, self.model)
+            raise unlike.all_unknown(self.frontend, self.unknown, self.model)
         results = [self.values[v.debugName()] for v in self.flat.graph.outputs()]
         self.value(results)
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
-        updates = {name: self.values[value] for value, name in changed.items()}
-        return FxTrace(self.graph, self.arguments, self.constants, updates, self.values)
+        self.updates |= {name: self.values[value] for value, name in changed.items()}
+        return FxTrace(self.graph, self.arguments, self.constants, self.updates, self.values)
 
     def write(self, node: Any) -> None:
         kind, inputs = node.kind(), [self.values[v.debugName()] for v in node.inputs()]
@@ -255,10 +265,32 @@ class _FxWriter:
             return self.in_pairs(op, args, kwargs)
         if halves and widens(name_of(op), self.value([args, kwargs])):
             return self.widened(op, args, kwargs)
+        train = op is torch.ops.aten.batch_norm.default and args[5]
+        if train and not (self.whole and args[3] is None):
+            return self.moved(op, args)
         form = form_of(name_of(op), given, self.model.differentiable)
         if form is None and (self.known(name_of(op)) or stays(op, self.value(args))):
             return self.added(op, args, kwargs)
         return self.decomposed(op, form or op, args, kwargs)
+
+    def moved(self, op: Any, args: list[Any]) -> Node:
+        """A batch norm in train mode, whose running statistics, if any, move."""
+        *tensors, train, momentum, epsilon, fast = args
+        names = {self.values[v.debugName()]: n for n, v in self.flat.arguments.items()}
+        moving = [names.get(node, "") for node in tensors[3:] if node is not None]
+        for name in moving:
+            readers = [use.user for use in self.flat.arguments[name].uses()] if name else []
+            seen = self.values.keys()
+            later = [r for r in readers if seen.isdisjoint(v.debugName() for v in r.outputs())]
+            own = all(r.kind() == _NORM and r.inputsAt(5).toIValue() for r in later)
+            if name not in self.model.buffers or not own:
+                self.refuse(*unlike.SHARED_STATISTICS)
+        now = [self.updates.get(names.get(node, ""), node) for node in tensors]
+        form, given = compositions.moved_batch_norm, [*now, momentum, epsilon]
+        made, *new = self.decomposed(op, form, given, {})
+        self.updates.update(zip(moving, new, strict=True))
+        given = [*tensors[:3], None, None, train, momentum, epsilon, fast]
+        return self.added(op, given, {}) if self.whole else made
 
     def of_chosen(self, op: Any, args: list[Any]) -> Any:
         """An operator on rows that a mask selects."""
@@ -356,11 +388,12 @@ class _FxWriter:
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise by_values(str(op), self.origin, self.model) from None
         except Exception as wrong:
-            self.refuse(f"{op} cannot be imported as it is used here{reason(wrong)}", REWRITE)
+            why = unlike.reason(wrong)
+            self.refuse(f"{op} cannot be imported as it is used here{why}", REWRITE)
 
     def decomposed(
         self, op: Any, form: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
-    ) -> Node:
+    ) -> Any:
         """An operator that the importer does not have, written with those that it may have."""
         self.model.composed.add(self.origin.ordinal)
         nodes = list(dict.fromkeys(a for a in tree_leaves([args, kwargs]) if isinstance(a, Node)))
@@ -395,7 +428,8 @@ class _FxWriter:
             given = dict(zip(nodes, tensors, strict=True))
             return form(*_replaced(args, given), **_replaced(kwargs, given))
 
-        given, table = [n.meta["val"] for n in nodes], composing(op, self.known, form is op)
+        given = [n.meta["val"] for n in nodes]
+        table = compositions.composing(op, self.known, form is op)
         with self.without_memory(op):
             with torch.backends.mkldnn.flags(enabled=False):  # which has an LSTM of its own
                 # Autograd would take apart the products that kernels of attention look for.

@@ -377,6 +377,45 @@ def _layer_norm(
     return made, lost.detach(), deviation.detach()
 
 
+def moved_batch_norm(
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    momentum: float,
+    epsilon: float,
+) -> tuple[Tensor, ...]:
+    """Batch norm in train mode: the result, and the new running statistics, if it has some, in
+    their own dtypes."""
+    axes, along = [i for i in range(x.dim()) if i != 1], [x.shape[1]] + [1] * (x.dim() - 2)
+    middle = _mean(x, axes)
+    centred = x - middle
+    spread = _mean(centred * centred, axes)
+    deviation = (spread + epsilon).sqrt()
+    # One factor a channel, as in PyTorch: the gradient sums over the images once.
+    scale = deviation.reciprocal() if gamma is None else gamma.reshape(along) / deviation
+    made = centred * scale if beta is None else centred * scale + beta.reshape(along)
+    if mean is None or variance is None:
+        return (made,)
+    count = x.numel() // x.shape[1]
+    unbiased = spread * (count / (count - 1))
+    pairs = ((mean, middle), (variance, unbiased))
+    moved = ((o.to(x.dtype), n.reshape(o.shape), o.dtype) for o, n in pairs)
+    return made, *((o * (1 - momentum) + n * momentum).to(kind) for o, n, kind in moved)
+
+
+def _mean(x: Tensor, axes: list[int]) -> Tensor:
+    """The mean over some axes, which are kept, one axis at a time.
+
+    TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch norm
+    magnify the difference.
+    """
+    for axis in reversed(axes):
+        x = x.mean(axis, keepdim=True)
+    return x
+
+
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     """A slope that is not finite does not make gradients above 0 NaN."""
     above = x > 0

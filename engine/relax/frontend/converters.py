@@ -130,8 +130,7 @@ class Bound:
 
 class Converter(ExportedProgramImporter):
     """See the module's docstring. `constants` are the graph's tensors; `masks` and `mask_variables`
-    belong to the active dropouts, in order; `updates` has the new value of each buffer that batch
-    norms change, by name."""
+    belong to the active dropouts, in order."""
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
         builder = NamedBuilder()
@@ -140,7 +139,6 @@ class Converter(ExportedProgramImporter):
         self.model, self.constants, self.block_builder = model, constants, builder
         self.masks: list[Mask] = []
         self.mask_variables: list[Any] = []
-        self.updates: dict[str, Any] = {}
 
     def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with our converters in place of wrong ones."""
@@ -323,18 +321,9 @@ class Converter(ExportedProgramImporter):
         return self._layer_norm_impl(data, gamma, beta, epsilon, tuple(over))
 
     def batch_norm(self, node: Node) -> Any:
-        """TVM's always normalises with the running statistics, and drops their update by the
-        momentum, which uses the unbiased variance."""
-        given: list[Any] = list(self.retrieve_args(node))
-        data, gamma, beta, mean, variance, training, momentum, epsilon = given[:8]
-        if not training:
-            return self.by_statistics(data, gamma, beta, mean, variance, epsilon)
-        result, batch_mean, spread = self.by_batch(data, gamma, beta, epsilon)
-        if mean is not None:
-            count = math.prod(shape(data)) // shape(data)[1]
-            self.move(node, 3, mean, batch_mean, momentum)
-            self.move(node, 4, variance, self.times(spread, count / (count - 1)), momentum)
-        return result
+        """TVM's drops the mode, which is that for inference here."""
+        data, gamma, beta, mean, variance, _, _, epsilon, _ = self.retrieve_args(node)
+        return self.by_statistics(data, gamma, beta, mean, variance, epsilon)
 
     def by_statistics(
         self, data: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float
@@ -374,18 +363,6 @@ class Converter(ExportedProgramImporter):
         for axis in reversed(axes):
             data = self.op.mean(data, [axis], keepdims=True)
         return data
-
-    def move(self, node: Any, place: int, running: Any, new: Any, momentum: float) -> None:
-        """Move a running statistic, an argument, towards a batch's, (1, channels, 1, ...)."""
-        name, read = str(getattr(running, "name", "")), node.args[place]
-        later = sum(reader not in self.env for reader in read.users) > 1  # this is one
-        if name not in self.model.buffers or name in self.updates or later:
-            self.refuse(node, *unlike.SHARED_STATISTICS)
-        kind, dtype = self.model.buffers[name].dtype, node.meta["val"].dtype
-        new = self.op.reshape(new, list(shape(running)))
-        moved = self.times(new, momentum)
-        kept = self.times(self.cast(running, dtype), 1 - momentum)
-        self.updates[name] = self.cast(self.op.add(kept, moved), kind)
 
     # Parts of tensors.
 

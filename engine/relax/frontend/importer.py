@@ -40,7 +40,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     converter = (JointConverter if joint else Converter)(model, {})
     if joint:
         # Autograd's rules are for operators as PyTorch wrote them, whether TVM knows them or not.
-        trace = trace_to_fx(model, lambda name: True)
+        trace = trace_to_fx(model, lambda name: True, whole=True)
         progress(0.2, "taking the gradient with PyTorch's autograd")
         trace = JointTrace(model, trace).run(converter.convert_map.__contains__)
     else:
@@ -58,7 +58,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     variables.update({n: variable(n, *kind) for n, kind in trace.grad_outs.items()})
     builder, env = converter.block_builder, converter.env
     placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))
-    outputs, updates = 0, {}
+    outputs = 0
     # Masks that the conversion makes are known only at its end, and are added then.
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
@@ -68,15 +68,13 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
                 elif node.op != "output":
                     env[node] = converter.convert(node)
                 else:
-                    results = [env[n] for n in node.args[0]]
-                    updates = {**converter.updates, **{n: env[v] for n, v in trace.updates.items()}}
-                    results += updates.values()
+                    results = [env[n] for n in (*node.args[0], *trace.updates.values())]
                     outputs = len(results)
                     results += [env[n] for n in trace.gradients.values()]
                     result = results[0] if len(results) == 1 else relax.Tuple(results)
                     made = builder.emit_output(result, "result")
         builder.emit_func_output(made)
-    note_updates(model, tuple(updates))
+    note_updates(model, tuple(trace.updates))
     main = builder.get()["main"]
     params = [*main.params, *converter.mask_variables]
     main = relax.Function(params, main.body, main.ret_ty, attrs=main.attrs)
@@ -89,7 +87,7 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         params={n: tvm.runtime.from_dlpack(t) for n, t in model.tvm_tensors().items()},
         inputs=model.input_names,
         outputs=outputs,
-        updates=tuple(updates),
+        updates=tuple(trace.updates),
         no_gradient=refused_gradient(model),
         buffers=tuple(model.buffers),
         masks=tuple(replace(mask, order=drawn.order) for mask, (_, drawn) in masks),

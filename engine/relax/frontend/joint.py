@@ -27,7 +27,6 @@ from relascope.engine.pytorch.nested import apart
 from relascope.engine.pytorch.operators.compositions import Supports, compositions, name_of
 from relascope.engine.pytorch.operators.forms import in_form
 from relascope.engine.pytorch.trace_to_fx import FxTrace, is_mutable
-from relascope.engine.pytorch.unlike import SHARED_STATISTICS
 from relascope.engine.relax.frontend.converters import dtype_name
 from relascope.passes.program import Mask
 
@@ -75,7 +74,6 @@ class JointTrace:
         # Gradients are in the order of the program's arguments, not of the trace's.
         self.leaves.sort(key=lambda leaf: order[leaf[0]])
         self.origins = _Origins()
-        self.updates: dict[str, Any] = {}
 
     def run(self, supports: Supports) -> FxTrace:
         values = [n.meta["val"].detach() for n in self.placeholders]
@@ -119,8 +117,7 @@ class JointTrace:
                 self.origins.claim(env[node])
             outputs = [env[n] for n in self.outputs]
             gradients = self.gradients(outputs, given, grad_outs)
-        self.updates.update({n: env[v] for n, v in self.trace.updates.items()})
-        return outputs, list(self.updates.values()), gradients
+        return outputs, [env[v] for v in self.trace.updates.values()], gradients
 
     def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
@@ -129,31 +126,10 @@ class JointTrace:
             if mask.draw:
                 return drawn
             return args[0] * (drawn.to(getattr(torch, mask.dtype)) * mask.scale)
-        if node.target is _aten.batch_norm.default and args[3] is not None and args[5]:
-            return self.batch_norm(node, env, *args)
         try:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         except RuntimeError as wrong:
             self.refuse(node.meta["origin"], f"PyTorch cannot record {node.target}: {wrong}")
-
-    def batch_norm(self, node: Node, env: dict[Node, Any], *given: Any) -> Any:
-        """A batch norm by the batch's statistics; also notes its new running statistics."""
-        data, gamma, beta, mean, variance, _, momentum, epsilon = given[:8]
-        axes = [i for i in range(data.dim()) if i != 1]
-        count = data.numel() // data.shape[1]
-        names = dict(zip(self.placeholders, self.trace.arguments, strict=True))
-        with torch.no_grad():
-            spread, middle = torch.var_mean(data, axes, correction=0)
-            unbiased = spread * (count / (count - 1))
-            for index, old, new in ((3, mean, middle), (4, variance, unbiased)):
-                read: Any = node.args[index]
-                name = names.get(read, "")
-                known = name in self.model.buffers and name not in self.updates
-                if not known or any(r not in env for r in read.users if r is not node):
-                    self.refuse(node.meta["origin"], *SHARED_STATISTICS)
-                self.updates[name] = old * (1 - momentum) + new * momentum
-        scale = gamma, beta, None, None, True, momentum, epsilon, False
-        return _aten.batch_norm.default(data, *scale)
 
     def gradients(
         self, outputs: list[Any], given: tuple[Any, ...], grad_outs: list[Any]
@@ -201,7 +177,7 @@ class JointTrace:
             self.trace,
             graph=graph,
             constants=constants,
-            updates=dict(zip(self.updates, updates, strict=True)),
+            updates=dict(zip(self.trace.updates, updates, strict=True)),
             masks=masks,
             grad_outs=dict(zip(named, types, strict=True)),
             gradients={n: g for (n, _), g in zip(self.leaves, gradients, strict=True)},

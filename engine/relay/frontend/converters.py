@@ -6,6 +6,7 @@ ignored flag, another default): they are right, or refuse and name the operator 
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from types import SimpleNamespace
@@ -28,7 +29,6 @@ from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.forms import given_to
 from relascope.engine.pytorch.operators.number_formats import in_common
 from relascope.engine.pytorch.trace_to_fx import FxTrace, dtype_number
-from relascope.engine.relay.frontend import core_operators
 from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
@@ -38,13 +38,37 @@ Convert = Callable[..., Any]
 _PLACES = ("device", "layout", "memory_format", "pin_memory")  # programs choose these
 
 
-class Converter(core_operators.CoreOperators):
-    """See the module's text. `masks` are those of active dropouts and other draws, in order;
-    `updates` has the new value of each buffer that the model changes, by name, returned last."""
+_COMPOSED = (
+    "acosh.default asinh.default baddbmm.default bucketize.Scalar bucketize.Tensor celu.default "
+    "chunk.default clamp.Tensor clamp_max.Tensor clamp_min.Tensor cosh.default "
+    "cross_entropy_loss.default div.Scalar_mode div.Tensor_mode elu.default floor_divide.Scalar "
+    "floor_divide.default hardsigmoid.default hardswish.default lerp.Scalar lerp.Tensor "
+    "linspace.Scalar_Tensor linspace.Tensor_Scalar linspace.Tensor_Tensor linspace.default "
+    "log_sigmoid.default logsumexp.default max.dim min.dim norm.Scalar norm.ScalarOpt_dim "
+    "norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype remainder.Scalar remainder.Tensor roll.default "
+    "round.decimals scaled_dot_product_attention.default searchsorted.Scalar searchsorted.Tensor "
+    "selu.default sinh.default softplus.default square.default take.default tensor_split.indices "
+    "tensor_split.sections tensor_split.tensor_indices_or_sections threshold.default tril.default "
+    "triu.default var_mean.correction var_mean.default var_mean.dim"
+)
+"""Operators that PyTorch composes of others that are right, or have a gradient, where TVM's
+converters are wrong or have none."""
+
+_COMPOSED_IN_TRAINING = (
+    "adaptive_avg_pool1d avg_pool1d avg_pool3d einsum grid_sampler grid_sampler_2d "
+    "grid_sampler_3d group_norm linalg_vector_norm max_pool1d max_pool3d meshgrid nll_loss "
+    "nll_loss_nd nll_loss2d pad prelu reflection_pad1d reflection_pad2d replication_pad1d "
+    "replication_pad2d replication_pad3d topk upsample_bicubic2d upsample_bilinear2d "
+    "upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
+)
+"""Operators, in any overload, without a gradient in Relay, composed of others that have one."""
+
+
+class Converter(tvm_frontend.PyTorchOpConverter):
+    """See the module's text. `masks` are those of active dropouts and other draws, in order."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.updates: dict[str, Any] = {}
         self.masks: list[Mask] = []
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         super().__init__(SimpleNamespace(mod=None), dtype)  # no trace has TVM's lists
@@ -65,7 +89,13 @@ class Converter(core_operators.CoreOperators):
         for n in ("left", "right"):
             convert = partial(self.shift, n)
             ours |= dict.fromkeys((f"bitwise_{n}_shift", f"__{n[0]}shift__"), convert)
-        ours |= {"detach": self.detached}
+        ours |= {"detach": self.detached, "squeeze": self.squeeze}
+        ours |= {"_softmax": self.softmax, "_log_softmax": self.log_softmax}
+        ours |= dict.fromkeys(("alias", "lift_fresh_copy", "positive"), lambda inputs, _: inputs[0])
+        ours |= {f"grid_sampler_{n}d": self.grid_sampler for n in (2, 3)}
+        ours |= {"_unsafe_view": self.convert_map["aten::view"]}
+        ours |= dict.fromkeys(("convolution", "_convolution"), self.convolution)
+        ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2])}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         bases = {n.partition(".")[0] for n in draws.NAMES.split()}
@@ -75,9 +105,9 @@ class Converter(core_operators.CoreOperators):
     def knows(self, name: str) -> bool:
         """Whether it converts an operator, such as "add.Tensor"."""
         base = name.partition(".")[0]
-        if name in core_operators.COMPOSED.split():
+        if name in _COMPOSED.split():
             return False
-        if self.model.differentiable and base in core_operators.COMPOSED_IN_TRAINING.split():
+        if self.model.differentiable and base in _COMPOSED_IN_TRAINING.split():
             return False
         return f"aten::{base}" in self.convert_map
 
@@ -100,9 +130,8 @@ class Converter(core_operators.CoreOperators):
                     made = self.checked(self.called(env))
                 env[node] = set_span(made, self.source_map[node])
         outputs: Any = trace.graph.output_node().args[0]
-        for name, value in trace.updates.items():
-            self.update(name, env[value])
-        return [*(tvm_frontend._wrap_const(env[n]) for n in outputs), *self.updates.values()]
+        results = (*outputs, *trace.updates.values())
+        return [tvm_frontend._wrap_const(env[n]) for n in results]
 
     def called(self, env: Mapping[Node, Any]) -> Any:
         """The result of an operator's call, or one item of several results."""
@@ -161,11 +190,6 @@ class Converter(core_operators.CoreOperators):
             return relay.const(result.data.numpy().astype(wanted.dtype), wanted.dtype)
         return relay.cast(result, wanted.dtype)
 
-    def update(self, name: str, value: Any) -> None:
-        dtype = str(self.model.buffers[name].dtype).removeprefix("torch.")
-        same = self.infer_type(value).dtype == dtype
-        self.updates[name] = value if same else relay.cast(value, dtype)
-
     def number(self, value: float, like: Any) -> Any:
         return relay.const(value, self.infer_type(like).dtype)
 
@@ -218,49 +242,6 @@ class Converter(core_operators.CoreOperators):
         data, groups, gamma, beta, epsilon = inputs[:5]
         size, options = int(self.infer_shape(data)[1]), {"num_groups": groups, "axis": 1}
         return self.norm(relay.op.nn.group_norm, data, gamma, beta, size, epsilon, **options)
-
-    def batch_norm(self, inputs: Any, input_types: Any) -> Any:
-        """TVM's ignores the train flag and always normalises with the running statistics.
-
-        In train mode it normalises with the batch's mean and biased variance; running statistics
-        move by the momentum, the variance towards the unbiased one.
-        """
-        if not inputs[5]:
-            return super().batch_norm(inputs, input_types)
-        data, gamma, beta, *running = inputs[:5]
-        momentum, epsilon = float(inputs[6]), float(inputs[7])
-        size = [int(d) for d in self.infer_shape(data)]
-        axes = [i for i in range(len(size)) if i != 1]
-        mean = _mean(data, axes)
-        centred = data - mean
-        variance = _mean(centred * centred, axes)
-        deviation = relay.sqrt(variance + self.number(epsilon, data))
-        along = [size[1]] + [1] * (len(size) - 2)
-        # One factor a channel, as in PyTorch: the gradient sums over the images once.
-        scale = self.number(1.0, data) if gamma is None else relay.reshape(gamma, along)
-        result = centred * (scale / deviation)
-        if beta is not None:
-            result = result + relay.reshape(beta, along)
-        if running[0] is not None:
-            count = math.prod(size[i] for i in axes)
-            unbiased = variance * self.number(count / (count - 1), data)
-            for position, new in ((3, mean), (4, unbiased)):
-                self.move(inputs[position], position, relay.reshape(new, [size[1]]), momentum)
-        return result
-
-    def move(self, running: Any, position: int, new: Any, momentum: float) -> None:
-        """Move a running statistic, an argument of the operator that is converted now."""
-        name, read = getattr(running, "name_hint", ""), self.node.args[position]
-        norm = torch.ops.aten.batch_norm.default
-        if name not in self.model.buffers or any(
-            user.target is not norm or not user.args[5] for user in read.users
-        ):
-            self.refuse(*unlike.SHARED_STATISTICS)
-        old = self.updates.get(name, running)
-        dtype = self.infer_type(new).dtype
-        old = old if self.infer_type(old).dtype == dtype else relay.cast(old, dtype)
-        kept, moved = self.number(1 - momentum, new), self.number(momentum, new)
-        self.update(name, old * kept + new * moved)
 
     def instance_norm(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out the update of the running statistics, where it keeps some."""
@@ -388,6 +369,30 @@ class Converter(core_operators.CoreOperators):
 
     # Shapes and dtypes.
 
+    def slice(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's makes a slice without an end dynamic."""
+        begin = 0 if inputs[2] is None else inputs[2]
+        end = sys.maxsize if inputs[3] is None else inputs[3]
+        return super().slice([*inputs[:2], begin, end, *inputs[4:]], input_types)
+
+    def scatter(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's takes no number as source."""
+        data, axis, index, source, *how = inputs
+        if isinstance(source, int | float):
+            number = relay.const(source, self.infer_type(data).dtype)
+            source = relay.broadcast_to(number, list(self.infer_shape(index)))
+        return super().scatter([data, axis, index, source, *how], input_types)
+
+    def squeeze(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's refuses an axis longer than 1, which PyTorch leaves unchanged."""
+        data, size = inputs[0], self.infer_shape(inputs[0])
+        axes = list(range(len(size)))
+        if len(inputs) > 1:
+            given = inputs[1] if isinstance(inputs[1], list) else [inputs[1]]
+            axes = sorted({int(a) % max(len(size), 1) for a in given})
+        single = [a for a in axes if len(size) and int(size[a]) == 1]
+        return relay.squeeze(data, single) if single else data
+
     def to(self, inputs: Any, input_types: Any) -> Any:
         """TVM's leaves out casts to bool and to small integers."""
         value: Any = self.node.meta["val"]
@@ -417,7 +422,21 @@ class Converter(core_operators.CoreOperators):
         zero, end = relay.const(0, dtype), relay.const(length, dtype)
         return relay.where(relay.less(index, zero), relay.add(index, end), index)
 
-    # Pooling and resizing.
+    # Convolving, pooling and resizing.
+
+    def convolution(self, inputs: Any, input_types: Any) -> Any:
+        """TVM's needs one number per axis."""
+        rank = len(self.infer_shape(inputs[1])) - 2
+        given = [list(v) * rank if len(v) == 1 else v for v in inputs[3:6]]
+        rest = inputs[6:]
+        if rank > 1 or not self.model.differentiable:
+            return super().convolution([*inputs[:3], *given, *rest], input_types)
+        # Relay has gradients of convolutions of images: make this one, with a single column.
+        wide = [relay.expand_dims(v, 3) for v in inputs[:2]]
+        given = [[*v, e] for v, e in zip(given, (1, 0, 1), strict=True)]
+        rest = [rest[0], [*rest[1], 0], *rest[2:]]
+        made = super().convolution([*wide, inputs[2], *given, *rest], input_types)
+        return relay.squeeze(made, [3])
 
     def windows(self, inputs: Any, dilation: Any, ceil: bool) -> tuple[Any, Any, list[int], bool]:
         """Sizes, strides and padding (all begins, then all ends) of pooling windows; whether ends
@@ -523,14 +542,3 @@ def _type(value: Any) -> str:
     if isinstance(value, Node):
         return str(value.meta["val"].dtype).removeprefix("torch.")
     return _KINDS.get(type(value), "UnsupportedType")
-
-
-def _mean(data: Any, axes: list[int]) -> Any:
-    """The mean over some axes, which are kept, one axis at a time.
-
-    TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch norm
-    magnify the difference.
-    """
-    for axis in reversed(axes):
-        data = relay.mean(data, [axis], keepdims=True)
-    return data

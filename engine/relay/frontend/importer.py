@@ -56,7 +56,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     variables = {n: relay.var(n, shape=k.shape, dtype=k.dtype, span=_span(n)) for n, k in kinds}
     with _mended():
         results = converter.convert(trace, variables)
-    note_updates(model, tuple(converter.updates))
+    note_updates(model, tuple(trace.updates))
     progress(0.8, "inferring types")
     made = relay.Tuple(results) if len(results) > 1 else results[0]
     read = {v.name_hint: v for v in relay.analysis.free_vars(made)}
@@ -82,7 +82,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
         params={n: tvm.nd.from_dlpack(t) for n, t in model.tvm_tensors().items()},
         inputs=model.input_names,
         outputs=len(outputs.fields) if isinstance(outputs, tvm.ir.TupleType) else 1,
-        updates=tuple(converter.updates),
+        updates=tuple(trace.updates),
         no_gradient=refused_gradient(model, *_NO_GRADIENT),
         buffers=tuple(model.buffers),
         masks=masks,
