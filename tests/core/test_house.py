@@ -40,7 +40,7 @@ LINES = {
     "passes": 11621,
     "recorder": 1411,
     "samples": 542,
-    "viz": 23813,
+    "viz": 23766,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

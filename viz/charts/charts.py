@@ -88,7 +88,8 @@ def frontier(
     line, now, theirs = map(_told, (document["frontier"], [here], _torch_cuts(pytorch)))
     curve = [{**c, "what": _WITHIN} for c in _told(document["within_peak"] if of_peak else ())]
     inside = {"color": _PEAK, "strokeDash": [4, 3], "point": {"color": _PEAK, "size": 26}}
-    rules = [] if of_peak or not pytorch else [c for c in pytorch["pytorch_cuts"] if not _known(c)]
+    cuts = [] if of_peak or not pytorch else pytorch["pytorch_cuts"]
+    rules = [c for c in cuts if c["net_share"] is None]
     found = [row[field] or 0 for row in (*line, *curve, *marks, *now, *theirs, *rules)]
     most, least = max(found), min(found) if of_peak else 0
     title = "peak of a step, estimated" if of_peak else "kept for the backward"
@@ -176,19 +177,16 @@ def _marks(document: Row, rivals: Row | None, field: str) -> list[Row]:
     return _told(m for m in marks if m[field] is not None)
 
 
-def _known(cut: Row) -> bool:
-    return cut["net_share"] is not None
-
-
 def _torch_cuts(rivals: Row | None) -> list[Row]:
     """PyTorch's cuts whose time is known; equal ones as one, with all its budgets."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
-    for cut in filter(_known, rivals["pytorch_cuts"] if rivals else ()):
+    cuts = rivals["pytorch_cuts"] if rivals else ()
+    for cut in (c for c in cuts if c["net_share"] is not None):
         groups.setdefault((cut["bytes"], cut["net_share"], cut["peak_bytes"]), []).append(cut)
     found = []
-    for cuts in groups.values():
-        ends = dict.fromkeys(f"{c['budget']:g}" for c in (cuts[-1], cuts[0]))
-        found.append({**cuts[0], "what": _BY_BUDGET, "budgets": " to ".join(ends)})
+    for like in groups.values():
+        ends = dict.fromkeys(f"{c['budget']:g}" for c in (like[-1], like[0]))
+        found.append({**like[0], "what": _BY_BUDGET, "budgets": " to ".join(ends)})
     return found
 
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from itertools import product
 
 from relascope.core.graph import Graph, Kind, Node
 from relascope.core.identity import parameter_of
@@ -286,9 +287,8 @@ class _NodeMatcher:
                 self._above(ours[0], theirs[1], _NEAR_PAST)
                 self._above(ours[1], theirs[0], _NEAR_PAST)
         else:
-            for x in ours[:_FAR]:
-                for y in theirs[:_FAR]:
-                    self._above(x, y, _NEAR_PAST)
+            for x, y in product(ours[:_FAR], theirs[:_FAR]):
+                self._above(x, y, _NEAR_PAST)
         self._below(a, b)
 
     def _above(self, x: str, y: str, points: float) -> None:
@@ -340,10 +340,8 @@ class _NodeMatcher:
         free_ours = ours or self.left.free_uses(a)
         free_theirs = theirs or self.right.free_uses(b)
         for xs, ys in ((behind_ours, free_theirs), (free_ours, behind_theirs)):
-            if max(len(xs), len(ys)) > 2 * _FAR:
-                continue
-            for x, _ in xs:
-                for y, _ in ys:
+            if max(len(xs), len(ys)) <= 2 * _FAR:
+                for (x, _), (y, _) in product(xs, ys):
                     if self._may_be(x, y):
                         self._back_up(x, y, _NEAR_PAST, Rule.NEIGHBOURS)
 

@@ -58,55 +58,33 @@ class Card:
 
 @dataclass(frozen=True)
 class View:
-    """How a graph is drawn.
+    """How a graph is drawn. Graphs of one `family` (the steps of one program) share the view's
+    state; by default it is the IR and the names of inputs, without parameters, which passes may
+    bind. With `keep_places`, graphs of the family are drawn in the same places
+    (`viz.drawing.union`): those that this view has drawn, `among` and this one; by id, new nodes
+    take the place of the named node. `present` is called when a show begins (True) or ends (False),
+    with the bytes of the cut to choose, or None."""
 
-    Args:
-        height: the view's, in pixels; None for the rest of the window.
-        fewer_than: constants with fewer elements than this are written into their readers.
-        open_groups: groups that are open at first; by default those of `open_at_first`.
-        highlight: by node id, a style in `palette.STYLES` ("added") in place of the node's own.
-        show_shapes: whether edges have their types at first.
-        details: whether the details of the selection are unfolded at first.
-        family: graphs of one family (the steps of one program) share the view's state. By default
-            the IR and the names of inputs, without parameters, which passes may bind.
-        focus: a node's id, or `focus_on` of a module, to bring into view once, when it changes.
-        notes: by node id, a line shown when the node is pointed at or chosen.
-        shines_through: styles that a closed group takes from its nodes, the strongest last.
-        keep_places: draw graphs of the family in the same places (`viz.drawing.union`): those that
-            this view has drawn, `among` and this one; by id, new nodes take the place of the named
-            node. None lays out each graph separately.
-        among: graphs that come before the first of those.
-        open_alone: called with a module's path when the user opens it alone, or None.
-        overlay: the name of the overlay that is shown at first; "" for the nodes' own colours.
-        colours: the title of the nodes' own colours; by default by their roles, else operators.
-        card: the card of the chosen node.
-        act: called with a node's id and an action's name when the user presses its button.
-        show: the cuts of a show, from `viz.drawing.show`; may be absent until `present` is called.
-        showing: a number; if it changes, and is not 0, the show begins.
-        present: called when a show begins (True) or ends (False), with the bytes of the cut to
-            choose, or None.
-    """
-
-    height: int | None = 640
-    fewer_than: int = 10
-    open_groups: Iterable[str] | None = None
-    highlight: Mapping[str, str] = field(default_factory=dict)
-    show_shapes: bool = False
-    details: bool = True
+    height: int | None = 640  # pixels; None for the rest of the window
+    fewer_than: int = 10  # constants with fewer elements are written into their readers
+    open_groups: Iterable[str] | None = None  # at first; by default those of `open_at_first`
+    highlight: Mapping[str, str] = field(default_factory=dict)  # by node id, in `palette.STYLES`
+    show_shapes: bool = False  # whether edges have their types at first
+    details: bool = True  # whether the details of the selection are unfolded at first
     family: str | None = None
-    focus: str | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
-    shines_through: Sequence[str] = ()
+    focus: str | None = None  # a node, or `focus_on` a module, to show once, when it changes
+    notes: Mapping[str, str] = field(default_factory=dict)  # by node id, a line on it
+    shines_through: Sequence[str] = ()  # styles that a closed group takes, the strongest last
     keep_places: Mapping[str, str] | None = None
     among: Sequence[Graph] = ()
-    open_alone: Callable[[str], None] | None = None
+    open_alone: Callable[[str], None] | None = None  # called with a module's path
     overlays: Sequence[Overlay] = ()
-    overlay: str = ""
-    colours: str = ""
-    card: Card | None = None
-    act: Callable[[str, str], None] | None = None
-    show: Mapping[str, Any] | None = None
-    showing: int = 0
+    overlay: str = ""  # the one shown at first; "" for the nodes' own colours
+    colours: str = ""  # the title of those; by default by their roles, else operators
+    card: Card | None = None  # of the chosen node
+    act: Callable[[str, str], None] | None = None  # called with a node's id and an action's name
+    show: Mapping[str, Any] | None = None  # from `viz.drawing.show`; perhaps later, for `present`
+    showing: int = 0  # if it changes, and is not 0, the show begins
     present: Callable[[bool, int | None], None] | None = None
 
 

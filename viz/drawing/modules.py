@@ -285,24 +285,22 @@ def _around(run: Sequence[Group]) -> Group:
 
 
 def _signatures(
-    graph: Graph, groups: Mapping[str, Group], group_of: Mapping[str, str], wanted: set[str]
+    graph: Graph, groups: dict[str, Group], group_of: Mapping[str, str], wanted: set[str]
 ) -> dict[str, int]:
     """Hashes of each group's computation, without its nodes' names."""
     inside: dict[str, list[Node]] = {group: [] for group in wanted}
+    path = cache(GroupTree(groups, (), {}).path)
     for node in graph.nodes:
-        group = group_of[node.id]
-        while group:
-            if group in wanted:
-                inside[group].append(node)
-            group = groups[group].parent
+        for group in wanted.intersection(path(group_of[node.id])):
+            inside[group].append(node)
     found = {}
     for group, nodes in inside.items():
-        number, path = {n.id: i for i, n in enumerate(nodes)}, group.removeprefix(BACKWARD)
+        number, module = {n.id: i for i, n in enumerate(nodes)}, group.removeprefix(BACKWARD)
         about: list[object] = []
         for n in nodes:
             attrs = str(sorted(n.attrs.items())) if n.kind is Kind.CALL else ""
             reads = tuple(number.get(i, -1) if isinstance(i, str) else i.text for i in n.inputs)
-            scope = n.scope.removeprefix(path)
+            scope = n.scope.removeprefix(module)
             about.append((n.kind, n.op, attrs, n.outputs, scope, n.role, reads))
         found[group] = hash(tuple(about))
     return found

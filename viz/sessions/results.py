@@ -238,9 +238,7 @@ def changes_of(then: Any, now: Any, where: str = "") -> Iterator[Results]:
                 of = f"{where} {then.get('name', '')}".rstrip()
                 yield {"where": of, "then": _error(then), "now": _error(now)}
             measured += _NUMBERS
-        for name in dict.fromkeys((*then, *now)):
-            if name in measured:
-                continue
+        for name in (n for n in dict.fromkeys((*then, *now)) if n not in measured):
             yield from changes_of(then.get(name), now.get(name), f"{where} {name}".strip())
     elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
         for at, (one, other) in enumerate(zip(then, now, strict=True), 1):

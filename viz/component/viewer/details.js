@@ -41,13 +41,9 @@ export class Details extends Part {
   }
 
   facts(pairs) {
-    const list = element("dl");
-    for (const [name, value, code] of pairs) {
-      if (value === "" || value === null || value === undefined) continue;
-      list.append(element("dt", {}, name),
-        element("dd", {}, code ? element("code", {}, value) : value));
-    }
-    return list;
+    const known = pairs.filter(([, value]) => (value ?? "") !== "");
+    return element("dl", {}, ...known.flatMap(([name, value, code]) => [element("dt", {}, name),
+      element("dd", {}, code ? element("code", {}, value) : value)]));
   }
 
   titled(title, pairs) { return pairs.length ? [element("h3", {}, title), this.facts(pairs)] : []; }

@@ -289,7 +289,7 @@ def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str
             index = -place
             both = left & free[index]
             left, free[index] = left - both, free[index] - both
-            piece = _in_order(kernel, both)
+            piece = tuple(sorted(both.elements(), key=kernel.index))
             pieces.append((index, piece))
             sources[index].append(piece)
         pieces.sort(key=lambda p: kernel.index(p[1][0]))
@@ -301,15 +301,6 @@ def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str
         if not parts and rest:
             new.append(("is now a separate kernel", _label(kernel)))
     return [*lost, *gained, *new]
-
-
-def _in_order(kernel: Kernel, taken: Counter[str]) -> Kernel:
-    left, found = Counter(taken), []
-    for label in kernel:
-        if left[label]:
-            left[label] -= 1
-            found.append(label)
-    return tuple(found)
 
 
 def _heaviest(kernel: Kernel) -> str:
@@ -386,9 +377,7 @@ def _memory(then: Document, now: Document) -> Iterator[BaselineDifference]:
         ("bytes", "constants", "the constants take"),
     ):
         was, taken = then[part].get(name), now[part].get(name)
-        if was is None or taken is None:
-            continue
-        if verdict := _grown(was, taken):
+        if None not in (was, taken) and (verdict := _grown(was, taken)):
             said = f"{words} {size(taken)} instead of {size(was)} ({_by(was, taken)})"
             yield BaselineDifference("memory", verdict, said, name, size(was), size(taken), _PART)
 
@@ -443,10 +432,8 @@ def _ms(value: float) -> str:
 
 def _speed(then: Document, now: Document) -> Iterator[BaselineDifference]:
     was, speeds = then.get("speed") or {}, now.get("speed") or {}
-    for phase, one in speeds.items():
-        old = was.get(phase)
-        if old is None:
-            continue
+    for phase in filter(was.__contains__, speeds):
+        old, one = was[phase], speeds[phase]
         for verdict, low, high in (("worse", old, one), ("better", one, old)):
             if high["ratio"] > SPEED * low["ratio"] and high["q1"] > low["q3"]:
                 words = phase.replace("_", " and ")
