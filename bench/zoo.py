@@ -136,12 +136,11 @@ def look(backend: Any, target: str, name: str, form: str, folder: Path) -> Itera
             of |= {n.removeprefix("whole."): p for n, p in of.items()}
             given = [t.requires_grad_(t.is_floating_point()) for t in judged.double(inputs)]
             of |= dict(zip(opened.input_names, given, strict=True))
-            for name in expected:
-                of[name].requires_grad_(True)  # a frozen parameter's is asked for, too
+            wanted = [of[n].requires_grad_(True) for n in expected]  # a frozen parameter's, too
             results = [o for o in flat_tensors(doubled(*given)) if o.requires_grad]
             seeds = [g.double() for g in opened.grad_outs()]
             found = torch.autograd.grad(
-                results, [of[n] for n in expected], seeds, allow_unused=True, materialize_grads=True
+                results, wanted, seeds, allow_unused=True, materialize_grads=True
             )
             return (*exact(), *found)
 

@@ -132,9 +132,8 @@ def _planned(command: Command) -> tuple[accuracy.Stage, ...]:
         args.training = True
         training = command.pipeline
     strategies = (args.strategy,) if args.strategy else tuple(STRATEGIES)
-    planned = accuracy.plan(
-        command.engine, command.source, inference, training, strategies, args.budget, dtypes
-    )
+    how = strategies, args.budget, dtypes
+    planned = accuracy.plan(command.engine, command.source, inference, training, *how)
     stages = [replace(stage, tolerance=command.tolerance) for stage in planned]
     return accuracy.with_inputs(stages, args.inputs or own_inputs(planned[0].source))
 

@@ -120,9 +120,7 @@ def timed_again(
 
 
 def named(model: str) -> str:
-    if linkable(model):
-        return model
-    return model.removeprefix(f"{CODE}:").rpartition("/")[2]
+    return model if linkable(model) else model.removeprefix(f"{CODE}:").rpartition("/")[2]
 
 
 def calls(graph: Graph) -> list[Node]:

@@ -37,9 +37,7 @@ class Inside:
     def ratio(self, ident: str) -> float | None:
         """A node's error divided by its limit: above 1 is over it; None without a counterpart."""
         error = self.errors.get(ident)
-        if error is None:
-            return None
-        return self.limit.ratio(error, error.counterpart)
+        return None if error is None else self.limit.ratio(error, error.counterpart)
 
     @property
     def over(self) -> tuple[str, ...]:

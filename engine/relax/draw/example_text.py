@@ -63,9 +63,7 @@ class _Shorter(ast.NodeTransformer):
     def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
         inner = self.generic_visit(node)
         assert isinstance(inner, ast.With)
-        if _called(node.items[0].context_expr) == "R.dataflow":
-            return inner.body
-        return inner
+        return inner.body if _called(node.items[0].context_expr) == "R.dataflow" else inner
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         if isinstance(node.targets[0], ast.Subscript) and len(ast.unparse(node.value)) > _LONGEST:

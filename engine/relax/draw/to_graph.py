@@ -267,9 +267,8 @@ class _Walk(builder.GraphBuilder):
         self.shared.kernels[name] = kernel
         kinds = [kind for p in places for kind in tensor_types(spelling.type_of(p))]
         what = f"{tvm_ffi.structural_hash(kernel):x} {json.dumps(attrs)} {' '.join(inputs)}"
-        ident = self.add_node(
-            at.bound, what, Kind.CALL, tuple(kinds), at.origin, op=name, attrs=attrs, inputs=inputs
-        )
+        called: Any = {"op": name, "attrs": attrs, "inputs": inputs}
+        ident = self.add_node(at.bound, what, Kind.CALL, tuple(kinds), at.origin, **called)
         for index, place in enumerate(places):
             if isinstance(place, spelling.Var):
                 now, one = ident, _At(place, place, at.origin)

@@ -301,9 +301,7 @@ class Converter(ExportedProgramImporter):
         return self.op.add(made, self.op.reshape(bias, along))
 
     def times(self, value: Any, factor: Any) -> Any:
-        if factor == 1:
-            return value
-        return self.op.multiply(value, self.number(factor, value))
+        return value if factor == 1 else self.op.multiply(value, self.number(factor, value))
 
     def divide(self, node: Node) -> Any:
         """A division of integers, which TVM's divide truncates; its importer would use float32."""

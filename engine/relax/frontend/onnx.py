@@ -124,9 +124,7 @@ class Importer(onnx_frontend.ONNXGraphImporter):
             return relax.Tuple([self._bound(f) for f in made.fields])
         if isinstance(made, relax.ShapeExpr):
             return relax.const([int(v) for v in made.values], "int64")
-        if isinstance(made, tvm.ir.Call):
-            return self.builder.emit(made)
-        return made
+        return self.builder.emit(made) if isinstance(made, tvm.ir.Call) else made
 
 
 _SUMS = "Conv ConvTranspose MatMul Gemm Einsum ReduceSum ReduceMean AveragePool CumSum"

@@ -58,10 +58,8 @@ def _clip(variable: Any, call: Any, grad: Any, builder: Any) -> list[Any]:
     x, low, high = call.args[0], *(float(getattr(b, "value", b)) for b in call.args[1:])
     operator = operator_of(variable)
     if any(n in operator for n in ("hardtanh", "relu6")):
-        outside = op.logical_or(
-            op.less_equal(variable, number(low, x)), op.greater_equal(variable, number(high, x))
-        )
-        return [op.where(outside, number(0.0, x), grad), *none(call, 1)]
+        ends = op.less_equal(variable, number(low, x)), op.greater_equal(variable, number(high, x))
+        return [op.where(op.logical_or(*ends), number(0.0, x), grad), *none(call, 1)]
     strict = any(n in operator for n in ("hardsigmoid", "hardswish"))
     above, below = (op.greater, op.less) if strict else (op.greater_equal, op.less_equal)
     inside = op.logical_and(above(x, number(low, x)), below(x, number(high, x)))
