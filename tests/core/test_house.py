@@ -40,7 +40,7 @@ LINES = {
     "passes": 11619,
     "recorder": 1411,
     "samples": 542,
-    "viz": 23766,
+    "viz": 23745,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -1,8 +1,7 @@
 // The steps of a pipeline, or the passes of a recording: thousands of rows inside one another, of
-// which only those in sight are drawn. Folding, filtering and searching are done here, and kept over
-// reloads. Reports the reader's changes: all that Python has not yet confirmed, numbered, so that
-// none is lost or done twice while the page runs. The list shows them at once. In a saved page, and
-// for a recording, rows can only be chosen.
+// which only those in sight are drawn. Folds, filter and search are kept over reloads. Reports the
+// reader's changes, shown at once: all that Python has not yet confirmed, numbered, so that none is
+// lost or done twice. In a saved page, and for a recording, rows can only be chosen.
 
 import { button, element, recall, remember, unpack } from "./viewer/parts.js";
 

@@ -1,5 +1,4 @@
-// Two texts side by side. Equal stretches are folded to a line that opens them; rows beyond the
-// first few thousand are made on demand.
+// Two texts side by side. A line opens equal stretches, and rows beyond the first few thousand.
 
 import { button, element, unpack } from "./viewer/parts.js";
 

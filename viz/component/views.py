@@ -86,10 +86,8 @@ def picking(key: str, ids: Sequence[str]) -> Callable[[int | None], None]:
 
 def selected_of(key: str) -> str:
     """The selection of a view, or the one to come when it is drawn; or ""."""
-    kept = _kept_selection(key)
-    if kept is not None:
-        return kept
-    return (st.session_state.get(key) or {}).get("selected") or ""
+    kept, now = _kept_selection(key), (st.session_state.get(key) or {}).get("selected") or ""
+    return now if kept is None else kept
 
 
 def toggle(key: str, groups: Mapping[str, bool]) -> None:

@@ -155,11 +155,10 @@ def _drawn(what: Any, name: str) -> Graph:
         raise EngineError("usage", said, "relascope.show", hint)
     names = [str(v.name_hint) for v in what.get_global_vars()]
     if name not in names:
-        if function := next((n for n in names if len(names) == 1), None):
-            name = function
-        else:
+        if len(names) != 1:
             said = f"The module has no function {name}."
             raise EngineError("usage", said, "function", f"It has: {', '.join(sorted(names))}.")
+        (name,) = names
     if "tvm.relay" in sys.modules and hasattr(tvm, "relay"):  # a Relax module has its types
         what = tvm.relay.transform.InferType()(what)
     # By name, because the page and the command line may not import a TVM.

@@ -150,13 +150,11 @@ def pooled(blocks: Sequence[Any]) -> tuple[list[str], list[Any]]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict | list | tuple):
-            todo += one.values() if isinstance(one, dict) else one
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 def _replaced(value: Any, places: dict[str, str]) -> Any:

@@ -98,8 +98,7 @@ class RelascopeGraph extends HTMLElement {
   }
 }
 
-// No tag can be defined twice. In a page that stays open over an upgrade, the old class takes the
-// newer script's methods.
+// A tag is defined once: in a page open over an upgrade, the old class takes the new methods.
 const known = customElements.get("relascope-graph");
 if (known) {
   Object.defineProperties(known.prototype, Object.getOwnPropertyDescriptors(RelascopeGraph.prototype));

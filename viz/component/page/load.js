@@ -14,8 +14,7 @@ const HOLDERS = [
 const PAGE = '"relascope_page": ';
 const SIGN = "\u0001"; // before the number of a text of the pool
 
-// A page's data from a file's text: the data alone, a graph's JSON, a saved page, a recording or a
-// session's file.
+// A page's data from a file's text: the data, a graph's JSON, a page, a recording or a session.
 export function dataOf(text) {
   const [, end, what, command] = HOLDERS.find(([begin]) => text.startsWith(begin)) ?? [];
   if (what) {

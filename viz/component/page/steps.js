@@ -1,5 +1,4 @@
-// The steps of a pipeline or the passes of a recording: their list, the graph after the chosen one,
-// and its changes to a function.
+// The steps of a pipeline or recording: their list, the chosen one's graph, and its changes.
 
 import listSteps from "../step_list.js";
 import viewTexts from "../text_diff.js";

@@ -182,8 +182,7 @@ export class Painter extends Part {
     }
   }
 
-  // Modules' names. One that would be too small in its frame goes over it at a readable size, if no
-  // name of a module around it is there.
+  // Modules' names: one too small in its frame goes over it, if no name around it is there.
   drawNames() {
     const { viewer: v, box, zoom, seen } = this;
     const taken = this.names = []; // places of names; those of outer groups come first

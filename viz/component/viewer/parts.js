@@ -24,8 +24,7 @@ export async function unpack(packed, left = { bytes: MOST }) {
   return new Response(new Blob(chunks)).json();
 }
 
-// Values that the browser keeps for this tab over reloads, or for this page; if it has no room or
-// may not, the next load is like the first.
+// Values that the browser keeps, if it may and has room, for this tab over reloads, or this page.
 export function remember(name, value, keeper = "sessionStorage") {
   try { window[keeper].setItem(`relascope ${name}`, JSON.stringify(value)); } catch { /* so be it */ }
 }

@@ -11,8 +11,7 @@ export class Items {
     this.opened = opened;
     this.items = [];
     this.slot = new Int32Array(graph.count);
-    // For the container at hand: which nodes are its own, and by node the group right inside that
-    // it is in, as -2 - group, or the node itself.
+    // In the container at hand: its nodes, and by node its group there (-2 - group) or itself.
     this.mark = new Int32Array(graph.count); this.key = new Int32Array(graph.count);
     this.looked = 0;
     const roots = graph.groupId.filter((_, g) => graph.parent[g] < 0);
@@ -101,10 +100,9 @@ export class Items {
 
   // Cut groups that both feed and are fed by something outside into consecutive parts.
   //
-  // Boxes in one container must not form a cycle. In a strongly connected set of boxes, count on
-  // every path how often it has changed boxes: nodes of a group with different counts go to
-  // different parts. Counts never fall along an edge and rise where it changes boxes, so the
-  // result has no cycle.
+  // Boxes in one container must not form a cycle. In a strongly connected set of boxes, count how
+  // often every path has changed boxes: a group is parted by these counts. They never fall along
+  // an edge and rise where it changes boxes, so the result has no cycle.
   split(container, byGroup) {
     const { key, mark, looked, graph: { reads } } = this;
     const links = new Map();

@@ -170,8 +170,7 @@ class Placement {
     }
   }
 
-  // The places of an edge: its lane's up to where it leaves the lane, straight down until just
-  // above its target.
+  // The places of an edge: its lane's up to where it leaves, then straight down to its target.
   points({ lane, upTo }, target, y, left, ways) {
     const points = upTo ? lane.stops.slice(0, lane.before[upTo - 1]) : [];
     if (upTo) points.push(...lane.own[upTo - 1]);

@@ -1,8 +1,7 @@
 // Ways around boxes, for lines that would otherwise cross them.
 //
-// A way has straight pieces along and across. It is searched on the lines close to the sides of
-// near boxes (Hart, Nilsson and Raphael's A*, 1968); a turn, and running along another line, each
-// cost as much as some pixels.
+// A way has straight pieces along and across, close to the sides of near boxes. The search is Hart,
+// Nilsson and Raphael's A* (1968); a turn, and running along another line, each cost some pixels.
 
 import { meets } from "./curves.js";
 
@@ -160,8 +159,7 @@ export class Router {
     }
   }
 
-  // A way from a point to another, or to any height of a vertical line if `ey` is null; null if
-  // there is none within `room` pixels around.
+  // A way within `room` to a point, or any height of a line if `ey` is null; null without one.
   way(sx, sy, ex, ey, value, room) {
     const gy = ey ?? sy;
     const left = Math.min(sx, ex) - (ey === null ? 4 : room), right = Math.max(sx, ex) + (ey === null ? 4 : room);
