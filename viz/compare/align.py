@@ -21,16 +21,14 @@ Key = tuple[str, str]  # scope, framework operator
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """What one PyTorch operator of one module became in the left and right graphs: ids of nodes,
-    how often each operator is called (without calls, the numbers of items and tuples), how many
-    occurrences the nodes form, and how many of these are paired."""
+    """What one PyTorch operator of one module became in the left and right graphs."""
 
     scope: str
     source: str
-    nodes: tuple[tuple[str, ...], tuple[str, ...]]
-    operators: tuple[dict[str, int], dict[str, int]]
-    occurrences: tuple[int, int]
-    paired: int
+    nodes: tuple[tuple[str, ...], tuple[str, ...]]  # ids
+    operators: tuple[dict[str, int], dict[str, int]]  # calls; without any, items and tuples
+    occurrences: tuple[int, int]  # that the nodes form
+    paired: int  # occurrences
 
 
 class Alignment:

@@ -57,17 +57,15 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of one node that was "added", "removed" or "changed" (`what`); a removed one has
-    its id from before the step. `nodes` are those that it came from (in the graph before, or new
-    ones that it reads or follows) or went to (in the graph after). It is `sure` if more than its
-    place supports it; `detail` says how a changed one differs."""
+    """The origin of one node. `nodes` are those that it came from (in the graph before, or new
+    ones that it reads or follows) or went to (in the graph after)."""
 
-    id: str
-    what: str
+    id: str  # of a removed one, from before the step
+    what: str  # "added", "removed" or "changed"
     how: Fate
     nodes: tuple[str, ...] = ()
-    sure: bool = True
-    detail: str = ""
+    sure: bool = True  # if more than its place supports it
+    detail: str = ""  # how a changed one differs
 
 
 def origins(before: Graph, matched: Matched) -> tuple[Origin, ...]:

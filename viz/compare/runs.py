@@ -39,14 +39,13 @@ _LOWERED = ("call_lowered", "memory.", "vm.", "builtin.alloc")
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run to compare: steps in order, without those that did not run; the program after a step by
-    its index, -1 before all, or None; and facts about the run."""
+    """A run to compare."""
 
     label: str
     ir: str
-    steps: tuple[StepRecord, ...]
-    graph: Callable[[int], Graph | None]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepRecord, ...]  # in order, without those that did not run
+    graph: Callable[[int], Graph | None]  # after a step by its index, -1 before all
+    about: Mapping[str, Any] = field(default_factory=dict)  # facts
 
 
 def run_of(

@@ -23,14 +23,12 @@ _DIFFERENT = 20  # rows of a comparison in a terminal
 
 @dataclass(frozen=True)
 class StepListRow:
-    """One row of the list; row 0 is the import. Counts are None while the passes run. A `fixed`
-    step cannot be switched off or removed; a `waiting` one was not requested, and not run.
-    `failure` is why it failed, or what a bisection blames it for; `error` is the program's."""
+    """One row of the list; row 0 is the import. Counts are None while the passes run."""
 
     title: str
     summary: str
     enabled: bool = True
-    fixed: bool = True
+    fixed: bool = True  # it cannot be switched off or removed
     looking: bool = False
     parameters: str = ""
     added: int | None = None
@@ -38,9 +36,9 @@ class StepListRow:
     changed: int | None = None
     nodes: int | None = None
     time: str = ""
-    failure: str = ""
-    waiting: bool = False
-    error: str = ""
+    failure: str = ""  # why it failed, or what a bisection blames it for
+    waiting: bool = False  # not run, because only steps before it were requested
+    error: str = ""  # the program's after it, if known
 
     @property
     def idle(self) -> bool:

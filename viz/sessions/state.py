@@ -33,18 +33,15 @@ _DEEPEST = 50  # levels of nested values
 
 @dataclass(frozen=True)
 class Setting:
-    """A session's field: its `parameter` in an address and the key of its control in Streamlit's
-    state (`widget`), or "", and its allowed values: `least` and `most` of a number or of a tuple's
-    length; `choices` (empty for any) and `form`, a regular expression, of a text or of each text of
-    a tuple. With `clears`, "" is written to its control."""
+    """A session's field in an address and on the page, and its allowed values."""
 
-    parameter: str = ""
-    widget: str = ""
-    least: int = 0
+    parameter: str = ""  # in an address, or ""
+    widget: str = ""  # the key of its control in Streamlit's state, or ""
+    least: int = 0  # number, or length of a tuple
     most: int | None = None
-    choices: Sequence[str] = ()
-    form: str = ""
-    clears: bool = False
+    choices: Sequence[str] = ()  # of a text, or of each text of a tuple; empty for any
+    form: str = ""  # of the same, a regular expression
+    clears: bool = False  # whether "" is written to its control
 
     def fits(self, value: Any) -> bool:
         """Whether a value of the field's type is allowed."""

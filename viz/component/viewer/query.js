@@ -57,10 +57,9 @@ function terms(text, node, known) {
 export function search(text, node, strings) {
   const steps = text.toLowerCase().split(/->|→/).map((step) => step.trim());
   if (!steps.some(Boolean)) return null;
-  const known = texts(node, strings), count = node.id.length;
+  const known = texts(node, strings);
   if (steps.length === 1) {
-    const has = terms(steps[0], node, known), found = [];
-    for (let n = 0; n < count; n++) if (has(n)) found.push(n);
+    const found = Array.from(node.id, (_, n) => n).filter(terms(steps[0], node, known));
     return { found, ends: found };
   }
   return path(steps.map((step) => step || "*"), node, known);

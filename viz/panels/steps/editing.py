@@ -80,10 +80,8 @@ def _field(screen: Screen, index: int, parameter: Parameter, key: str) -> None:
         st.session_state.pop(_REFUSED, None)
         given = st.session_state[key]
         new = "" if given is None else str(given).strip()
-        if parameter.kind == "switch":
-            new = new.lower()
-        if new in ("", parameter.default_text):
-            new = ""
+        new = new.lower() if parameter.kind == "switch" else new
+        new = "" if new == parameter.default_text else new
         try:
             if new:
                 parameter.read(new)

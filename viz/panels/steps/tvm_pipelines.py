@@ -24,18 +24,15 @@ _KEY = "tvm_pipelines"
 
 @dataclass
 class PipelineTries:
-    """A model through TVM's pipelines, as far as tried, kept between runs of the page; with
-    `going`, it tries more. `tasks` are all tries, once the engine has listed them, and `lines` the
-    lines of the first ones. The next try `began` at a `time.monotonic`; `asked` are its own
-    requests, and `died` those of them that ended the engine's process."""
+    """A model through TVM's pipelines, as far as tried, kept between runs of the page."""
 
     screen: Screen
-    going: bool = True
-    tasks: list[bulk.Task] = field(default_factory=list)
-    lines: list[bulk.Row] = field(default_factory=list)
-    began: float = 0.0
-    asked: set[Request] = field(default_factory=set)
-    died: set[Request] = field(default_factory=set)
+    going: bool = True  # and trying more
+    tasks: list[bulk.Task] = field(default_factory=list)  # all, once the engine has listed them
+    lines: list[bulk.Row] = field(default_factory=list)  # of the first ones
+    began: float = 0.0  # the next try, by `time.monotonic`
+    asked: set[Request] = field(default_factory=set)  # for the next try
+    died: set[Request] = field(default_factory=set)  # of these, with the engine's process
 
     def go_on(self) -> None:
         """Try more; raises as `RequestCache.ask`."""

@@ -51,17 +51,15 @@ _TIMES = ("compile", "speed")
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """One sentence of a comparison: `text`, after a kind of `KINDS`. The verdict is "worse",
-    "better" or "other"; `metric` names what was counted or measured, "" if the kind does, with its
-    figures `then`, in the baseline, and `now`, and the tolerated change (`limit`)."""
+    """One sentence of a comparison: `text`, after a kind of `KINDS`."""
 
     kind: str
-    verdict: str
+    verdict: str  # "worse", "better" or "other"
     text: str
-    metric: str = ""
-    then: str = ""
+    metric: str = ""  # what was counted or measured, if the kind does not say it
+    then: str = ""  # in the baseline
     now: str = ""
-    limit: str = "no change"
+    limit: str = "no change"  # that is tolerated
 
     @property
     def sentence(self) -> str:
