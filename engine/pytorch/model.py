@@ -95,7 +95,6 @@ class Model:
     module: nn.Module
     inputs: Tensors
     input_names: tuple[str, ...]
-    traced: torch.jit.ScriptModule
     flat: FlatTrace
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
@@ -425,7 +424,7 @@ def model_from_module(
     if isinstance(module, torch.jit.ScriptModule):
         flat = Flattener(module, names, inputs, allowed).run(call)
         progress(0.4, "running it once")
-        traced, outputs = module, _first_run(module, flat, names, inputs, source)
+        outputs = _first_run(module, flat, names, inputs, source)
         watch = Watch(module)
     else:
         progress(0.4, "tracing")
@@ -456,7 +455,6 @@ def model_from_module(
         module=module,
         inputs=tuple(map(as_pairs, inputs)),
         input_names=names,
-        traced=traced,
         flat=flat,
         parameters=parameters,
         buffers=buffers,

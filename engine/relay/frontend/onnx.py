@@ -18,8 +18,9 @@ from tvm import relay
 from tvm.relay.frontend import onnx as onnx_frontend
 from tvm.relay.frontend.common import fold_constant, infer_shape, infer_type
 
-from relascope.core.graph import NodeOrigin, TensorType
+from relascope.core.graph import NodeOrigin
 from relascope.engine.files.onnx_model import DTYPES, OnnxModel, importing
+from relascope.engine.relay.draw.to_graph import tensor_types
 from relascope.engine.relay.frontend.programs import imported
 from relascope.passes.relay.ir.program import RelayProgram
 
@@ -170,16 +171,9 @@ class Importer(onnx_frontend.GraphProto):
                 made = super()._convert_operator(op_name, inputs, attrs, opset)
             kind = infer_type(made.astuple() if hasattr(made, "astuple") else made).checked_type
         kinds = kind.fields if isinstance(kind, relay.TupleType) else [kind]
-        self.given.check_results(index, map(tensor_type, kinds))
+        found = [next(iter(tensor_types(k)), None) for k in kinds]
+        self.given.check_results(index, (t if t and "?" not in t.shape else None for t in found))
         return made
-
-
-def tensor_type(kind: Any) -> TensorType | None:
-    if not isinstance(kind, relay.TensorType):
-        return None
-    if not all(isinstance(d, tvm.tir.IntImm) for d in kind.shape):
-        return None
-    return TensorType(tuple(int(d) for d in kind.shape), str(kind.dtype))
 
 
 def _one_each(mod: Any) -> Any:
