@@ -117,17 +117,6 @@ def _between_layers(node: Any) -> list[Mask]:
     return [Mask("", 0.0, tuple(sizes), name, draw="bernoulli_", given=kept)] * (layers - 1)
 
 
-def draw_in_fx(node: torch.fx.Node) -> Mask | None:
-    """What a node of an FX graph draws; its `meta` has a value without memory, and its origin."""
-    schema = getattr(node.target, "_schema", None)
-    made = None if schema is None else draw_of(schema, node.args, node.kwargs)
-    if made is None:
-        return None
-    value = node.meta["val"]
-    dtype, place = str(value.dtype).removeprefix("torch."), node.meta["origin"].ordinal
-    return replace(made, shape=tuple(value.shape), dtype=dtype, ordinal=place)
-
-
 def numbers_of(mask: Mask, device: torch.device | str = "cpu") -> torch.Tensor:
     """The numbers of a draw other than a dropout, in PyTorch's memory order."""
     axes = mask.order or tuple(range(len(mask.shape)))

@@ -8,7 +8,7 @@ type, found by running the operator on tensors without memory.
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from relascope.core.errors import EngineError
 from relascope.engine.files.operators import DYNAMIC_INT8
-from relascope.engine.pytorch import unlike
+from relascope.engine.pytorch import draws, unlike
 from relascope.engine.pytorch.attention import fused_attention
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.in_place import changed_buffers, changes_in_place
@@ -80,22 +80,23 @@ class FxTrace:
     """What a trace became.
 
     The placeholders of `graph` are the model's inputs, then its parameters and buffers, in the
-    order of the trace; `arguments` are their names in PyTorch. `meta["val"]` is each node's value
+    order of the trace; `arguments` are their names in PyTorch; then `masks`, of dropouts and other
+    draws, each where it is first read. `meta["val"]` is each node's value
     without memory, `meta["origin"]` where it came from. `constants` has tensors that the trace
     holds, by the target of their `get_attr` node; `updates` the new value of each buffer that an
     operator changes as a whole; `values` what each value of the flat trace became, by its debug
     name: a node, or what is known without a run.
 
-    A joint graph's last placeholders are `masks`, the dropouts', and `grad_outs`, shape and dtype
-    of the gradient of each floating output by its argument's name; `gradients` has each
-    floating-point input's and parameter's gradient, by name."""
+    A joint graph's last placeholders are `grad_outs`, shape and dtype of the gradient of each
+    floating output by its argument's name; `gradients` has each floating-point input's and
+    parameter's gradient, by name."""
 
     graph: Graph
     arguments: tuple[str, ...]
     constants: dict[str, torch.Tensor]
     updates: dict[str, Node]
     values: dict[str, Any]
-    masks: tuple[Mask, ...] = ()
+    masks: tuple[Mask, ...]
     grad_outs: dict[str, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     gradients: dict[str, Node] = field(default_factory=dict)
 
@@ -126,13 +127,15 @@ class _FxWriter:
     def __init__(
         self, model: Model, known: Callable[[str], bool], frontend: str, whole: bool
     ) -> None:
-        self.model, self.flat, self.known, self.frontend = model, model.flat, known, frontend
+        self.model, self.flat, self.frontend = model, model.flat, frontend
+        self.known = lambda name: name in draws.NAMES.split() or known(name)
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.loaded = isinstance(model.module, torch.jit.ScriptModule)
         self.values: dict[str, Any] = {}
         self.constants: dict[str, torch.Tensor] = {}
         self.updates: dict[str, Node] = {}
+        self.masks: list[Mask] = []
         self.whole = whole
         self.origin = TraceOrigin("", "", -1)
         self.unknown: list[tuple[str, TraceOrigin]] = []
@@ -158,7 +161,8 @@ class _FxWriter:
         self.graph.output(tuple(self.node_of(r) for r in results))
         changed = changed_buffers(self.model.flat, self.model.buffers)
         self.updates |= {name: self.values[value] for value, name in changed.items()}
-        return FxTrace(self.graph, self.arguments, self.constants, self.updates, self.values)
+        known = self.arguments, self.constants, self.updates, self.values
+        return FxTrace(self.graph, *known, tuple(self.masks))
 
     def write(self, node: Any) -> None:
         kind, inputs = node.kind(), [self.values[v.debugName()] for v in node.inputs()]
@@ -269,9 +273,33 @@ class _FxWriter:
         if train and not (self.whole and args[3] is None):
             return self.moved(op, args)
         form = form_of(name_of(op), given, self.model.differentiable)
+        drops = op is torch.ops.aten.dropout.default and (self.whole or not self.known(name_of(op)))
+        drawn = draws.draw_of(op._schema, args, kwargs) if form is None else None
+        if drawn and (drawn.draw or drops):
+            return self.drawn(drawn, op, args, kwargs)
+        if drops:
+            return args[0]
         if form is None and (self.known(name_of(op)) or stays(op, self.value(args))):
             return self.added(op, args, kwargs)
         return self.decomposed(op, form or op, args, kwargs)
+
+    def drawn(self, drawn: Mask, op: Any, args: list[Any], kwargs: dict[str, Any]) -> Node:
+        """The argument that PyTorch fills with what an operator draws, or a dropout's product with
+        its mask."""
+        node = self.added(op, args, kwargs)
+        self.graph.erase_node(node)
+        value = node.meta["val"]
+        dtype, place = str(value.dtype).removeprefix("torch."), self.origin.ordinal
+        drawn = replace(drawn, shape=tuple(value.shape), dtype=dtype, ordinal=place)
+        self.masks.append(draws.numbered(drawn, self.masks))
+        with self.fake:
+            filled = value.to(getattr(torch, drawn.input_dtype))
+        mask = self.typed(self.graph.placeholder(self.masks[-1].name), filled)
+        if drawn.draw:
+            return mask
+        kept = self.added(torch.ops.aten.to.dtype, [mask, value.dtype], {})
+        factor = self.added(torch.ops.aten.mul.Tensor, [kept, drawn.scale], {})
+        return self.added(torch.ops.aten.mul.Tensor, [args[0], factor], {})
 
     def moved(self, op: Any, args: list[Any]) -> Node:
         """A batch norm in train mode, whose running statistics, if any, move."""

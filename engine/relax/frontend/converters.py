@@ -18,17 +18,16 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import GRADIENT_OF, TensorType
-from relascope.engine.pytorch import draws, unlike
+from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.number_formats import in_common
 from relascope.engine.relax.draw.to_graph import tensor_types
 from relascope.engine.relax.frontend.arguments import Reading
-from relascope.passes.program import Mask
 from relascope.passes.relax.ir.rewrite import shape, with_args
 
-_BY_NAME = "addmm batch_norm convolution dropout layer_norm linear"
+_BY_NAME = "addmm batch_norm convolution layer_norm linear"
 """Operators with a converter of the same name."""
 
 _FILLED: dict[str, int | float] = {
@@ -46,7 +45,8 @@ _LEFT_OUT = (
     "copy_.default copy.default native_layer_norm.default celu.default elu.default rsub.Scalar "
     "rsub.Tensor lstm.input gru.input selu.default _upsample_bilinear2d_aa.vec "
     "_upsample_bilinear2d_aa.default masked_fill.Scalar clamp.Tensor clamp_max.Tensor "
-    "clamp_min.Tensor max_pool2d_with_indices.default max_pool3d_with_indices.default"
+    "clamp_min.Tensor max_pool2d_with_indices.default max_pool3d_with_indices.default "
+    "dropout.default"
 )
 """Decomposed by PyTorch, because TVM's converters differ from it or ignore options."""
 
@@ -129,16 +129,13 @@ class Bound:
 
 
 class Converter(ExportedProgramImporter):
-    """See the module's docstring. `constants` are the graph's tensors; `masks` and `mask_variables`
-    belong to the active dropouts, in order."""
+    """See the module's docstring. `constants` are the graph's tensors."""
 
     def __init__(self, model: Model, constants: Mapping[str, torch.Tensor]) -> None:
         builder = NamedBuilder()
         self.op = Bound(relax.op, builder)
         super().__init__()
         self.model, self.constants, self.block_builder = model, constants, builder
-        self.masks: list[Mask] = []
-        self.mask_variables: list[Any] = []
 
     def create_convert_map(self) -> dict[str, Convert]:
         """TVM's map, with our converters in place of wrong ones."""
@@ -174,7 +171,6 @@ class Converter(ExportedProgramImporter):
             ours |= {f"{n}.default": partial(self.filled, value) for n in names.split()}
         drawing = (*unlike.RANDOM, "native_dropout")
         ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
-        ours |= dict.fromkeys(draws.NAMES.split(), self.draw)
         return {k: v for k, v in {**theirs, **ours}.items() if k not in _LEFT_OUT.split()}
 
     def knows(self, name: str) -> bool:
@@ -253,27 +249,6 @@ class Converter(ExportedProgramImporter):
 
     def number(self, value: float, like: Any) -> Any:
         return relax.const(value, str(like.ty.dtype))
-
-    # Dropout and randomness.
-
-    def dropout(self, node: Node) -> Any:
-        """TVM's drops dropout even if it is active."""
-        data, rate, train = self.retrieve_args(node)
-        if not train or not rate:
-            return data
-        drawn = self.op.astype(self.draw(node), str(data.ty.dtype))
-        factor = self.op.multiply(drawn, self.number(self.masks[-1].scale, data))
-        return self.op.multiply(data, factor)
-
-    def draw(self, node: Node) -> Any:
-        """An argument that PyTorch draws; TVM's converters use its own generator, or none."""
-        drawn = draws.draw_in_fx(node)
-        if drawn is None:
-            self.refuse(node, *unlike.DRAWS)
-        mask = draws.numbered(drawn, self.masks)
-        self.masks.append(mask)
-        self.mask_variables.append(variable(mask.name, mask.shape, mask.input_dtype))
-        return self.mask_variables[-1]
 
     def random(self, node: Node) -> Any:
         """Refuse an operator whose numbers only the model itself can draw."""

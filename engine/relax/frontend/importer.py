@@ -59,7 +59,6 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
     builder, env = converter.block_builder, converter.env
     placeholders = iter((*trace.arguments, *(m.name for m in trace.masks), *trace.grad_outs))
     outputs = 0
-    # Masks that the conversion makes are known only at its end, and are added then.
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
             for node in trace.graph.nodes:
@@ -76,11 +75,9 @@ def import_model(model: Model, progress: Progress) -> RelaxProgram:
         builder.emit_func_output(made)
     note_updates(model, tuple(trace.updates))
     main = builder.get()["main"]
-    params = [*main.params, *converter.mask_variables]
-    main = relax.Function(params, main.body, main.ret_ty, attrs=main.attrs)
     main = main.with_attr("global_symbol", "main")
     mod = relax.transform.Normalize()(tvm.IRModule({"main": main}))
-    masks = zip((*trace.masks, *converter.masks), model.flat.draws(), strict=True)
+    masks = zip(trace.masks, model.flat.draws(), strict=True)
     return RelaxProgram(
         mod=mod,
         # NumPy has no bfloat16.

@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_leaves
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import GRADIENT_OF
-from relascope.engine.pytorch.draws import draw_in_fx, numbered
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.nested import apart
@@ -28,7 +27,6 @@ from relascope.engine.pytorch.operators.compositions import Supports, compositio
 from relascope.engine.pytorch.operators.forms import in_form
 from relascope.engine.pytorch.trace_to_fx import FxTrace, is_mutable
 from relascope.engine.relax.frontend.converters import dtype_name
-from relascope.passes.program import Mask
 
 _aten = torch.ops.aten
 # Not decomposed: their parts write zeros and then a part of these; Relax has shorter ways.
@@ -62,14 +60,10 @@ class JointTrace:
         self.constants = [n for n in nodes if n.op == "get_attr"]
         self.calls = [n for n in nodes if n.op == "call_function"]
         self.outputs = list(trace.graph.output_node().args[0])  # type: ignore[arg-type]
-        self.masks: dict[Node, Mask] = {}
-        for node in self.calls:
-            if (drawn := draw_in_fx(node)) is not None:
-                self.masks[node] = numbered(drawn, [*self.masks.values()])
         self.floating = [i for i, n in enumerate(self.outputs) if n.meta["val"].is_floating_point()]
         order = {n: i for i, n in enumerate((*model.input_names, *model.parameters))}
         floating = [n.meta["val"].is_floating_point() for n in self.placeholders]
-        given = enumerate(zip(trace.arguments, floating, strict=True))
+        given = enumerate(zip(trace.arguments, floating, strict=False))
         self.leaves = [(name, i) for i, (name, is_float) in given if name in order and is_float]
         # Gradients are in the order of the program's arguments, not of the trace's.
         self.leaves.sort(key=lambda leaf: order[leaf[0]])
@@ -80,11 +74,6 @@ class JointTrace:
         for _, index in self.leaves:
             values[index].requires_grad_()
         grad_outs = [self.outputs[i].meta["val"].detach() for i in self.floating]
-        with values[0].fake_mode:
-            masks = [
-                n.meta["val"].detach().to(getattr(torch, m.input_dtype))
-                for n, m in self.masks.items()
-            ]
         held = [n.meta["val"].detach() for n in self.constants]
         table = {o: made for o, made in compositions().items() if not supports(name_of(o))}
         table |= core_aten_decompositions()
@@ -92,7 +81,7 @@ class JointTrace:
         for op in _WHOLE:
             table.pop(op, None)
         with values[0].fake_mode, torch.enable_grad():
-            given = (*values, *masks, *grad_outs, *held)
+            given = (*values, *grad_outs, *held)
             made = make_fx(self.recorded, decomposition_table=table)(*given)
             changing = [n for n in made.graph.nodes if is_mutable(n)]
             if changing:
@@ -107,25 +96,19 @@ class JointTrace:
         """Run the forward, then its gradients, to be recorded."""
         rest = iter(given)
         env = {node: next(rest) for node in self.placeholders}
-        masks = {node: next(rest) for node in self.masks}
         grad_outs = [next(rest) for _ in self.floating]
         env.update(zip(self.constants, rest, strict=True))
         with self.origins:
             for node in self.calls:
                 self.origins.current = node.meta["origin"]
-                env[node] = self.call(node, env, masks)
+                env[node] = self.call(node, env)
                 self.origins.claim(env[node])
             outputs = [env[n] for n in self.outputs]
             gradients = self.gradients(outputs, given, grad_outs)
         return outputs, [env[v] for v in self.trace.updates.values()], gradients
 
-    def call(self, node: Node, env: dict[Node, Any], masks: dict[Node, Any]) -> Any:
+    def call(self, node: Node, env: dict[Node, Any]) -> Any:
         args, kwargs = map_arg((node.args, node.kwargs), env.__getitem__)
-        if node in masks:
-            drawn, mask = masks[node], self.masks[node]
-            if mask.draw:
-                return drawn
-            return args[0] * (drawn.to(getattr(torch, mask.dtype)) * mask.scale)
         try:
             return node.target(*args, **kwargs)  # type: ignore[operator]
         except RuntimeError as wrong:
@@ -170,15 +153,13 @@ class JointTrace:
         outputs, updates, gradients = results
         graph.output_node().args = (tuple(outputs),)
         names = (f"grad_out_{i}" for i in self.floating)
-        masks = tuple(self.masks.values())
-        named = apart(names, {*self.trace.arguments, *(m.name for m in masks)})
+        named = apart(names, {*self.trace.arguments, *(m.name for m in self.trace.masks)})
         types = ((tuple(g.shape), dtype_name(g.dtype)) for g in grad_outs)
         return replace(
             self.trace,
             graph=graph,
             constants=constants,
             updates=dict(zip(self.trace.updates, updates, strict=True)),
-            masks=masks,
             grad_outs=dict(zip(named, types, strict=True)),
             gradients={n: g for (n, _), g in zip(self.leaves, gradients, strict=True)},
         )

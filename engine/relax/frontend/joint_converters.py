@@ -157,14 +157,11 @@ class JointConverter(Converter):
     # Normalisations and reductions.
 
     def native_batch_norm(self, node: Node) -> list[Any]:
-        """The result, and in train mode the batch's mean and one over its deviation.
-        `engine.relax.frontend.joint` moves its running statistics."""
+        """The result, and in train mode, where a norm has no running statistics here, the batch's
+        mean and one over its deviation."""
         data, gamma, beta, mean, variance, training, _, epsilon = self.retrieve_args(node)
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
-        if mean is not None:
-            message = "The running statistics of this norm are not its own buffers."
-            self.refuse(node, message, "Use nn.BatchNorm, or track no statistics.")
         result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
         inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
         channels = [shape(data)[1]]

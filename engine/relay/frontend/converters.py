@@ -22,14 +22,13 @@ from tvm.topi.utils import get_const_tuple
 
 from relascope.core.errors import EngineError, reporting
 from relascope.core.graph import TensorType
-from relascope.engine.pytorch import draws, unlike
+from relascope.engine.pytorch import unlike
 from relascope.engine.pytorch.flat_trace import TraceOrigin
 from relascope.engine.pytorch.inputs.tensors import tensor_type
 from relascope.engine.pytorch.model import Model
 from relascope.engine.pytorch.operators.forms import given_to
 from relascope.engine.pytorch.operators.number_formats import in_common
 from relascope.engine.pytorch.trace_to_fx import FxTrace, dtype_number
-from relascope.passes.program import Mask
 from relascope.passes.relay.ir.stop_gradient import stop_gradient
 
 Convert = Callable[..., Any]
@@ -65,11 +64,10 @@ _COMPOSED_IN_TRAINING = (
 
 
 class Converter(tvm_frontend.PyTorchOpConverter):
-    """See the module's text. `masks` are those of active dropouts and other draws, in order."""
+    """See the module's text."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.masks: list[Mask] = []
         dtype = str(torch.get_default_dtype()).removeprefix("torch.")
         super().__init__(SimpleNamespace(mod=None), dtype)  # no trace has TVM's lists
 
@@ -98,8 +96,6 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2])}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
         self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
-        bases = {n.partition(".")[0] for n in draws.NAMES.split()}
-        self.convert_map.update({f"aten::{name}": self.draw for name in bases | {"normal"}})
         self.convert_map.update({f"aten::am{n}": partial(self.extreme, n) for n in ("ax", "in")})
 
     def knows(self, name: str) -> bool:
@@ -113,10 +109,10 @@ class Converter(tvm_frontend.PyTorchOpConverter):
 
     def convert(self, trace: FxTrace, variables: Mapping[str, Any]) -> list[Any]:
         """The outputs of a trace, then the new values of buffers. `variables` stand for the trace's
-        arguments, by name. Raises EngineError of kind "operator", which names the operator and its
-        module."""
+        arguments and masks, by name. Raises EngineError of kind "operator", which names the
+        operator and its module."""
         env: dict[Node, Any] = {}
-        arguments = iter(trace.arguments)
+        arguments = iter((*trace.arguments, *(m.name for m in trace.masks)))
         for node in trace.graph.nodes:
             if node.op == "placeholder":
                 env[node] = variables[next(arguments)]
@@ -203,14 +199,6 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     def random(self, inputs: Any, input_types: Any) -> Any:
         """Refuse an operator whose numbers only the model itself can draw."""
         self.refuse(*unlike.DRAWS)
-
-    def draw(self, inputs: Any, input_types: Any) -> Any:
-        """An argument that PyTorch fills; TVM's draws from its own generator, or not at all."""
-        drawn = draws.draw_in_fx(self.node)
-        if drawn is None:
-            self.refuse(*unlike.DRAWS)
-        self.masks.append(draws.numbered(drawn, self.masks))
-        return relay.var(self.masks[-1].name, shape=drawn.shape, dtype=drawn.dtype)
 
     def detached(self, inputs: Any, input_types: Any) -> Any:
         """TVM's lets the gradient pass."""

@@ -54,6 +54,8 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     given = (*model.inputs, *model.flat.tensors.values())
     kinds = zip(trace.arguments, map(tensor_type, given), strict=True)
     variables = {n: relay.var(n, shape=k.shape, dtype=k.dtype, span=_span(n)) for n, k in kinds}
+    for m in trace.masks:
+        variables[m.name] = relay.var(m.name, shape=m.shape, dtype=m.dtype, span=_span(m.name))
     with _mended():
         results = converter.convert(trace, variables)
     note_updates(model, tuple(trace.updates))
@@ -61,7 +63,7 @@ def import_model(model: Model, progress: Progress) -> RelayProgram:
     made = relay.Tuple(results) if len(results) > 1 else results[0]
     read = {v.name_hint: v for v in relay.analysis.free_vars(made)}
     draws = [draw for _, draw in model.flat.draws()]
-    drawn = zip(converter.masks, (d for d in draws if d.draw), strict=True)
+    drawn = zip(trace.masks, (d for d in draws if d.draw), strict=True)
     masks = tuple(replace(m, order=d.order) for m, d in drawn if m.name in read)
     # Arguments that only PyTorch reads stay, too: their gradients in PyTorch are zeros.
     arguments = [variables[n] for n in (*model.input_names, *tensors)]
