@@ -46,29 +46,27 @@ class Rule(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two matched nodes, by id, and the rule that found them; how `sure` the pair is, from 0 to 1
-    (see `Matching`), and whether the nodes are equal and read matched nodes."""
+    """Two matched nodes, by id, and the rule that found them."""
 
     left: str
     right: str
     rule: Rule
-    sure: float
-    same: bool
+    sure: float  # from 0 to 1, see `Matching`
+    same: bool  # whether the nodes are equal and read matched nodes
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Two matched graphs, with fused bodies opened: pairs in the left graph's order, ids of nodes
-    of the left only (`removed`) or the right only (`added`), and whether both return matched
-    `results` in the same order. A pair's certainty is 1 if both compute the same all the way up,
-    else the share of operator, attributes and types, module, inputs and readers that agree."""
+    """Two matched graphs, with fused bodies opened. A pair's certainty is 1 if both compute the
+    same all the way up, else the share of operator, attributes and types, module, inputs and
+    readers that agree."""
 
     left: Graph
     right: Graph
-    pairs: tuple[Pair, ...]
-    removed: tuple[str, ...]
-    added: tuple[str, ...]
-    results: bool
+    pairs: tuple[Pair, ...]  # in the left graph's order
+    removed: tuple[str, ...]  # ids of nodes of the left only
+    added: tuple[str, ...]  # ids of nodes of the right only
+    results: bool  # whether both return matched results in the same order
 
     @cached_property
     def by_side(self) -> tuple[dict[str, Pair], dict[str, Pair]]:

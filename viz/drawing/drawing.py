@@ -24,18 +24,15 @@ _AS_IT_IS = "details", "focus", "family", "overlay", "show", "showing"  # what i
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values of nodes (by id, numbers or words) that colours can show. Their unit is "bytes",
-    "share" (of 1) or "". A closed group has the largest of its numbers. `limits` begin the second
-    to fourth steps of the scale (None: the browser chooses), `labels` are the legend's texts for
-    the steps (None: their ranges), and `none` its text for nodes without a value, left plain."""
+    """Values of nodes that colours can show. A closed group has the largest of its numbers."""
 
     name: str
     title: str
-    values: Mapping[str, float | str]
-    unit: str = ""
-    limits: Sequence[float] | None = None
-    labels: Sequence[str] | None = None
-    none: str = "no value"
+    values: Mapping[str, float | str]  # by id, numbers or words
+    unit: str = ""  # or "bytes" or "share" (of 1)
+    limits: Sequence[float] | None = None  # begins of steps 2 to 4; None: the browser's
+    labels: Sequence[str] | None = None  # of the steps in the legend; None: their ranges
+    none: str = "no value"  # the legend's text for nodes without one, which stay plain
 
     def data(self, ids: Iterable[str]) -> dict[str, Any]:
         """Data for the browser; NaN and infinity are beyond all limits."""

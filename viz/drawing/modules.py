@@ -71,12 +71,11 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupTree:
-    """The modules of a graph: every group by id, parents first; `roots` are the ids of the top
-    groups, and `group_of` maps a node's id to that of its innermost group, or ""."""
+    """The modules of a graph."""
 
-    groups: dict[str, Group]
-    roots: tuple[str, ...]
-    group_of: dict[str, str]
+    groups: dict[str, Group]  # by id, parents first
+    roots: tuple[str, ...]  # ids of the top groups
+    group_of: dict[str, str]  # by a node's id, that of its innermost group, or ""
 
     def path(self, group: str) -> tuple[str, ...]:
         """The group and all groups around it, the outermost first; () for ""."""

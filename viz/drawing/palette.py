@@ -18,18 +18,16 @@ Theme = OneOf["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The look of one sort of node: CSS colours, and signs that work without colour: the `side` of
-    its bar ("left", "right" or "both"), a `mark` in its corner, the lengths of dashes and gaps of
-    its outline (() for a line), and whether that is thick."""
+    """The look of one sort of node: CSS colours, and signs that work without colour."""
 
     label: str
     fill: str
     stroke: str
     text: str
-    side: str = "left"
-    mark: str = ""
-    dash: tuple[int, ...] = ()
-    thick: bool = False
+    side: str = "left"  # of its bar, or "right" or "both"
+    mark: str = ""  # in its corner
+    dash: tuple[int, ...] = ()  # lengths of dashes and gaps of its outline; () for a line
+    thick: bool = False  # its outline
 
 
 SHAPES: dict[Kind, str] = {

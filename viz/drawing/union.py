@@ -20,13 +20,12 @@ LEAST_KNOWN = 0.5
 
 @dataclass
 class Union:
-    """Steps laid out together, in order. A node's `slot` is the id of its first node; by slot, the
-    node with most text, for the size, and slots read by any step; `version` counts changes."""
+    """Steps laid out together, in order."""
 
-    slot: dict[str, str] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    reads: dict[str, dict[str, None]] = field(default_factory=dict)
-    version: int = 0
+    slot: dict[str, str] = field(default_factory=dict)  # by a node's id, that of its first node
+    nodes: dict[str, Node] = field(default_factory=dict)  # by slot, the one with most text
+    reads: dict[str, dict[str, None]] = field(default_factory=dict)  # slots, read in any step
+    version: int = 0  # counts changes
     _made: tuple[int, Graph, GroupTree] | None = None
 
     def add(self, graph: Graph, beside: Mapping[str, str] | None = None) -> None:

@@ -42,16 +42,15 @@ class StepSheet:
 
 @dataclass(frozen=True)
 class StepsSheet:
-    """Steps in order, the rows of their list, and the step shown at first. `graph` and `text` are
-    by key; `same` is the note on equal texts; once `effort` is used up, the rest is left out."""
+    """Steps in order."""
 
     steps: Sequence[StepSheet]
-    rows: Sequence[Row]
-    chosen: int
-    graph: Callable[[Any], Graph | None]
+    rows: Sequence[Row]  # of their list
+    chosen: int  # at first
+    graph: Callable[[Any], Graph | None]  # by key
     text: Callable[[Any], str]
-    effort: DiffEffort
-    same: str = "The text did not change."
+    effort: DiffEffort  # once it is used up, the rest is left out
+    same: str = "The text did not change."  # of equal texts
 
 
 def steps_tab(file: Sheet, of: StepsSheet, view: View, chosen: int | None = None) -> Sheet:

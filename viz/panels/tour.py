@@ -15,17 +15,15 @@ from relascope.viz.sessions.state import Session
 
 @dataclass(frozen=True)
 class Stop:
-    """One screen of the tour: an explanation in Markdown, something to `do`, and the screen as an
-    address's `query`, `at` the last step of a pass in the default pipeline (or ""), with `choices`
-    of switches within tabs by name; with `show`, a button begins the show of the joint graph."""
+    """One screen of the tour, with an explanation in Markdown and something to `do`."""
 
     title: str
     words: str
     do: str
-    query: Mapping[str, str]
-    at: str = ""
-    choices: Mapping[str, str] = field(default_factory=dict)
-    show: bool = False
+    query: Mapping[str, str]  # the screen, as in an address
+    at: str = ""  # the last step of a pass in the default pipeline
+    choices: Mapping[str, str] = field(default_factory=dict)  # of switches within tabs
+    show: bool = False  # a button begins the show of the joint graph
 
     def session(self) -> Session:
         found, _ = address.session_of(

@@ -36,14 +36,12 @@ _KERNELS = "It contains kernels, which are code, and running them was not allowe
 
 @dataclass(frozen=True)
 class Part:
-    """A program on its way through passes that keep its arguments and results: the pass `by` that
-    returned its first module (`after`) or received it, and the `runs` that returned the others, in
-    order. `end` names the pass from which modules are not compared, and says why; "" if all are."""
+    """A program on its way through passes that keep its arguments and results."""
 
-    by: PassRun
+    by: PassRun  # the pass that returned its first module (`after`), or received it
     after: bool
-    runs: tuple[PassRun, ...]
-    end: str = ""
+    runs: tuple[PassRun, ...]  # that returned the others, in order
+    end: str = ""  # from which pass on modules are not compared, and why
 
 
 def check(recording: Recording) -> None:

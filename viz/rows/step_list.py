@@ -171,13 +171,12 @@ def programs_beside(document: Row) -> list[Section]:
 
 @dataclass(frozen=True)
 class StepChange:
-    """How the graph after a step differs from the one before. The graph after it is `matched`,
-    under the ids of the one before; `place` identifies the step and all that it depends on. Derived
-    graphs are cached, because drawings are kept by object."""
+    """How the graph after a step differs from the one before. Derived graphs are cached, because
+    drawings are kept by object."""
 
     before: Graph
-    matched: Matched
-    place: str = ""
+    matched: Matched  # the graph after it, under the ids of the one before
+    place: str = ""  # identifies the step and all that it depends on
 
     @classmethod
     def between(cls, before: Graph | None, after: Graph, place: str = "") -> "StepChange":

@@ -66,25 +66,22 @@ _HASH = "[0-9a-f]{32}"
 @dataclass(frozen=True)
 class ModelChoice:
     """A model and its inputs, as in a `ModelSource`. The name is a sample's, that of a file
-    (perhaps a recording) without its folder, or one such as `hf:bert`. For a file, `digest` is by
-    `engine.protocol.source.file_digest` (else ""), `inputs` are as typed, and `pins` as for
-    `parse_pins`; `tensors` are digests of files of saved inputs; module and call select a
-    submodule; weights of a library's model are "random", or "" for those on this machine."""
+    (perhaps a recording) without its folder, or one such as `hf:bert`."""
 
     name: str = _set(FIRST, "model")
-    digest: str = _set("", "file", form=f"({_HASH})?")
+    digest: str = _set("", "file", form=f"({_HASH})?")  # of a file, by `file_digest`
     batch: int | None = _set(None, "batch", least=1, most=1024)
     tokens: int | None = _set(None, "tokens", least=1, most=4096)
-    inputs: str = _set("", "inputs", "keep_inputs", clears=True)
+    inputs: str = _set("", "inputs", "keep_inputs", clears=True)  # of a file, as typed
     seed: int = _set(0, "seed", "keep_seed", most=2**31 - 1)
     dtype: str = _set(DTYPES[0], "dtype", "keep_dtype", choices=DTYPES)
     training: bool = _set(False, "mode")
     gradient: str = _set("tvm", "gradient", "keep_gradient")
-    module: str = _set("", "module", "keep_module", clears=True)
+    module: str = _set("", "module", "keep_module", clears=True)  # a submodule, and its call
     call: int = _set(1, "call", "keep_call", least=1, most=2**31 - 1)
-    weights: str = _set("", "weights", choices=("", "random"))
-    pins: str = _set("", "pins", "keep_pins", clears=True)
-    tensors: tuple[str, ...] = _set((), "tensors", most=99, form=_HASH)
+    weights: str = _set("", "weights", choices=("", "random"))  # "": those on this machine
+    pins: str = _set("", "pins", "keep_pins", clears=True)  # of a file, as for `parse_pins`
+    tensors: tuple[str, ...] = _set((), "tensors", most=99, form=_HASH)  # digests of saved inputs
 
     @classmethod
     def of(cls, source: ModelSource, name: str, inputs: str) -> "ModelChoice":
@@ -157,18 +154,16 @@ class Compile:
 
 @dataclass(frozen=True)
 class ScreenState:
-    """The state of the screen: the index of the chosen step, -1 for the imported program, None for
-    the last (for a recording, the index of a pass, None for the first to look at); the node or
-    module selected in the tab's graph, or ""; constants with fewer elements than `fewer_than` are
-    in their readers' labels; `choices` of switches within tabs, by name; by graph, the modules
-    opened (True) and closed; for a recording, the function shown, "" for the first changed."""
+    """The state of the screen. Steps have indices, -1 for the imported program, None for the last;
+    for a recording, they are those of passes, None for the first to look at."""
 
     tab: str = _set(TABS[0], "tab", choices=(*TABS, *RECORDED_TABS))
     step: int | None = _set(None, "step", least=-1, most=10_000_000)
-    selected: str = _set("", "node")
-    fewer_than: int = _set(10, "below", "keep_fewer_than", most=1000)
-    choices: dict[str, bool | str] = field(default_factory=dict)
-    modules: dict[str, dict[str, bool]] = field(default_factory=dict)
+    selected: str = _set("", "node")  # or module, in the tab's graph
+    fewer_than: int = _set(10, "below", "keep_fewer_than", most=1000)  # as in `View`
+    choices: dict[str, bool | str] = field(default_factory=dict)  # of switches within tabs, by name
+    modules: dict[str, dict[str, bool]] = field(default_factory=dict)  # opened and closed, by graph
+    # For a recording; "" for the first that the pass changed.
     function: str = _set("", "function", "keep_recorded_function", clears=True)
 
 

@@ -19,12 +19,11 @@ _RAN = "controls_ran"  # set at the end of a run, and new until the browser's ne
 
 @dataclass
 class _Controls:
-    """A tab's controls: keys on its screen; values `put`, by key: before, now, in which run; and
-    buttons that were pressed but not drawn since."""
+    """A tab's controls."""
 
-    shown: set[str] = field(default_factory=set)
-    put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)
-    pressed: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)  # on its screen, by key
+    put: dict[str, tuple[Any, Any, int]] = field(default_factory=dict)  # before, now, in which run
+    pressed: set[str] = field(default_factory=set)  # and not drawn since
     run: int = 0
     own: bool = False  # the next run is requested here, not by the browser
 

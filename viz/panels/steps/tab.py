@@ -32,15 +32,14 @@ _VIEW = "step_view"
 
 @dataclass
 class _StepState:
-    """What is known so far of the chosen step; the screen `alive`, whose pipeline lacks steps that
-    end the engine's process; and the `problem` to show in place of the graph."""
+    """What is known so far of the chosen step."""
 
     index: int
-    alive: Screen
+    alive: Screen  # with a pipeline without steps that end the engine's process
     model: ModelInfo | None = None
     stepped: step.Stepped | None = None
     change: StepChange | None = None
-    problem: Exception | None = None
+    problem: Exception | None = None  # to show in place of the graph
 
 
 @st.fragment
