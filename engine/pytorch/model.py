@@ -34,7 +34,7 @@ from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource, file_digest, has_name
-from relascope.engine.pytorch.draws import numbers_of
+from relascope.engine.pytorch.draws import DROPPING, numbers_of
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import (
     Flattener,
@@ -95,6 +95,7 @@ class Model:
     module: nn.Module
     inputs: Tensors
     input_names: tuple[str, ...]
+    traced: torch.jit.ScriptModule
     flat: FlatTrace
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
@@ -420,15 +421,15 @@ def model_from_module(
     says whether dropout may be on, and, unless `differentiable` does, whether a gradient may be
     taken. The rest is as in `Opened`; raises what `load_model` does."""
     said = list(notes)
-    drawn = None
+    states: Tensors = ()
     if isinstance(module, torch.jit.ScriptModule):
         flat = Flattener(module, names, inputs, allowed).run(call)
         progress(0.4, "running it once")
-        outputs = _first_run(module, flat, names, inputs, source)
+        traced, outputs = module, _first_run(module, flat, names, inputs, source)
         watch = Watch(module)
     else:
         progress(0.4, "tracing")
-        traced, outputs, drawn, watch = _trace(module, inputs, source, said)
+        traced, outputs, states, watch = _trace(module, inputs, source, said)
         flat = Flattener(traced, names, inputs, programs=watch.programs).run()
     with flat.naming_parts(module):
         no_gradient = watch.no_gradient or _gradient_unlike(flat)
@@ -438,8 +439,7 @@ def model_from_module(
         _check_elements(flat, inputs, outputs)
         _check_dropout(flat, source, said)
         _check_momentum(module, flat)
-        if drawn is not None:
-            _check_draws(flat, source, device_of(module, inputs), drawn, watch)
+        _check_draws(flat, source, device_of(module, inputs), states, watch)
         # Arguments are identified by name, so no input may have a parameter's.
         names = flat.input_names = apart(names, flat.tensors)
         own: dict[str, Tensor] = dict(module.named_parameters())
@@ -455,6 +455,7 @@ def model_from_module(
         module=module,
         inputs=tuple(map(as_pairs, inputs)),
         input_names=names,
+        traced=traced,
         flat=flat,
         parameters=parameters,
         buffers=buffers,
@@ -594,24 +595,27 @@ def _check_draws(
     flat: FlatTrace, source: ModelSource, device: torch.device, states: Tensors, watch: Watch
 ) -> None:
     """Refuse a model whose random numbers its trace's draws do not explain: these alone must bring
-    torch's generators to the states that they had after the watched run."""
+    torch's generators to the states that they had after the watched run. A file has none."""
     draws = flat.draws()
     with seeded(source.seed):
-        for _, draw in draws:
+        for _, draw in draws if states else ():
             if draw.draw:
                 numbers_of(draw, device)
             else:
                 ones = torch.ones(draw.shape, dtype=getattr(torch, draw.dtype), device=device)
                 torch.nn.functional.dropout(ones, draw.rate, training=True)
-        if all(map(torch.equal, generator_states(device), states)):
+        if states and all(map(torch.equal, generator_states(device), states)):
             return
     explained = [node for node, _ in draws]
     for node in flat.graph.nodes():
-        quiet = node.kind() == "aten::scaled_dot_product_attention"  # its dropouts are explained
+        quiet = node.kind() in DROPPING  # their dropouts are explained
+        quiet = quiet or (node.kind() == "aten::rrelu" and not node.inputsAt(3).toIValue())
         if node.isNondeterministic() and not quiet and node not in (*flat.dropouts(), *explained):
             message = f"{node.kind()} draws random numbers that cannot be drawn outside the model."
             hint = "Draw them outside the model, and make them an input."
             raise EngineError("operator", message, flat.origin(node).where, hint)
+    if not states:
+        return
     message = "The model draws random numbers outside the operators of its trace."
     hint = "Draw only with PyTorch's operators, and use every result."
     origins = map(flat.origin, (*explained, *flat.dropouts()))

@@ -7,15 +7,6 @@ from relascope.core.errors import EngineError, lines_of
 from relascope.engine.pytorch.flat_trace import LATER, TraceOrigin
 from relascope.engine.pytorch.model import Model
 
-_DISTRIBUTIONS = ("normal", "bernoulli", "multinomial", "poisson", "exponential", "uniform")
-_KINDS = ("rand", "randn", "randint")
-RANDOM = (*_KINDS, *(f"{k}_like" for k in _KINDS), *_DISTRIBUTIONS, "randperm", "rrelu")
-"""ATen operators that draw random numbers, except dropouts."""
-
-DRAWS = (
-    "The model draws random numbers, which another program cannot reproduce.",
-    "Draw them outside and give them to the model as an input.",
-)
 SHARED_STATISTICS = (
     "The running statistics of this batch norm are not its own buffers.",
     "Let no other part of the model read or compute them, or put it in eval mode.",

@@ -183,6 +183,7 @@ def program_model(
         module=torch.nn.Module(),
         inputs=input_tensors(inputs, types_of(inputs, given, saved), given, saved),
         input_names=names,
+        traced=torch.jit.ScriptModule(),
         flat=FlatTrace(None, names),
         parameters={n: t for n, t in imported.tensors.items() if t.is_floating_point()},
         buffers={n: t for n, t in imported.tensors.items() if not t.is_floating_point()},

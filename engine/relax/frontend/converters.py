@@ -169,8 +169,6 @@ class Converter(ExportedProgramImporter):
             ours |= {n: partial(mend, theirs[n]) for n in names.split()}
         for names, value in _FILLED.items():
             ours |= {f"{n}.default": partial(self.filled, value) for n in names.split()}
-        drawing = (*unlike.RANDOM, "native_dropout")
-        ours |= {n: self.random for n in theirs if n.partition(".")[0] in drawing}
         return {k: v for k, v in {**theirs, **ours}.items() if k not in _LEFT_OUT.split()}
 
     def knows(self, name: str) -> bool:
@@ -249,10 +247,6 @@ class Converter(ExportedProgramImporter):
 
     def number(self, value: float, like: Any) -> Any:
         return relax.const(value, str(like.ty.dtype))
-
-    def random(self, node: Node) -> Any:
-        """Refuse an operator whose numbers only the model itself can draw."""
-        self.refuse(node, *unlike.DRAWS)
 
     # Products: TVM's write float32 into the program whatever the operands' dtype.
 

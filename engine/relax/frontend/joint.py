@@ -46,8 +46,7 @@ _UNKNOWN = TraceOrigin("", "", -1)
 
 class JointTrace:
     """Differentiates a forward with PyTorch's autograd. `run` raises EngineError of kind "operator"
-    that names the operator and its module, if one draws random numbers, changes a tensor in place,
-    or has no gradient.
+    that names the operator and its module, if one changes a tensor in place, or has no gradient.
 
     `trace` is the forward in operators as PyTorch wrote them, for which autograd has rules. The
     joint graph's nodes have types and origins like the forward's, with "gradient of" an operator
@@ -147,8 +146,6 @@ class JointTrace:
                 tensor = getattr(traced, str(node.target))
                 constants[str(node.target)] = tensor
                 node.meta.update(val=tensor, origin=_UNKNOWN)
-            elif node.op == "call_function":
-                self.check(node)
         results: Any = graph.output_node().args[0]
         outputs, updates, gradients = results
         graph.output_node().args = (tuple(outputs),)
@@ -163,15 +160,6 @@ class JointTrace:
             grad_outs=dict(zip(named, types, strict=True)),
             gradients={n: g for (n, _), g in zip(self.leaves, gradients, strict=True)},
         )
-
-    def check(self, node: Node) -> None:
-        """Refuse what is not a pure function of its arguments."""
-        if not isinstance(node.target, torch._ops.OpOverload):
-            return
-        if torch.Tag.nondeterministic_seeded in node.target.tags:
-            message = f"{node.target} draws random numbers, which another program cannot reproduce."
-            hint = "Use nn.Dropout, or draw them outside and pass them to the model as an input."
-            self.refuse(node.meta["origin"], message, hint)
 
     def check_changes(self, changing: list[Node]) -> None:
         """Refuse to change an argument, because a program must leave it unchanged."""

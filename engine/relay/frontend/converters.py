@@ -95,7 +95,6 @@ class Converter(tvm_frontend.PyTorchOpConverter):
         ours |= dict.fromkeys(("convolution", "_convolution"), self.convolution)
         ours |= {"cumprod": lambda inputs, _: relay.cumprod(*inputs[:2])}
         self.convert_map.update({f"aten::{name}": convert for name, convert in ours.items()})
-        self.convert_map.update({f"aten::{name}": self.random for name in unlike.RANDOM})
         self.convert_map.update({f"aten::am{n}": partial(self.extreme, n) for n in ("ax", "in")})
 
     def knows(self, name: str) -> bool:
@@ -189,16 +188,12 @@ class Converter(tvm_frontend.PyTorchOpConverter):
     def number(self, value: float, like: Any) -> Any:
         return relay.const(value, self.infer_type(like).dtype)
 
-    # Dropout and randomness.
+    # Dropout.
 
     def dropout(self, inputs: Any, input_types: Any) -> Any:
         """TVM's ignores the train flag that the trace records: off must mean rate 0."""
         data, rate, train = inputs
         return relay.op.nn.dropout(data, float(rate) if train else 0.0)
-
-    def random(self, inputs: Any, input_types: Any) -> Any:
-        """Refuse an operator whose numbers only the model itself can draw."""
-        self.refuse(*unlike.DRAWS)
 
     def detached(self, inputs: Any, input_types: Any) -> Any:
         """TVM's lets the gradient pass."""
