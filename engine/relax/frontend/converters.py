@@ -304,33 +304,6 @@ class Converter(ExportedProgramImporter):
         made = self.op.nn.batch_norm(*given, axis=1, epsilon=epsilon, **options)
         return self.block_builder.emit(relax.TupleGetItem(made, 0))
 
-    def by_batch(self, data: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any, Any]:
-        """Batch norm in train mode: the result, the batch's mean and biased variance, (1, channels,
-        1, ...)."""
-        size = shape(data)
-        along = [size[1]] + [1] * (len(size) - 2)
-        mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
-        deviation = self.op.sqrt(self.op.add(spread, self.number(epsilon, data)))
-        # One factor a channel, as in PyTorch: the gradient sums over the images once.
-        scale = self.number(1.0, data) if gamma is None else self.op.reshape(gamma, along)
-        result = self.op.multiply(centred, self.op.divide(scale, deviation))
-        if beta is not None:
-            result = self.op.add(result, self.op.reshape(beta, along))
-        return result, mean, spread
-
-    def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
-        """The mean along axes, the distances to it, and their mean square; axes are kept."""
-        mean = self.mean_of(data, axes)
-        centred = self.op.subtract(data, mean)
-        return mean, centred, self.mean_of(self.op.multiply(centred, centred), axes)
-
-    def mean_of(self, data: Any, axes: list[int]) -> Any:
-        """The mean along axes, which are kept, one axis at a time. TVM sums serially; shorter sums
-        round less. PyTorch sums in float64, and 50 layers of batch norm magnify the difference."""
-        for axis in reversed(axes):
-            data = self.op.mean(data, [axis], keepdims=True)
-        return data
-
     # Parts of tensors.
 
     def select(self, node: Node) -> Any:

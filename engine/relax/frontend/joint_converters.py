@@ -162,10 +162,30 @@ class JointConverter(Converter):
         data, gamma, beta, mean, variance, training, _, epsilon = self.retrieve_args(node)
         if not training:
             return [self.by_statistics(data, gamma, beta, mean, variance, epsilon), None, None]
-        result, mean, spread = self.by_batch(data, gamma, beta, epsilon)
-        inverse = self.op.rsqrt(self.op.add(spread, self.number(epsilon, data)))
-        channels = [shape(data)[1]]
-        return [result, *(self.op.reshape(t, channels) for t in (mean, inverse))]
+        size = shape(data)
+        along = [size[1]] + [1] * (len(size) - 2)
+        mean, centred, spread = self.moments(data, [i for i in range(len(size)) if i != 1])
+        spread = self.op.add(spread, self.number(epsilon, data))
+        # One factor a channel, as in PyTorch: the gradient sums over the images once.
+        scale = self.number(1.0, data) if gamma is None else self.op.reshape(gamma, along)
+        result = self.op.multiply(centred, self.op.divide(scale, self.op.sqrt(spread)))
+        if beta is not None:
+            result = self.op.add(result, self.op.reshape(beta, along))
+        saved = (mean, self.op.rsqrt(spread))
+        return [result, *(self.op.reshape(t, [size[1]]) for t in saved)]
+
+    def moments(self, data: Any, axes: list[int]) -> tuple[Any, Any, Any]:
+        """The mean along axes, the distances to it, and their mean square; axes are kept."""
+        mean = self.mean_of(data, axes)
+        centred = self.op.subtract(data, mean)
+        return mean, centred, self.mean_of(self.op.multiply(centred, centred), axes)
+
+    def mean_of(self, data: Any, axes: list[int]) -> Any:
+        """The mean along axes, which are kept, one axis at a time. TVM sums serially; shorter sums
+        round less. PyTorch sums in float64, and 50 layers of batch norm magnify the difference."""
+        for axis in reversed(axes):
+            data = self.op.mean(data, [axis], keepdims=True)
+        return data
 
     def native_layer_norm(self, node: Node) -> list[Any]:
         """All three results, which the backward reads; TVM's returns the first for each."""
