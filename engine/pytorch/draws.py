@@ -12,7 +12,7 @@ from torch import Tensor
 from relascope.passes.cuts.joint import DRAW_PREFIX, MASK_PREFIX
 from relascope.passes.program import Mask
 
-_FILLS: dict[str, tuple[str, dict[str, float]]] = {
+FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "rand": ("uniform_", {}),
     "randn": ("normal_", {}),
     "randint": ("random_", {"low": 0, "high": 0}),
@@ -28,18 +28,11 @@ _FILLS: dict[str, tuple[str, dict[str, float]]] = {
     "multinomial": ("exponential_", {}),
 }
 """By operator: the tensor method that draws the same, and its arguments with defaults."""
-NAMES = (
-    "rand.default randn.default randint.default randint.low rand_like.default randn_like.default "
-    "randint_like.default randint_like.low_dtype uniform.default normal_functional.default "
-    "normal.float_float exponential.default bernoulli.p cauchy.default geometric.default "
-    "log_normal.default randperm.default"
-)
-"""Those that importers meet: the forms that change no argument."""
 _aten = torch.ops.aten
 _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 _ATTENTION = "scaled_dot_product_attention"
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-DRAWING = frozenset((*_FILLS, *_DROPOUTS))
+DRAWING = frozenset((*FILLS, *_DROPOUTS))
 """Names of functions that draw, without the suffixes "_" and "_like"."""
 DROPPING = tuple(f"aten::{name}" for name in (_ATTENTION, *_RECURRENT))
 """Operators with a dropout inside, which is on if they draw."""
@@ -60,7 +53,7 @@ def draw_of(schema: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Mask
             return None
         whole = Mask("", 0.0, (), "", draw="bernoulli_", given=(1 - rate,))
         return Mask("", float(rate), (), "") if name == "dropout" else whole
-    method, defaults = _FILLS.get(name.removesuffix("_like"), ("", {}))
+    method, defaults = FILLS.get(name.removesuffix("_like"), ("", {}))
     if not method:
         return None
     takes_p = any(a.name == "p" for a in schema.arguments)
@@ -82,7 +75,7 @@ def draws_in_trace(node: Any) -> list[Mask]:
     reads = name in (*_DROPOUTS, _ATTENTION, "multinomial")
     if name in _RECURRENT:
         return _between_layers(node)
-    if not reads and name.removesuffix("_like") not in _FILLS:  # before schemas are read
+    if not reads and name.removesuffix("_like") not in FILLS:  # before schemas are read
         return []
     given = [v.toIValue() for v in node.inputs()]
     made = draw_of(torch._C.parse_schema(node.schema()), given, {})

@@ -128,7 +128,7 @@ class _FxWriter:
         self, model: Model, known: Callable[[str], bool], frontend: str, whole: bool
     ) -> None:
         self.model, self.flat, self.frontend = model, model.flat, frontend
-        self.known = lambda name: name in draws.NAMES.split() or known(name)
+        self.known = lambda n: n.partition(".")[0].removesuffix("_like") in draws.FILLS or known(n)
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.loaded = isinstance(model.module, torch.jit.ScriptModule)
