@@ -152,17 +152,20 @@ class _Kernel:
 
     def schedule(self) -> None:
         ways = dict(zip(_PRODUCTS, (self._product, self._dots, self._outer), strict=True))
-        if not ways.keys().isdisjoint(map(self._name, self._blocks())):
-            for block in self._blocks():  # blocks of a number, which Relay makes
-                if not (self.sch.get_loops(block) or self.sch.get(block).reads):
-                    self.sch.compute_inline(block)
-        opaque = {self._name(b) for b in self._blocks() if not self._plain(b)}
+        blocks = self._blocks()
+        # Relay makes blocks of a number. LLVM would reorder computations with one that it knows.
+        numbers = [b for b in blocks if self._is_number(b)]
+        if not ways.keys().isdisjoint(map(self._name, blocks)):
+            for block in numbers:
+                self.sch.compute_inline(block)
+            numbers = []
+        opaque = {self._name(b) for b in self._but(*numbers) if not self._plain(b)}
         for name in map(self._name, self._blocks()):
             if name in ways and not opaque:
                 ways[name]()
                 return
-        self._inline(opaque | max_pool.STAGES)
-        blocks = self._blocks()
+        self._inline({*opaque, *map(self._name, numbers), *max_pool.STAGES})
+        blocks = self._but(*numbers)
         if not opaque and self._row_by_row(blocks):
             return
         for block in blocks:
@@ -281,6 +284,11 @@ class _Kernel:
             return True
         return self._steps(readers[0]) > self._steps(block)
 
+    def _is_number(self, block: Any) -> bool:
+        made = self.sch.get(block)
+        stored = isinstance(made.body, self.tvm.tir.BufferStore)
+        return stored and not (self.sch.get_loops(block) or made.reads)
+
     def _steps(self, block: Any) -> int:
         return math.prod(map(self._extent, self.sch.get_loops(block)))
 
@@ -298,7 +306,7 @@ class _Kernel:
         sch = self.sch
         *before, last = blocks
         loops = sch.get_loops(last)
-        steps = self._steps(last)
+        steps = max(map(self._steps, blocks))
         outer = loops[: -2 if any(self._name(b) in max_pool.STAGES for b in before) else -1]
         rows = [self._extent(loop) for loop in outer]
         if not before or self._is_reduction(last) or math.prod(rows) < 2:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import meta_schedule, relay, te, tir
+from tvm import meta_schedule, relay, te, tir, topi
 from tvm.meta_schedule.database.database import _PyDatabase
 from tvm.target.x86 import get_simd_32bit_lanes
 
@@ -217,9 +217,10 @@ def _database() -> Any:
 
 @functools.cache
 def _register() -> None:
-    """Compute products with packed weights, and gradients of maxima over windows, in the form that
-    these schedules know."""
+    """Compute products with packed weights, gradients of maxima over windows, and concatenations in
+    the form that these schedules know."""
     _computed("nn.max_pool2d_grad", _pooled)
+    _computed("concatenate", _joined)
     _computed(_PACKED, _product)
 
 
@@ -235,7 +236,7 @@ def _computed(name: str, ours: Callable[..., Callable[..., Any] | None]) -> None
             return theirs(attrs, inputs, out_type, target)
         made = relay.op.OpStrategy()
         made.add_implementation(
-            lambda attrs, inputs, out_type: [stage(*inputs[:2])],
+            lambda attrs, inputs, out_type: [stage(*inputs)],
             lambda attrs, outs, target: te.create_schedule(outs[0].op),
             name=f"{name}.relascope",
         )
@@ -255,6 +256,13 @@ def _product(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
 def _pooled(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
     on_cpu = target.kind.name == "llvm"
     return max_pool.kernel(te, tir, attrs, str(inputs[1].dtype)) if on_cpu else None
+
+
+def _joined(attrs: Any, inputs: Any, target: Any) -> Callable[..., Any] | None:
+    """TVM's own for the CPU writes one operand after the other, in one thread."""
+    if not _used or target.kind.name != "llvm":
+        return None
+    return lambda *parts: topi.concatenate(parts, int(attrs.axis))
 
 
 def pack(program: RelayProgram) -> RelayProgram:

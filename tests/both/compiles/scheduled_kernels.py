@@ -113,11 +113,23 @@ def test_a_poolings_gradient_is_computed_plane_by_plane():
     te, options = DIALECT.tvm.te, ((3, 3), (2, 2), (1, 1), 2)
     grad, data = (te.placeholder((2, 3, size, size)) for size in (4, 8))
     made = max_pool.gradient(te, DIALECT.tir, grad, data, *options)
-    kernel = scheduled(DIALECT, te.create_prim_func([grad, data, made]))
+    number = te.compute((), lambda: DIALECT.tir.const(0.5, "float32"))  # a block of its own
+    scaled = te.compute(data.shape, lambda *at: made[at] * number())
+    kernel = scheduled(DIALECT, te.create_prim_func([grad, data, scaled]))
     blocks = kernel.get_child_blocks(DIALECT.block(kernel, "root"))
-    first, *others = (kernel.get(kernel.get_loops(block)[0]) for block in blocks)
+    first, *others = (kernel.get(loops[0]) for b in blocks if (loops := kernel.get_loops(b)))
     assert int(first.extent) == 2 * 3 and others
     assert all(first.loop_var.same_as(loop.loop_var) for loop in others)
+
+
+def test_threads_share_the_rows_of_a_mean():
+    te, tir = DIALECT.tvm.te, DIALECT.tir
+    x, k = te.placeholder((512, 512)), te.reduce_axis((0, 512))
+    total = te.compute((512, 1), lambda row, _: te.sum(x[row, k], k), "total")
+    mean = te.compute((512, 1), lambda *at: total[at] / 512)
+    kernel = scheduled(DIALECT, te.create_prim_func([x, mean]))
+    row, *_ = kernel.get_loops(DIALECT.block(kernel, "total_update"))
+    assert int(kernel.get(row).kind) == tir.ForKind.PARALLEL
 
 
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
