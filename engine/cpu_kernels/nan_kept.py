@@ -141,12 +141,13 @@ def _kept(
     if name in ("Max", "Min"):
         if scalar_of(node.b) is not None:  # TVM keeps a NaN in the second operand
             return made(node.b, node.a)
-        unseen = str(getattr(_read(node.a), "name", "")).startswith(_UNSEEN)
-        if scalar_of(node.a) is not None or unseen:
+        if scalar_of(node.a) is not None:
             return node
         if call is not None and dtype != "float16":
             intrinsic = {"Max": "llvm.maximum", "Min": "llvm.minimum"}[name]
             return call(dtype + lanes, intrinsic, node.a, node.b)
+        if str(getattr(_read(node.a), "name", "")).startswith(_UNSEEN):
+            return node
         a = held(node.a)
         result = tir.Select(tir.isnan(a), a, made(a, node.b))
     else:
