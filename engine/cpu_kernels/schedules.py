@@ -166,7 +166,7 @@ class _Kernel:
                 return
         self._inline({*opaque, *map(self._name, numbers), *max_pool.STAGES})
         blocks = self._but(*numbers)
-        if not opaque and self._row_by_row(blocks):
+        if blocks and not opaque and self._row_by_row(blocks):
             return
         for block in blocks:
             if self._name(block) not in opaque:

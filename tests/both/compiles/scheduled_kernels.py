@@ -132,6 +132,11 @@ def test_threads_share_the_rows_of_a_mean():
     assert int(kernel.get(row).kind) == tir.ForKind.PARALLEL
 
 
+def test_a_kernel_may_be_one_number():
+    number = DIALECT.tvm.te.compute((), lambda: DIALECT.tir.const(0.5, "float32"))
+    assert scheduled(DIALECT, DIALECT.tvm.te.create_prim_func([number])) is not None
+
+
 def test_every_task_runs_once_and_without_openmp_tvm_has_its_threads(monkeypatch):
     parallel_loops.check_every_task_runs_once()
     parallel_loops.check_no_team_without_openmp(monkeypatch)
