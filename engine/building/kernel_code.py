@@ -53,7 +53,8 @@ def llvm_kernels(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def assembly_functions(text: str, names: Collection[str]) -> dict[str, str]:
-    wanted = {**{n: n for n in names}, **{f"_{n}": n for n in names}}  # macOS writes a line before
+    # macOS writes a line before a name, and ELF ".L" before a private one, as of a parallel loop.
+    wanted = {f"{before}{name}": name for name in names for before in ("", "_", ".L")}
     lines: dict[str, list[str]] = {}
     inside: list[str] | None = None
     for line in text.splitlines():
