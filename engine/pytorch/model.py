@@ -34,7 +34,7 @@ from relascope.engine.files.torchscript import check_code, recorded_inputs
 from relascope.engine.protocol.results import PYTORCH, ModelInputs, OpenSize
 from relascope.engine.protocol.session import Progress
 from relascope.engine.protocol.source import CODE, ModelSource, file_digest, has_name
-from relascope.engine.pytorch.draws import DROPPING, numbers_of
+from relascope.engine.pytorch.draws import numbers_of
 from relascope.engine.pytorch.exported_program import Exported, reader
 from relascope.engine.pytorch.flat_trace import (
     Flattener,
@@ -65,6 +65,8 @@ from relascope.samples import SAMPLES, build
 
 Tensors = tuple[Tensor, ...]
 _ALIGNMENT = 64  # bytes, of memory that TVM reads
+_QUIET = {"train": False, "training": False, "dropout": 0, "dropout_p": 0, "num_layers": 1}
+"""Arguments with which an operator that may draw random numbers draws none."""
 _TRACE_HINT = "Write it with torch.jit.trace(module.eval(), inputs).save(path)."
 
 
@@ -555,8 +557,7 @@ def _gradient_unlike(flat: FlatTrace) -> EngineError | None:
             raise EngineError("operator", message, flat.origin(node).where, hint)
         if node.kind() in DYNAMIC_INT8:
             message = f"PyTorch has no gradient for {node.kind()}, whose weights are int8."
-            hint = "Open it for inference (in a script, call eval() on each quantized module), or "
-            hint += "give the model without quantization."
+            hint = "Open it for inference (in a script, eval() each module) or unquantized."
             found = found or EngineError("operator", message, flat.origin(node).where, hint)
         elif node.kind().startswith("quantized::"):
             message = f"{node.kind()} computes with quantized tensors, which cannot be imported."
@@ -586,8 +587,7 @@ def _check_momentum(module: nn.Module, flat: FlatTrace) -> None:
         counts = getattr(inner, "num_batches_tracked", None) is not None and inner.training
         averages = counts and getattr(inner, "momentum", 0) is None
         if averages and f"{path}.running_mean".lstrip(".") in flat.tensors:
-            message = "This batch norm averages over all batches, so each run updates its"
-            message += " statistics with a different factor."
+            message = "This batch norm averages over all batches: each run has another factor."
             raise EngineError("operator", message, path, "Give it a momentum.")
 
 
@@ -608,9 +608,10 @@ def _check_draws(
             return
     explained = [node for node, _ in draws]
     for node in flat.graph.nodes():
-        quiet = node.kind() in DROPPING  # their dropouts are explained
-        quiet = quiet or (node.kind() == "aten::rrelu" and not node.inputsAt(3).toIValue())
-        if node.isNondeterministic() and not quiet and node not in (*flat.dropouts(), *explained):
+        if node in (*flat.dropouts(), *explained) or not node.isNondeterministic():
+            continue
+        given = zip(torch._C.parse_schema(node.schema()).arguments, node.inputs(), strict=True)
+        if not any(a.name in _QUIET and v.toIValue() == _QUIET[a.name] for a, v in given):
             message = f"{node.kind()} draws random numbers that cannot be drawn outside the model."
             hint = "Draw them outside the model, and make them an input."
             raise EngineError("operator", message, flat.origin(node).where, hint)

@@ -469,6 +469,24 @@ def test_draws_that_masks_cannot_repeat_are_refused(run, words, where):
         model_from_module(Fn(run).train(), ("x",), (torch.randn(3, 4),), source, quiet)
 
 
+class Packed(nn.LSTM):
+    def forward(self, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2]))
+        return super().forward(packed)[0].data
+
+
+def test_a_file_is_refused_for_what_draws_alone(tmp_path):
+    x = torch.randn(3, 2, 4)
+    quiet_ones = nn.Sequential(
+        nn.RReLU(inplace=True), nn.AlphaDropout(), Packed(4, 4, 2, dropout=0.5)
+    )
+    source = source_from_file(save(quiet_ones.eval(), (x,), tmp_path / "quiet.pt"))
+    assert load_model(source, quiet).forward()
+    path = save(Packed(4, 4, 2, dropout=0.5).train(), (x,), tmp_path / "drawing.pt")
+    with refused("operator", "aten::lstm draws random numbers"):
+        load_model(source_from_file(path, training=True), quiet)
+
+
 @pytest.mark.parametrize("draw", [random.random, numpy.random.rand])
 def test_random_numbers_of_others_are_said_to_stay(draw):
     other = Fn(lambda x: x * draw())
