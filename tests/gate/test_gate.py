@@ -325,6 +325,13 @@ def test_a_fusion_lost_names_operator_module_and_the_others_once_for_all_layers(
     assert "`add` of encoder.layer.0.dense and 11 modules like it is no longer fused" in found[2]
 
 
+def test_a_piece_of_a_kernel_keeps_the_order_of_its_operators():
+    now, then = entries(), entries()
+    rest = ["add", "multiply", "tanh", "exp", "add"]
+    then["kernels"][0], now["kernels"][0:1] = ["nn.dense", *rest], [["nn.dense"], rest]
+    assert "`add`, `multiply`, `tanh`, `exp` and 1 more" in said(now, then)[0][2]
+
+
 def test_a_dropped_layer_is_named_whole_and_a_cast_by_its_module():
     (operators, fusion) = said(entries(2))
     words = "6 instead of 9; the module encoder.layer.2 is gone, with all of its 3 operators "

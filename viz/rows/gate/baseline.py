@@ -287,7 +287,7 @@ def _regrouped(gone: Sequence[Kernel], made: Sequence[Kernel]) -> list[tuple[str
             index = -place
             both = left & free[index]
             left, free[index] = left - both, free[index] - both
-            piece = tuple(sorted(both.elements(), key=kernel.index))
+            piece = tuple(n for i, n in enumerate(kernel) if kernel[:i].count(n) < both[n])
             pieces.append((index, piece))
             sources[index].append(piece)
         pieces.sort(key=lambda p: kernel.index(p[1][0]))
