@@ -96,8 +96,7 @@ def kept_results(
 
 def unknown(ir: str, operator: str, where: str) -> EngineError:
     """The error that an operator has no gradient; "" stands for a call of a function."""
-    hint = "Take the gradient of a submodule without it, or register one with "
-    hint += f"tvm.{ir}.op.register_gradient."
+    hint = f"Open a submodule without it, or register one by tvm.{ir}.op.register_gradient."
     message = f"{ir.capitalize()} has no gradient for {operator or 'a call of a function'}."
     return EngineError("pass", message, where, hint)
 

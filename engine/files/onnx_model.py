@@ -429,8 +429,7 @@ def _check_forms(model: ModelProto, types: Types, ir: str) -> None:
     for node in model.graph.node:
         made = next((t for o in node.output if (t := types.get(o)) and 0 in t.shape), None)
         if made and node.op_type != "Constant":
-            message = f"This {node.op_type} returns {made}; relascope cannot build a tensor "
-            message += "without elements (a dimension of 0)."
+            message = f"{node.op_type} returns {made}: a tensor without elements cannot be built."
             raise EngineError("operator", message, _node_of(node).where)
 
 

@@ -205,7 +205,7 @@ def plan(
 ) -> tuple[Stage, ...]:
     """The stages, in the order of their runs. Each sets its mode and dtype, whatever the `source`
     has. If a pipeline, `inference` or `training`, is None, the stages of that mode are left out.
-    Steps for inspection are always left out."""
+    Steps for inspection are always off."""
     stages = []
     for dtype in dtypes:
         if inference is not None:

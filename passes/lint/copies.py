@@ -52,8 +52,7 @@ def _matrix(subject: Subject, source: Node, node: Node) -> Iterator[Finding]:
         and not subject.together(source.id, node.id)
         and (remedy := subject.remedy("transpose of a product"))
     ):
-        message = "A product is written out again, transposed; the product of the transposed "
-        message += "operands is the same."
+        message = "A product is written out transposed: multiply its transposed operands instead."
         yield subject.finding([node.id, source.id], message, remedy, [node.id])
 
 

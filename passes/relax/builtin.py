@@ -172,8 +172,7 @@ def _refuse_batch_norm(program: RelaxProgram, training: bool, name: str) -> None
         if op_name(value) == "nn.batch_norm" and bool(value.attrs.training) == training:
             where = program.provenance.get(str(variable.name), NodeOrigin()).named("nn.batch_norm")
             mode, others = ("train", "the running") if training else ("eval", "the batch's")
-            message = f"This batch norm is in {mode} mode, but the pass would normalise by "
-            message += f"{others} statistics."
+            message = f"In {mode} mode, a batch norm does not normalise by {others} statistics."
             better = "training" if training else "inference or decompose_batch_norm"
             hint = f"Switch {name} off, and use decompose_{better}."
             raise EngineError("pass", message, where, hint)

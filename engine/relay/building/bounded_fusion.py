@@ -1,9 +1,8 @@
 """Limits on what FuseOps puts into one kernel.
 
-TE's concatenation takes its parts as they lie in memory, so it cannot take one that another reader
-pads, which TE computes with a margin. And TE inlines an injective operator into each of its
-readers: a chain of nodes that are read twice, as in the gradient of a running maximum, doubles at
-each node.
+TVM's concatenation for CPUs takes parts as they lie in memory: none that another reader pads, which
+TE computes with a margin. And TE inlines an injective operator into each of its readers: a chain of
+nodes that are read twice, as in a running maximum's gradient, doubles at each.
 """
 
 from collections import Counter
