@@ -144,7 +144,7 @@ def streamlit_page(kept, streamlit_servers) -> Iterator[Callable]:
     Keywords: `query`, `width`, `height`, `dark`, `env` (for the server), `sidebar` (open). Errors
     in the browser's console are collected in `page.problems`, which a test leaves empty. The page
     ends with the test, and all that its browser kept but the cache; all tests of this process that
-    ask for the same share the server. A test that fails prints what its page showed last.
+    ask for the same share the server. A test that fails prints what its page and its server said.
     """
     with ExitStack() as stack:
 
@@ -161,6 +161,7 @@ def streamlit_page(kept, streamlit_servers) -> Iterator[Callable]:
             server = streamlit_servers(script, env)
             stack.callback(forget, kept, server.url)
             page = _watched(stack, kept.new_page())
+            stack.callback(lambda: print(server.said()))
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme="dark" if dark else "light")
             if sidebar and width > 768:

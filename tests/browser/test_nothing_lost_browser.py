@@ -53,19 +53,26 @@ class Hand:
 
     def type_batch(self):
         self.batch = self.draw.randrange(1, 9)
-        field = self.page.get_by_role("spinbutton", name="Batch")
-        field.fill(str(self.batch))
-        field.press("Enter")
+        self._type("Batch", self.batch, "Enter")
 
     def type_seed(self):
         self.seed = self.draw.randrange(100, 1000)  # of smaller ones some fail
-        field = self.page.get_by_role("spinbutton", name="Seed")
-        field.fill(str(self.seed))
-        field.press("Tab")
+        self._type("Seed", self.seed, "Tab")
+
+    def _type(self, name, value, key):
+        """Type until it stands there: while a value is taken, Streamlit's field undoes the next."""
+        field = self.page.get_by_role("spinbutton", name=name)
+        field.fill(str(value))
+        while field.input_value() != str(value):
+            field.fill(str(value))
+        field.press(key)
 
     def open_tab(self):
         self.tab = self.draw.choice(("Graph", "Passes", "Passes", "Gradient & cut"))
-        self.page.get_by_role("tab", name=self.tab).click()
+        tab = self.page.get_by_role("tab", name=self.tab)
+        tab.click()
+        while tab.get_attribute("aria-selected") != "true":
+            tab.click()  # Streamlit ignores a click in the moment in which it draws the bar again
         self._drawn()
 
     def choose_mode(self):

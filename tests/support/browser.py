@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from place import ROOT
 
@@ -116,21 +116,28 @@ class Server:
 
     def start(self, command: list[str], **where: Any) -> None:
         """Run the command that serves, and wait until it answers."""
-        with tempfile.TemporaryFile() as said:  # not a pipe, which blocks where nobody reads it
-            self.process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, **where)
-            try:
-                self._wait(said)
-            except BaseException:
-                self.stop()
-                raise
+        # Not a pipe, which blocks where nobody reads it.
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115, open until `stop`
+        where |= {"stdout": self.log, "stderr": subprocess.STDOUT}
+        self.process = subprocess.Popen(command, **where)
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
 
-    def _wait(self, said: IO[bytes], seconds: float = LONG / 1000) -> None:
+    def said(self) -> str:
+        """The last that it wrote to its terminal."""
+        file = self.log.fileno()
+        begin = max(0, os.fstat(file).st_size - 20_000)
+        return os.pread(file, 20_000, begin).decode(errors="replace")
+
+    def _wait(self, seconds: float = LONG / 1000) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                said.seek(0)
-                output = said.read().decode()
-                raise RuntimeError(f"streamlit ended with {self.process.returncode}:\n{output}")
+                code = self.process.returncode
+                raise RuntimeError(f"streamlit ended with {code}:\n{self.said()}")
             try:
                 with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=2) as answer:
                     if answer.status == 200:
@@ -152,6 +159,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.log.close()
 
 
 def _free_port() -> int:
