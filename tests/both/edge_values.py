@@ -198,6 +198,7 @@ AT_EDGES = {
     "remainder by 0.1": (lambda x: torch.remainder(x, 0.1) + x // 0.1, drawn(20)),
     "remainder by 3": (lambda x: x // 2 + x % 3, WHOLE),
     "truncated by 2": (lambda x: x.div(2, rounding_mode="trunc"), WHOLE),
+    "truncated, large": (QUOTIENTS["truncated"], 2**24 + WHOLE, torch.tensor([-1, 3, 1, -2])),
     "tanh of tanh": (repeated(torch.tanh), drawn(20)),
     "erf of erf": (repeated(torch.erf), drawn(20)),
     "log of log": (repeated(lambda x: torch.log(x * x + 1)), drawn(20)),

@@ -165,6 +165,7 @@ FORMS = [
     (aten.pow.Tensor_Scalar, (WAVES, -0.5)),
     (aten.linear.default, (MATRIX[0], MATRIX[1])),
     (aten.cat.default, ([MATRIX], 1)),
+    (aten.rrelu.default, (MATRIX - 1, 0.2, 0.6)),
     (aten.index.Tensor, (CUBE, [None, *TWICE])),
     (aten.index.Tensor, (CUBE, [TWICE[1][:, None] % 2, None, TWICE[0]])),
     (aten.index_put.default, (MATRIX, TWICE, MATRIX[0, :3], True)),

@@ -64,6 +64,8 @@ def test_batch_norms_return_their_updates_in_train_mode_alone():
     assert {f"updated {n}" for n in program.updates} < set(found)
     assert len(program.updates) == 6
     assert program.outputs == 7
+    norm = nn.BatchNorm1d(3)  # runs twice
+    assert len(check(nn.Sequential(norm, nn.Linear(3, 3), norm), draw(5, 3))[1].updates) == 3
     module[1].running_mean.normal_()
     module[3].running_var.uniform_(1, 2)
     _, program, _ = check(module, draw(2, 3, 6, 6), training=False)
