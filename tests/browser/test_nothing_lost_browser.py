@@ -60,11 +60,8 @@ class Hand:
         self._type("Seed", self.seed, "Tab")
 
     def _type(self, name, value, key):
-        """Type until it stands there: while a value is taken, Streamlit's field undoes the next."""
         field = self.page.get_by_role("spinbutton", name=name)
         field.fill(str(value))
-        while field.input_value() != str(value):
-            field.fill(str(value))
         field.press(key)
 
     def open_tab(self):

@@ -36,11 +36,11 @@ LINES = {
     "bench": 3570,
     "commands": 3251,
     "core": 1400,
-    "engine": 41143,
+    "engine": 41144,
     "passes": 11616,
     "recorder": 1411,
     "samples": 542,
-    "viz": 23705,
+    "viz": 23723,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -98,6 +98,38 @@ def test_a_press_is_told_once_though_the_run_was_cut_short(answered):
     assert [text.value for text in page.markdown] == ["waits"]
 
 
+def interrupted():
+    """A page whose browser has sent more as soon as a callback begins, or it asks its engine."""
+    from unittest.mock import Mock
+
+    import streamlit as st
+    from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
+
+    from relascope.viz.panels.shell import holding
+    from relascope.viz.panels.shell.request_cache import RequestCache
+
+    def send_more():
+        get_script_run_ctx().script_requests.request_rerun(RerunData())
+
+    def press():
+        send_more()
+        st.session_state["done"] = st.session_state.get("done", 0) + 1
+
+    with holding.keeping_widget_values():
+        st.button("Press", on_click=press)
+        if st.button("Ask"):
+            send_more()
+            RequestCache(Mock(**{"submit.return_value.done": False})).ask("load", patience=1)
+
+
+def test_a_callback_runs_to_its_end_and_a_wait_ends_when_the_browser_has_sent_more():
+    page = AppTest.from_function(interrupted).run()
+    page.button[0].click().run()
+    assert page.session_state["done"] == 1
+    page.button[1].click().run()
+    assert not page.exception, "it went on waiting"
+
+
 @pytest.fixture
 def engines(monkeypatch):
     client = {"idle": 0.0, "limits": of_page()}

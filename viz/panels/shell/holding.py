@@ -10,11 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner import ScriptRunner, get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_run_context import RunLocation, ThreadState
 from streamlit.runtime.state.common import user_key_from_element_id
 
 _BEGINS = {"selectbox": "index", "segmented_control": "default"}
 _RAN = "controls_ran"  # set at the end of a run, and new until the browser's next message
+
+
+_yield = ScriptRunner._maybe_handle_execution_control_request
+
+
+def _yield_but_in_callbacks(runner: ScriptRunner) -> None:
+    """Streamlit ends a run, at its next look at the state, once the browser has sent more. It would
+    end a callback, too, which is not called again: what the user did would be lost."""
+    if ThreadState.get().run_location is not RunLocation.CALLBACK:
+        _yield(runner)
+
+
+ScriptRunner._maybe_handle_execution_control_request = _yield_but_in_callbacks  # type: ignore[assignment]
 
 
 @dataclass

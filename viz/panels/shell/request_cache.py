@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
 from relascope.core.errors import EngineError
 from relascope.engine.client import EngineClient, Job
 from relascope.viz.compare.recording import RecordedCompile
@@ -56,7 +58,7 @@ class RequestCache:
         """The engine's answer. Raises `Waiting` if it is not there after `patience` seconds, and an
         EngineError that was the answer (`forget` it to try again)."""
         request = Request(method, arguments)
-        until = time.monotonic() + patience
+        until, context = time.monotonic() + patience, get_script_run_ctx(suppress_warning=True)
         while True:
             self.collect()
             if request in self._answers:
@@ -67,6 +69,8 @@ class RequestCache:
             if time.monotonic() >= until:
                 raise Waiting(request)
             time.sleep(0.01)
+            if context is not None:
+                context.yield_check()  # ends this run if the browser has sent more
 
     def peek(self, method: str, *arguments: Any) -> Any:
         """The answer, or None if it is not there; raises an EngineError that was the answer."""
