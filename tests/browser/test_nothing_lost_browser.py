@@ -53,16 +53,15 @@ class Hand:
 
     def type_batch(self):
         self.batch = self.draw.randrange(1, 9)
-        self._type("Batch", self.batch, "Enter")
+        field = self.page.get_by_role("spinbutton", name="Batch")
+        field.fill(str(self.batch))
+        field.press("Enter")
 
     def type_seed(self):
         self.seed = self.draw.randrange(100, 1000)  # of smaller ones some fail
-        self._type("Seed", self.seed, "Tab")
-
-    def _type(self, name, value, key):
-        field = self.page.get_by_role("spinbutton", name=name)
-        field.fill(str(value))
-        field.press(key)
+        field = self.page.get_by_role("spinbutton", name="Seed")
+        field.fill(str(self.seed))
+        field.press("Tab")
 
     def open_tab(self):
         self.tab = self.draw.choice(("Graph", "Passes", "Passes", "Gradient & cut"))

@@ -325,6 +325,16 @@ def test_what_doubles_ends_now_and_then_and_what_is_short_stays():
     assert program.main.checked_type == doubled(30).main.checked_type
 
 
+@pytest.mark.parametrize("join", [relay.concatenate, relay.stack])
+def test_many_parts_are_slices_and_joined_in_groups(join):
+    parts = relay.split(var("x", 4, 40), 40, 1)
+    program = program_of(join([relay.negative(parts[i]) for i in range(40)], -1))
+    assert ends(bounded(program)) == 3 and not operators(bounded(program))["split"]
+    values = torch.randn(4, 40)
+    (found,) = runtime.build(program, BuildOptions("llvm")).run({"x": values})
+    assert torch.equal(found, -values.reshape(found.shape))
+
+
 def test_what_is_joined_with_itself_in_other_places_is_built():
     x = var("x", 3, 7, 128)
     double = relay.add(x, x)
