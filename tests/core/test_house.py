@@ -36,7 +36,7 @@ LINES = {
     "bench": 3570,
     "commands": 3251,
     "core": 1400,
-    "engine": 41169,
+    "engine": 41170,
     "passes": 11616,
     "recorder": 1411,
     "samples": 542,

@@ -60,6 +60,7 @@ def bounded(program: RelayProgram) -> RelayProgram:
 
 
 def _slices(x: Any, parts: Sequence[Any], axis: int) -> Any:
+    axis %= len(parts[0].shape)  # TVM's slices take no negative one
     ends = [*accumulate(int(part.shape[axis]) for part in parts)]
     pairs = zip([0, *ends], ends, strict=False)
     return relay.Tuple([relay.strided_slice(x, [b], [e], axes=[axis]) for b, e in pairs])

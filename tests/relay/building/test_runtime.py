@@ -327,7 +327,7 @@ def test_what_doubles_ends_now_and_then_and_what_is_short_stays():
 
 @pytest.mark.parametrize("join", [relay.concatenate, relay.stack])
 def test_many_parts_are_slices_and_joined_in_groups(join):
-    parts = relay.split(var("x", 4, 40), 40, 1)
+    parts = relay.split(var("x", 4, 40), 40, -1)
     program = program_of(join([relay.negative(parts[i]) for i in range(40)], -1))
     assert ends(bounded(program)) == 3 and not operators(bounded(program))["split"]
     values = torch.randn(4, 40)
