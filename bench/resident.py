@@ -7,26 +7,25 @@ engine's process holds more than `MOST` of eager's and of what loading its TVM t
 import ctypes
 import gc
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 from common import Row, finish, options
 
 from relascope.engine.dispatch import add_tvm_dispatch
+from relascope.engine.faults.show import resident
 from relascope.engine.in_process import load_engine
 from relascope.samples import build
 
 MOST = 1.3
 
 
-def _resident(field: str = "VmRSS") -> float:
+def _resident() -> float:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (found,) = (line.split()[1] for line in lines if line.startswith(field))
-    return round(int(found) / 1024, 1)
+    return round(resident(os.getpid()) / 2**20, 1)
 
 
 def measure(engine: str, layers: int) -> Row:
@@ -39,16 +38,13 @@ def measure(engine: str, layers: int) -> Row:
         row["TVM"] = round(_resident() - row["model"], 1)
         for module, inputs in made:
             add_tvm_dispatch(module, inputs, engine=engine)
-    for step in range(3):
+    for _ in range(3):
         hidden, *others = made[0][1]
         for module, _ in made:
             hidden = module(hidden, *others)
         hidden.square().mean().backward()
         del hidden
         row["after"] = _resident()
-        if step == 1:
-            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-    row["peak"] = _resident("VmHWM")
     return row
 
 

@@ -67,7 +67,7 @@ class Hand:
         self.tab = self.draw.choice(("Graph", "Passes", "Passes", "Gradient & cut"))
         tab = self.page.get_by_role("tab", name=self.tab)
         tab.click()
-        while tab.get_attribute("aria-selected") != "true":
+        if tab.get_attribute("aria-selected") != "true":
             tab.click()  # Streamlit ignores a click in the moment in which it draws the bar again
         self._drawn()
 

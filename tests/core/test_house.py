@@ -33,14 +33,14 @@ def test_few_places_are_laid_out_by_hand():
 
 
 LINES = {
-    "bench": 3570,
+    "bench": 3566,
     "commands": 3251,
     "core": 1400,
     "engine": 41170,
     "passes": 11616,
     "recorder": 1411,
     "samples": 542,
-    "viz": 23723,
+    "viz": 23719,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

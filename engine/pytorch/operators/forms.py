@@ -367,11 +367,6 @@ _IN_TRAINING: dict[str, Form] = {
     "special_xlog1py": partial(times_log, torch.log1p, -1.0),
 }
 
-
-def _mean_slope(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, *_: Any) -> Tensor:
-    return _aten.leaky_relu.default(x, (lower + upper) / 2)
-
-
 _FORMS: dict[str, Callable[[Arguments], Form | None]] = {
     "add": partial(_scaled, 1),
     "arange": _arange,
@@ -386,7 +381,11 @@ _FORMS: dict[str, Callable[[Arguments], Form | None]] = {
     "pad": lambda given: padded if given["mode"] == "circular" else None,
     "permute": lambda given: None if given["dims"] else lambda x, _: x,
     "pow": _power,
-    "rrelu": lambda given: None if given["training"] else _mean_slope,
+    "rrelu": lambda given: (
+        None
+        if given["training"]
+        else lambda x, *_: _aten.leaky_relu(x, (given["lower"] + given["upper"]) / 2)
+    ),
     "scaled_dot_product_attention": lambda given: fused_attention,
     "scatter_reduce": _reduction,
     "sub": partial(_scaled, -1),

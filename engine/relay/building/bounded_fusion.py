@@ -8,7 +8,7 @@ a running maximum's gradient, doubles at each.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import tvm
@@ -30,49 +30,50 @@ def bounded(program: RelayProgram) -> RelayProgram:
     """The program with `annotation.stop_fusion`, which FuseOps obeys and removes, after long
     expressions, after parts of a concatenation that have other readers, and after groups of parts.
     """
-    terms: dict[int, int] = {}
+    terms, ends, wide = dict[int, int](), set[int](), set[int]()
     nodes = post_order(program.main.body)
     readers = Counter(c.handle.value for e in nodes for c in children(e))
-    joined = (e.args[0] for e in nodes if op_name(e) == "concatenate")
-    ends = {
-        part.handle.value
-        for parts in joined
-        for part in children(parts)
-        if readers[part.handle.value] > 1 and _ends(part)
-    }
     for expr in nodes:
+        here, name = expr.handle.value, op_name(expr)
+        tuple_ = name in _JOINS and isinstance(expr.args[0], relay.Tuple)
+        parts = children(expr.args[0]) if tuple_ else []
+        if name == "concatenate":
+            ends |= {p.handle.value for p in parts if readers[p.handle.value] > 1 and _ends(p)}
+        if len(expr.checked_type.fields if name == "split" else parts) > _PARTS:
+            wide.add(here)
         size = _size(expr, (terms.get(c.handle.value, 1) for c in children(expr)))
         if size > _SIZE and _ends(expr):
-            ends.add(expr.handle.value)
+            ends.add(here)
             size = 1
-        terms[expr.handle.value] = size
+        terms[here] = size
 
     def visit(call: Any, args: list[Any]) -> Any:
-        if op_name(call) == "split" and len(call.checked_type.fields) > _PARTS:
-            return _slices(args[0], call.checked_type.fields, int(call.attrs.axis))
-        join = _JOINS.get(op_name(call)) if args and isinstance(args[0], relay.Tuple) else None
-        made = _in_groups(join, [*args[0].fields], int(call.attrs.axis)) if join else None
-        if call.handle.value not in ends:
-            return made
-        return relay.annotation.stop_fusion(made or with_children(call, [call.op, *args]))
+        made = None
+        if call.handle.value in wide and (join := _JOINS.get(op_name(call))):
+            made = _in_groups(join, args[0].fields[:], int(call.attrs.axis))
+        elif call.handle.value in wide:
+            made = _slices(call, args[0])
+        if call.handle.value in ends:
+            made = relay.annotation.stop_fusion(made or with_children(call, [call.op, *args]))
+        return made
 
-    return rewrite(program, visit)
-
-
-def _slices(x: Any, parts: Sequence[Any], axis: int) -> Any:
-    axis %= len(parts[0].shape)  # TVM's slices take no negative one
-    ends = [*accumulate(int(part.shape[axis]) for part in parts)]
-    pairs = zip([0, *ends], ends, strict=False)
-    return relay.Tuple([relay.strided_slice(x, [b], [e], axes=[axis]) for b, e in pairs])
+    return rewrite(program, visit) if ends or wide else program
 
 
-def _in_groups(join: Callable[..., Any], parts: list[Any], axis: int) -> Any:
-    """A concatenation of what `join` makes of groups; None for few parts."""
-    if len(parts) <= _PARTS:
-        return None
+def _slices(split: Any, x: Any) -> Any:
+    parts = split.checked_type.fields
+    axis = int(split.attrs.axis) % len(parts[0].shape)  # TVM's slices take no negative one
+    bounds = accumulate((int(part.shape[axis]) for part in parts), initial=0)
+    return relay.Tuple([relay.strided_slice(x, [b], [e], axes=[axis]) for b, e in pairwise(bounds)])
+
+
+def _in_groups(join: Callable[..., Any], parts: Sequence[Any], axis: int) -> Any:
+    """A concatenation of what `join` makes of groups of parts."""
     groups = (parts[i : i + _PARTS] for i in range(0, len(parts), _PARTS))
     joined = [relay.annotation.stop_fusion(join(g, axis)) for g in groups]
-    return _in_groups(relay.concatenate, joined, axis) or relay.concatenate(joined, axis)
+    if len(joined) > _PARTS:
+        return _in_groups(relay.concatenate, joined, axis)
+    return relay.concatenate(joined, axis)
 
 
 def _size(expr: Any, below: Iterable[int]) -> int:

@@ -16,8 +16,6 @@ from streamlit.runtime.state.common import user_key_from_element_id
 
 _BEGINS = {"selectbox": "index", "segmented_control": "default"}
 _RAN = "controls_ran"  # set at the end of a run, and new until the browser's next message
-
-
 _yield = ScriptRunner._maybe_handle_execution_control_request
 
 
