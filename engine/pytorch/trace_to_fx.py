@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import torch
@@ -128,7 +128,9 @@ class _FxWriter:
         self, model: Model, known: Callable[[str], bool], frontend: str, whole: bool
     ) -> None:
         self.model, self.flat, self.frontend = model, model.flat, frontend
-        self.known = lambda n: n.partition(".")[0].removesuffix("_like") in draws.FILLS or known(n)
+        self.known = cache(
+            lambda n: n.partition(".")[0].removesuffix("_like") in draws.FILLS or known(n)
+        )
         self.graph = Graph()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.loaded = isinstance(model.module, torch.jit.ScriptModule)

@@ -36,7 +36,7 @@ LINES = {
     "bench": 3566,
     "commands": 3251,
     "core": 1400,
-    "engine": 41170,
+    "engine": 41199,
     "passes": 11616,
     "recorder": 1411,
     "samples": 542,

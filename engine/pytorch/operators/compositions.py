@@ -34,6 +34,7 @@ Supports = Callable[[str], bool]
 """Whether a frontend has an operator, by its name."""
 
 
+@cache
 def name_of(op: Any) -> str:
     """Such as "add.Tensor" or "relu.default"."""
     name = op._schema.name.removeprefix("aten::")
@@ -389,9 +390,9 @@ def moved_batch_norm(
     """Batch norm in train mode: the result, and the new running statistics, if it has some, in
     their own dtypes."""
     axes, along = [i for i in range(x.dim()) if i != 1], [x.shape[1]] + [1] * (x.dim() - 2)
-    middle = _mean(x, axes)
+    middle = x.mean(axes, keepdim=True)
     centred = x - middle
-    spread = _mean(centred * centred, axes)
+    spread = (centred * centred).mean(axes, keepdim=True)
     deviation = (spread + epsilon).sqrt()
     # One factor a channel, as in PyTorch: the gradient sums over the images once.
     scale = deviation.reciprocal() if gamma is None else gamma.reshape(along) / deviation
@@ -403,17 +404,6 @@ def moved_batch_norm(
     pairs = ((mean, middle), (variance, unbiased))
     moved = ((o.to(x.dtype), n.reshape(o.shape), o.dtype) for o, n in pairs)
     return made, *((o * (1 - momentum) + n * momentum).to(kind) for o, n, kind in moved)
-
-
-def _mean(x: Tensor, axes: list[int]) -> Tensor:
-    """The mean over some axes, which are kept, one axis at a time.
-
-    TVM sums serially; shorter sums round less. PyTorch sums in float64, and 50 layers of batch norm
-    magnify the difference.
-    """
-    for axis in reversed(axes):
-        x = x.mean(axis, keepdim=True)
-    return x
 
 
 def _prelu(x: Tensor, slope: Tensor) -> Tensor:

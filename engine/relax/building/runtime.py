@@ -236,7 +236,7 @@ def make(mod: Any, options: BuildOptions, instruments: Sequence[Any] = ()) -> An
         with _context(options, instruments):
             return tvm.compile(mod, target, relax_pipeline=tvm_pipelines.rest(target, options.done))
     ours = SCHEDULES in options.target
-    mod = dispatched(mod, options.target)
+    mod = dispatched(summed.by_axis(mod), options.target)
     faults: list[EngineError] = []
     found = options.with_records("relax", str(tvm.__version__)).records
     if found is not None:

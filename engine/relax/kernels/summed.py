@@ -1,7 +1,8 @@
-"""Merge many added products, or sums over rows, into one of concatenated operands.
+"""Long sums: more precisely, and many at a time.
 
-The gradient of a weight used at many steps is a sum of one product for each step: sum(A_t^T B_t) =
-concat(A)^T concat(B), which writes the weight once. A bias' gradient is similar.
+Many added products, or sums over rows, become one of concatenated operands. The gradient of a
+weight used at many steps is a sum of one product for each step: sum(A_t^T B_t) = concat(A)^T
+concat(B), which writes the weight once. A bias' gradient is similar.
 """
 
 from typing import Any
@@ -16,6 +17,25 @@ from relascope.passes.relax.transpose_dedup import axes_of
 
 FEW = 4
 """Fewer terms stay unmerged."""
+
+
+def by_axis(mod: Any) -> Any:
+    """The module with means of batch norms one axis at a time; see
+    `engine.relay.building.beside_convolutions`."""
+    try:
+        return ir.rewrite(RelaxProgram(mod, {}, (), 0), {"mean": _by_axis}).mod
+    except EngineError:  # it branches, or writes into memory
+        return mod
+
+
+def _by_axis(call: Any, maker: ir.Maker) -> Any:
+    mean, rank = call.args[0], int(call.args[0].ty.ndim)
+    axes = sorted(int(a) % rank for a in call.attrs.axis or ())
+    if axes[:1] != [0] or not 1 < len(axes) == rank - 1 or not call.attrs.keepdims:
+        return None
+    for axis in reversed(axes):
+        mean = relax.op.mean(mean, axis, keepdims=True)
+    return mean
 
 
 def merged(mod: Any) -> Any:

@@ -50,9 +50,9 @@ IN_FLOAT64 += "small products", "products with one matrix"
 """A kind of loops each; the others have them, too."""
 
 
-def agrees(function, x, dtype):
+def agrees(function, x, dtype, target=OURS):
     model, program = imported(Fn(function), x, dtype=dtype)
-    built = runtime.assemble(program, None, BuildOptions(OURS))
+    built = runtime.assemble(program, None, BuildOptions(target))
     ((found,), _), (theirs,) = built.forward(values_of(model, program)), model.forward()
     assert (found.shape, found.dtype) == (theirs.shape, theirs.dtype)
     exact = function(model.inputs[0].double())
@@ -130,6 +130,11 @@ def test_threads_share_the_rows_of_a_mean():
     kernel = scheduled(DIALECT, te.create_prim_func([x, mean]))
     row, *_ = kernel.get_loops(DIALECT.block(kernel, "total_update"))
     assert int(kernel.get(row).kind) == tir.ForKind.PARALLEL
+
+
+def test_a_batch_norms_mean_is_not_one_long_sum():
+    x = torch.full((8, 2, 256, 256), 0.1)
+    agrees(lambda x: x.mean((0, 2, 3), keepdim=True), x, "float32", "llvm")
 
 
 def test_a_kernel_may_be_one_number():
