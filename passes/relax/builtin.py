@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from tvm import relax
+from tvm_ffi import structural_equal
 
 from relascope.core.errors import EngineError
 from relascope.core.graph import NodeOrigin
@@ -14,8 +15,10 @@ from relascope.passes.tvm_calls import run
 
 
 def applied(program: RelaxProgram, make: Callable[..., Any], *arguments: Any) -> RelaxProgram:
-    """A program after a pass of TVM's, made from plain arguments."""
-    return with_mod(program, run(program.mod, make, *arguments))
+    """A program after a pass of TVM's, made from plain arguments; itself if the pass rebuilt it as
+    it was."""
+    mod = run(program.mod, make, *arguments)
+    return program if structural_equal(mod, program.mod) else with_mod(program, mod)
 
 
 def tvm_pass(

@@ -18,9 +18,12 @@ from relascope.passes.tvm_calls import run
 def applied(
     program: RelayProgram, make: Callable[..., Any], *arguments: Any, target: str = ""
 ) -> RelayProgram:
-    """A program after a pass of TVM's, made from plain arguments. Each pass gets a copy of the
-    module, because some (Inline, RemoveUnusedFunctions) change it."""
-    return with_origins(program, run(copied(program.mod), make, *arguments, target=target))
+    """A program after a pass of TVM's, made from plain arguments; itself if the pass rebuilt it as
+    it was. Each pass gets a copy of the module, because some (Inline, RemoveUnusedFunctions) change
+    it."""
+    mod = run(copied(program.mod), make, *arguments, target=target)
+    same = tvm.ir.structural_equal(mod, program.mod)
+    return program if same else with_origins(program, mod)
 
 
 def tvm_pass(

@@ -37,7 +37,7 @@ LINES = {
     "commands": 3251,
     "core": 1400,
     "engine": 41199,
-    "passes": 11616,
+    "passes": 11622,
     "recorder": 1411,
     "samples": 542,
     "viz": 23719,

@@ -102,7 +102,7 @@ def test_what_nothing_applies_to_stays():
     before = program(product, T(product, [1, 0]))
     assert operators(passes(before, "transpose_of_matmul")) == ["matmul", "permute_dims"]
     before = program(OP.tanh(X))
-    names = "drop_zeros drop_ones transpose_dedup transpose_of_matmul decompose_gelu"
+    names = "cse dce drop_zeros drop_ones transpose_dedup transpose_of_matmul decompose_gelu"
     for name in (*names.split(), "decompose_layer_norm", "decompose_batch_norm"):
         assert passes(before, name) is before
 

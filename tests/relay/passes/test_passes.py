@@ -260,7 +260,7 @@ def test_dense_layers_join_without_a_batch_and_cse_sees_equal_sums():
     x, w1, w2 = new.var("x", 3, 4), new.var("w1", 5, 4), new.var("w2", 6, 4)
     start = new.program(relay.Tuple([relay.nn.dense(x, w) for w in (w1, w2)]))
     two = ("branches", "2")
-    assert operators(run("combine_dense", start, two)) == operators(start)
+    assert run("combine_dense", start, two) is start
     assert operators(run("combine_dense", start, two, ("batch", "false")))["nn.dense"] == 1
     new = Tensors("float32")
     g = new.var("g", 2, 3)
