@@ -105,6 +105,8 @@ def rows(single, double):
 def test_float64_tells_rounding_from_a_fault_for_each_kind_of_inputs(size, words, told):
     found = [r for r in rows(*(*size, 0.0)[:2]) if r.dtype in DTYPES[: len(size)]]
     assert words in accuracy.verdict(found)
+    stages = tables.accuracy_document("mlp", "relay", "llvm", found, "PyTorch")["stages"]
+    assert ("over" in {tables.finding(s)["outcome"] for s in stages}) == (size[0] > 1e-4)
     both = [replace(r, inputs=k) for r in found for k in ("tiny", "edges")]
     (verdict, tiny), (_, edges) = accuracy.by_inputs(both)
     assert (tiny.inputs, edges.inputs) == ("tiny", "edges")

@@ -148,8 +148,7 @@ def test_what_is_measured_and_its_bytes_and_flops():
     assert min(*rates, *(rate for _, rate in found.flops), found.seconds) > 0
     assert found.threads == torch.get_num_threads()
     amount, run = peaks._product(torch.device("cpu"), torch.float64, lambda: None)
-    side = run().shape[0]
-    assert amount == 2 * side**3
+    assert amount == 2 * run().shape[0] ** 3
     moves = peaks._moves(torch.device("cpu"))
     assert {kind for _, kind in moves} == {"read", "copy", "triad"}
     for (size, _), (count, work) in moves.items():

@@ -40,7 +40,7 @@ LINES = {
     "passes": 11622,
     "recorder": 1411,
     "samples": 542,
-    "viz": 23719,
+    "viz": 23721,
 }
 """The most lines of code in a folder. A commit that raises a number says why."""
 

@@ -36,8 +36,7 @@ def test_the_minimum_cut_is_the_best_of_all_choices_within_the_bound(seed, share
     assert it.extra_seconds(found) <= limit * (1 + 1e-9)
     spent = max(0.0, it.extra_seconds(found) - least)
     assert spent <= SLACK * it.forward_seconds * (1 + 1e-9)
-    again = it.computed_again(found)
-    assert not banned & set(again)
+    assert not banned & set(it.computed_again(found))
     assert it.bytes_of(found) + unit * (it.extra_seconds(found) - spent) <= best * (1 + 1e-6)
 
 

@@ -553,10 +553,11 @@ def finding(stage: Row) -> Row:
     """A stage of `accuracy_document` with the fields of a `viz.sessions.state.SavedFinding`."""
     names = ("stage", "strategy", "inputs", "dtype", "max_abs", "limit", "worst")
     bad, failure = stage["first_bad"] or {}, stage["failure"] or {}
+    over = "over" if stage["dtype"] == "float32" else "wrong"  # float64 tells it from rounding
     return {
         **{n: stage[n] for n in names},
         "pipeline": "",
-        "outcome": "cannot be run" if failure else "right" if stage["passed"] else "wrong",
+        "outcome": "cannot be run" if failure else "right" if stage["passed"] else over,
         "max_rel": stage["error"],
         "node": bad.get("title", ""),
         "scope": bad.get("scope", ""),

@@ -185,8 +185,9 @@ class Timing:
 @dataclass(frozen=True)
 class SavedFinding:
     """A row of an accuracy report, or a try of a bisection, with its pipeline: what was compared,
-    and its error. In a report, the outcome is "right", "wrong" or "cannot be run", and `failure`
-    says why. Node and scope are where the error first jumps, or ""."""
+    and its error. In a report, the outcome is "right", "over" (the limit in float32), "wrong" or
+    "cannot be run", and `failure` says why. Node and scope are where the error first jumps, or
+    ""."""
 
     stage: str = ""
     strategy: str = ""

@@ -194,8 +194,7 @@ def test_closures_references_and_branches_are_nodes():
     assert [graph.by_id[i].name for i in made.inputs] == ["x"]
     assert made.body is not None
     assert made.body.operators == {"add": 1}
-    call = only(graph, "call")
-    assert graph.by_id[call.inputs[0]] == made
+    assert graph.by_id[only(graph, "call").inputs[0]] == made
     assert only(graph, "ref_read").outputs == (F32,)
     assert len(only(graph, "if").inputs) == 3
 
